@@ -1,0 +1,316 @@
+//! The one error of this crate: what happened, during which operation on which sequence, and what to do.
+//!
+//! Three things are told apart by [`Error::status`], because a caller acts differently on each: *try again*,
+//! *never will work*, *outcome unknown*. An unknown outcome is never guessed: the range that may have been
+//! reserved becomes a gap.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// The result of every fallible call in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. [`ErrorKind::status`] says what a caller should do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Nothing in memory right now, and the call was one that never waits. No ids were consumed.
+    /// Await `next()`, or try again once the refill under way has landed.
+    Dry,
+    /// The last id of the sequence's bounds has been reserved. Permanent: ids never wrap and are never re-issued.
+    Exhausted,
+    /// More callers wait already than the sequences were built for. No ids were consumed.
+    Overloaded,
+    /// The caller's deadline passed; the source is the store's last error, if it had one. Ids reserved for
+    /// this caller go to others or become a gap.
+    Deadline,
+    /// The store cannot be reached or is busy, and certainly did not reserve anything.
+    Unavailable,
+    /// The store was asked and never answered: it may or may not have reserved. Never assumed either way.
+    UnknownOutcome,
+    /// The allocator was shut down. Ids still in memory are a gap.
+    Closed,
+    /// A name, bound, URL or setting that cannot be right. Nothing was changed.
+    InvalidInput,
+    /// No such sequence, table, file or database.
+    NotFound,
+    /// A sequence of this name exists already.
+    AlreadyExists,
+    /// The request disagrees with what is stored, or a guard refused it. Nothing was changed.
+    Conflict,
+    /// The store refused access.
+    Denied,
+    /// This store cannot do that.
+    Unsupported,
+    /// The store broke its contract: a range out of bounds, one that was handed out before, a corrupt file.
+    /// The answer was refused; nothing of it is used.
+    StoreViolation,
+}
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// The same call may succeed later; nothing was lost by this one.
+    Transient,
+    /// The same call will fail again until somebody changes something.
+    Permanent,
+    /// It may have happened or not. A new call is safe (at the cost of a gap); assuming an outcome is not.
+    Unknown,
+}
+
+impl ErrorKind {
+    /// What a caller can do about it.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Dry | Self::Overloaded | Self::Deadline | Self::Unavailable => Status::Transient,
+            Self::UnknownOutcome => Status::Unknown,
+            _ => Status::Permanent,
+        }
+    }
+
+    /// A stable name for logs, metrics labels and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dry => "dry",
+            Self::Exhausted => "exhausted",
+            Self::Overloaded => "overloaded",
+            Self::Deadline => "deadline",
+            Self::Unavailable => "unavailable",
+            Self::UnknownOutcome => "unknown_outcome",
+            Self::Closed => "closed",
+            Self::InvalidInput => "invalid_input",
+            Self::NotFound => "not_found",
+            Self::AlreadyExists => "already_exists",
+            Self::Conflict => "conflict",
+            Self::Denied => "denied",
+            Self::Unsupported => "unsupported",
+            Self::StoreViolation => "store_violation",
+        }
+    }
+
+    fn summary(self) -> &'static str {
+        match self {
+            Self::Dry => "no id in memory right now; await `next()` or try again",
+            Self::Exhausted => "the sequence is exhausted",
+            Self::Overloaded => "too many callers wait already",
+            Self::Deadline => "the deadline passed before an id could be had",
+            Self::Unavailable => "the store is unavailable",
+            Self::UnknownOutcome => "the store did not answer; the outcome is unknown",
+            Self::Closed => "the allocator is closed",
+            Self::InvalidInput => "invalid input",
+            Self::NotFound => "not found",
+            Self::AlreadyExists => "exists already",
+            Self::Conflict => "refused",
+            Self::Denied => "access denied",
+            Self::Unsupported => "not supported by this store",
+            Self::StoreViolation => "the store broke its contract",
+        }
+    }
+}
+
+/// What was being done when an [`Error`] arose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Reaching or opening a store.
+    Connect,
+    /// Reserving a range.
+    Reserve,
+    /// Creating a sequence.
+    Create,
+    /// Reading one sequence.
+    Inspect,
+    /// Listing sequences.
+    List,
+    /// Changing a sequence.
+    Set,
+    /// Removing a sequence.
+    Remove,
+    /// Drawing ids.
+    Draw,
+    /// Configuring a sequence or a set of them.
+    Configure,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connect",
+            Self::Reserve => "reserve",
+            Self::Create => "create",
+            Self::Inspect => "inspect",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::Remove => "remove",
+            Self::Draw => "draw",
+            Self::Configure => "configure",
+        })
+    }
+}
+
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Context {
+    operation: Option<Operation>,
+    sequence: Option<Box<str>>,
+    message: Cow<'static, str>,
+    source: Option<Source>,
+}
+
+/// An error of this crate: [`kind`](Self::kind), [`status`](Self::status), and as much context as was known.
+///
+/// Cheap to clone, since one failed reserve is reported to every caller that waited for it; and free of any
+/// allocation for the bare kinds that the fast paths return.
+#[derive(Clone)]
+pub struct Error {
+    kind: ErrorKind,
+    context: Option<Arc<Context>>,
+}
+
+impl Error {
+    /// An error of `kind` with a message that names the input and, where there is one, the remedy.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        let context = Context { message: message.into(), ..Context::default() };
+        Self { kind, context: Some(Arc::new(context)) }
+    }
+
+    /// Shorthand for [`ErrorKind::InvalidInput`].
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::InvalidInput, message)
+    }
+
+    /// What went wrong.
+    #[inline]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What to do about it.
+    pub fn status(&self) -> Status {
+        self.kind.status()
+    }
+
+    /// What was being done, where it is known.
+    pub fn operation(&self) -> Option<Operation> {
+        self.context.as_ref()?.operation
+    }
+
+    /// The sequence concerned, where there is one.
+    pub fn sequence(&self) -> Option<&str> {
+        self.context.as_ref()?.sequence.as_deref()
+    }
+
+    /// Adds the operation, unless an inner layer already named one.
+    #[must_use]
+    pub fn during(self, operation: Operation) -> Self {
+        self.amend(|context| {
+            context.operation.get_or_insert(operation);
+        })
+    }
+
+    /// Adds the sequence's name, unless an inner layer already named one.
+    #[must_use]
+    pub fn of(self, sequence: &str) -> Self {
+        self.amend(|context| {
+            context.sequence.get_or_insert_with(|| sequence.into());
+        })
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let source = Arc::from(source.into());
+        self.amend(|context| context.source = Some(source))
+    }
+
+    fn amend(mut self, change: impl FnOnce(&mut Context)) -> Self {
+        change(Arc::make_mut(self.context.get_or_insert_default()));
+        self
+    }
+}
+
+/// The bare error of a kind, without context and without an allocation.
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self { kind, context: None }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(context) = &self.context else { return f.write_str(self.kind.summary()) };
+        if let Some(operation) = context.operation {
+            write!(f, "{operation}")?;
+            if let Some(sequence) = &context.sequence {
+                write!(f, " `{sequence}`")?;
+            }
+            f.write_str(": ")?;
+        } else if let Some(sequence) = &context.sequence {
+            write!(f, "`{sequence}`: ")?;
+        }
+        if context.message.is_empty() { f.write_str(self.kind.summary()) } else { f.write_str(&context.message) }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.kind);
+        if let Some(context) = &self.context {
+            debug.field("operation", &context.operation).field("sequence", &context.sequence);
+            debug.field("message", &context.message).field("source", &context.source);
+        }
+        debug.finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let source = self.context.as_ref()?.source.as_ref()?;
+        Some(&**source as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn every_kind_is_sorted_into_one_status_and_named_once() {
+        use ErrorKind::*;
+        let transient = [Dry, Overloaded, Deadline, Unavailable];
+        let permanent = [
+            Exhausted, Closed, InvalidInput, NotFound, AlreadyExists, Conflict, Denied, Unsupported, StoreViolation,
+        ];
+        assert!(transient.iter().all(|kind| kind.status() == Status::Transient));
+        assert!(permanent.iter().all(|kind| kind.status() == Status::Permanent));
+        assert_eq!(UnknownOutcome.status(), Status::Unknown);
+        let names: std::collections::BTreeSet<_> =
+            transient.iter().chain(&permanent).chain([&UnknownOutcome]).map(|kind| kind.as_str()).collect();
+        assert_eq!(names.len(), transient.len() + permanent.len() + 1);
+    }
+
+    #[test]
+    fn the_innermost_context_wins_and_is_printed() {
+        let error = Error::new(ErrorKind::Unavailable, "the file is locked")
+            .of("orders")
+            .during(Operation::Reserve)
+            .during(Operation::Draw)
+            .of("users")
+            .because("disk on fire");
+        assert_eq!(error.to_string(), "reserve `orders`: the file is locked");
+        assert_eq!(error.sequence(), Some("orders"));
+        assert_eq!(error.source().unwrap().to_string(), "disk on fire");
+    }
+
+    #[test]
+    fn bare_kinds_speak_too() {
+        let error = Error::from(ErrorKind::Exhausted);
+        assert_eq!(error.to_string(), "the sequence is exhausted");
+        assert_eq!(error.clone().of("x").to_string(), "`x`: the sequence is exhausted");
+    }
+}

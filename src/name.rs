@@ -1,0 +1,87 @@
+//! The name of a sequence.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::error::{Error, Operation, Result};
+
+/// A sequence's name: 1 to 200 bytes of UTF-8 without control characters and without white space at either end.
+///
+/// A name alone does not identify a sequence: see [`Identity`](crate::store::Identity).
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SequenceName(Arc<str>);
+
+impl SequenceName {
+    /// The longest name, in bytes.
+    pub const MAX_LEN: usize = 200;
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), saying which rule the name breaks.
+    pub fn new(name: &str) -> Result<Self> {
+        let fault = if name.is_empty() {
+            "is empty".to_owned()
+        } else if name.len() > Self::MAX_LEN {
+            format!("has {} bytes, the most is {}", name.len(), Self::MAX_LEN)
+        } else if let Some(control) = name.chars().find(|c| c.is_control()) {
+            format!("holds the control character {control:?}")
+        } else if name.trim() != name {
+            "begins or ends with white space".to_owned()
+        } else {
+            return Ok(Self(name.into()));
+        };
+        Err(Error::invalid(format!("the sequence name {name:?} {fault}")).during(Operation::Configure))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for SequenceName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for SequenceName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SequenceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for SequenceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_and_the_fault_is_named() {
+        for good in ["orders", "a b", "строка", "x/y:z#1", "'; DROP TABLE--"] {
+            assert_eq!(SequenceName::new(good).unwrap().as_str(), good);
+        }
+        assert!(SequenceName::new(&"é".repeat(100)).is_ok());
+        for (bad, fault) in
+            [("", "empty"), ("a\nb", "control"), (" a", "white space"), ("a ", "white space"), ("\u{85}", "control")]
+        {
+            assert!(SequenceName::new(bad).unwrap_err().to_string().contains(fault), "{bad:?}");
+        }
+        assert!(SequenceName::new(&"é".repeat(101)).unwrap_err().to_string().contains("202 bytes"));
+    }
+}

@@ -1,0 +1,290 @@
+//! Ranges of ids: what a reserve grants and a draw takes from.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::id::Id;
+
+/// Consecutive ids `[start, start + len)`, reserved once, by one owner, never again.
+///
+/// Kept as start and length, not as start and end, so that a range can hold [`u64::MAX`] itself: all arithmetic is
+/// on offsets and cannot wrap at the type's edge. Iterating yields the ids in growing order.
+///
+/// ```
+/// let mut range = idmill::Range::<u64>::new(u64::MAX - 2, 3).unwrap();
+/// assert_eq!(range.take_front(2).ids().collect::<Vec<_>>(), [u64::MAX - 2, u64::MAX - 1]);
+/// assert_eq!(range.last(), Some(u64::MAX));
+/// assert_eq!(idmill::Range::<u64>::new(u64::MAX, 2), None);
+/// ```
+pub struct Range<T = u64> {
+    start: u64,
+    len: u64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Id> Range<T> {
+    /// `len` ids from `start` on; `None` where the type cannot hold the last of them.
+    ///
+    /// A range of every `u64` (2^64 ids) cannot be written as one value.
+    pub fn new(start: u64, len: u64) -> Option<Self> {
+        let last = start.checked_add(len.saturating_sub(1))?;
+        (start >= T::MIN && last <= T::MAX).then_some(Self { start, len, of: PhantomData })
+    }
+
+    /// The first id, if there is one.
+    pub fn first(&self) -> Option<T> {
+        (self.len > 0).then(|| T::from_raw(self.start))
+    }
+
+    /// The last id, if there is one.
+    pub fn last(&self) -> Option<T> {
+        self.len.checked_sub(1).map(|offset| T::from_raw(self.start + offset))
+    }
+
+    /// The ids one by one.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = T> + use<T> {
+        self.into_iter()
+    }
+}
+
+impl<T> Range<T> {
+    /// The raw value of the first id; for an empty range, of the one it would have had.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// One past the last id: up to 2^64, hence wider than an id.
+    pub fn end(&self) -> u128 {
+        u128::from(self.start) + u128::from(self.len)
+    }
+
+    /// How many ids.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the raw value is one of the ids.
+    pub fn contains(&self, raw: u64) -> bool {
+        raw.checked_sub(self.start).is_some_and(|offset| offset < self.len)
+    }
+
+    /// Whether some id is in both.
+    pub fn overlaps<U>(&self, other: &Range<U>) -> bool {
+        let (low, high) = (self.start.max(other.start), self.end().min(other.end()));
+        u128::from(low) < high
+    }
+
+    /// Splits off and returns the first `n` ids, or all where there are fewer.
+    #[must_use = "the ids split off belong to no one else"]
+    pub fn take_front(&mut self, n: u64) -> Self {
+        let n = n.min(self.len);
+        let front = Self { start: self.start, len: n, of: PhantomData };
+        self.len -= n;
+        if self.len > 0 {
+            self.start += n;
+        }
+        front
+    }
+
+    /// The ids from `offset` on; empty where there are none.
+    pub(crate) fn skip(mut self, offset: u64) -> Self {
+        let _ = self.take_front(offset);
+        self
+    }
+
+    /// The same ids as another type, whose bounds the caller has checked.
+    pub(crate) fn cast<U>(self) -> Range<U> {
+        Range { start: self.start, len: self.len, of: PhantomData }
+    }
+}
+
+impl Range<u64> {
+    /// No ids.
+    pub(crate) const EMPTY: Self = Self { start: 0, len: 0, of: PhantomData };
+}
+
+impl<T> Clone for Range<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Range<T> {}
+
+impl<T> PartialEq for Range<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.start, self.len) == (other.start, other.len)
+    }
+}
+
+impl<T> Eq for Range<T> {}
+
+impl<T> fmt::Debug for Range<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}, {})", self.start, self.end())
+    }
+}
+
+impl<T: Id> IntoIterator for Range<T> {
+    type Item = T;
+    type IntoIter = Ids<T>;
+
+    fn into_iter(self) -> Ids<T> {
+        Ids(self)
+    }
+}
+
+/// The ids of a [`Range`], in growing order.
+#[derive(Clone, Debug)]
+pub struct Ids<T>(Range<T>);
+
+impl<T: Id> Iterator for Ids<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.0.take_front(1).first()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = usize::try_from(self.0.len).ok();
+        (len.unwrap_or(usize::MAX), len)
+    }
+
+    fn nth(&mut self, n: usize) -> Option<T> {
+        let _ = self.0.take_front(n as u64);
+        self.next()
+    }
+}
+
+impl<T: Id> ExactSizeIterator for Ids<T> {}
+
+/// What a `take(n)` returns: exactly `n` ids in growing order, as few ranges as they lie in.
+///
+/// ```
+/// # async fn demo(orders: idmill::Allocator<u64>) -> idmill::Result<()> {
+/// for range in orders.take(10_000).await? {
+///     for id in range { /* bind it to a row */ }
+/// }
+/// # Ok(()) }
+/// ```
+#[must_use = "the ids taken belong to no one else"]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranges<T = u64>(Vec<Range<T>>);
+
+impl<T> Ranges<T> {
+    pub(crate) const fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Adds a range, merging it with the last where it continues that.
+    pub(crate) fn push(&mut self, range: Range<T>) {
+        if range.is_empty() {
+            return;
+        }
+        match self.0.last_mut() {
+            Some(last) if last.end() == u128::from(range.start) && last.len.checked_add(range.len).is_some() => {
+                last.len += range.len;
+            }
+            _ => self.0.push(range),
+        }
+    }
+
+    pub(crate) fn cast<U>(self) -> Ranges<U> {
+        Ranges(self.0.into_iter().map(Range::cast).collect())
+    }
+
+    /// How many ids in all.
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(Range::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges themselves.
+    pub fn as_slice(&self) -> &[Range<T>] {
+        &self.0
+    }
+}
+
+impl<T: Id> Ranges<T> {
+    /// Every id, in growing order.
+    pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
+        self.0.iter().flat_map(|range| range.into_iter())
+    }
+}
+
+impl<T> IntoIterator for Ranges<T> {
+    type Item = Range<T>;
+    type IntoIter = std::vec::IntoIter<Range<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_range() -> impl Strategy<Value = Range> {
+        let near_edges = prop_oneof![0..200_u64, any::<u64>(), u64::MAX - 200..=u64::MAX];
+        (near_edges, 0..300_u64).prop_filter_map("fits in u64", |(start, len)| Range::new(start, len))
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_keeps_every_id_once(range in any_range(), n in 0..400_u64) {
+            let mut rest = range;
+            let front = rest.take_front(n);
+            prop_assert_eq!(front.len(), n.min(range.len()));
+            let both: Vec<u64> = front.ids().chain(rest.ids()).collect();
+            prop_assert_eq!(both, range.ids().collect::<Vec<_>>());
+            prop_assert!(!front.overlaps(&rest));
+        }
+
+        #[test]
+        fn overlap_is_a_shared_id(a in any_range(), b in any_range()) {
+            let shared = a.ids().any(|id| b.contains(id));
+            prop_assert_eq!(a.overlaps(&b), shared);
+            prop_assert_eq!(b.overlaps(&a), shared);
+        }
+
+        #[test]
+        fn merging_keeps_every_id_in_order(pieces in prop::collection::vec(1..20_u64, 0..10), start in any_range()) {
+            let total: u64 = pieces.iter().sum();
+            let Some(mut rest) = Range::<u64>::new(start.start(), total) else { return Ok(()) };
+            let whole = rest;
+            let mut ranges = Ranges::none();
+            for piece in pieces {
+                ranges.push(rest.take_front(piece));
+            }
+            prop_assert_eq!(ranges.len(), whole.len());
+            prop_assert!(ranges.as_slice().len() <= 1);
+            prop_assert_eq!(ranges.ids().collect::<Vec<_>>(), whole.ids().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_last_id_of_each_type_fits_and_no_more() {
+        assert!(Range::<u64>::new(u64::MAX, 1).is_some());
+        assert!(Range::<u64>::new(u64::MAX, 2).is_none());
+        assert!(Range::<u32>::new(u64::from(u32::MAX), 1).is_some());
+        assert!(Range::<u32>::new(u64::from(u32::MAX), 2).is_none());
+        assert!(Range::<std::num::NonZeroI32>::new(0, 1).is_none());
+    }
+
+    #[test]
+    fn ids_skip_without_walking() {
+        let ids = Range::<u64>::new(5, u64::MAX - 5).unwrap();
+        assert_eq!(ids.into_iter().nth(1 << 40), Some(5 + (1 << 40)));
+    }
+}
