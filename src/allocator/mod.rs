@@ -1,0 +1,289 @@
+//! What callers hold: allocators, handles and leases of one sequence.
+
+mod blocking;
+mod handle;
+mod local;
+mod stripes;
+mod wait;
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::id::Id;
+use crate::range::{Range, Ranges};
+use crate::refill::Order;
+use crate::sequences::Inner;
+use crate::snapshot::Snapshot;
+use crate::sync::Arc;
+
+pub use handle::{Handle, Lease};
+pub(crate) use stripes::Stripes;
+pub(crate) use blocking::block_on;
+use blocking::block_on_reply;
+
+/// One user of a core: keeps it from being evicted, and the actor alive.
+pub(crate) struct Tenant {
+    pub(crate) core: Arc<Core>,
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Tenant {
+    /// For a core that counts this user already.
+    pub(crate) fn new(core: Arc<Core>, inner: Arc<Inner>) -> Self {
+        Self { core, inner }
+    }
+}
+
+impl Clone for Tenant {
+    fn clone(&self) -> Self {
+        // Cannot fail: this user keeps it from being evicted.
+        self.core.enter();
+        Self { core: self.core.clone(), inner: self.inner.clone() }
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.core.leave();
+    }
+}
+
+/// Hands out the ids of one sequence. Cheap to clone; shared by as many threads and tasks as you like.
+///
+/// Opened by [`Sequences::sequence`](crate::Sequences::sequence). Every method may be called from any thread. A call
+/// that is cancelled (its future dropped) at any point is safe: at most the ids it would have had become a gap, and
+/// are counted as one.
+pub struct Allocator<T: Id = u64> {
+    tenant: Tenant,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Id> Allocator<T> {
+    pub(crate) fn new(tenant: Tenant) -> Self {
+        Self { tenant, of: PhantomData }
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.tenant.core
+    }
+
+    /// The next id, from memory; never waits, never locks, never allocates.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Dry`] if nothing is in memory right now (always, under [`Order::Global`]);
+    /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`] for good.
+    #[inline]
+    pub fn try_next(&self) -> Result<T> {
+        self.draw().map(T::from_raw).map_err(Error::from)
+    }
+
+    #[inline]
+    fn draw(&self) -> Result<u64, ErrorKind> {
+        match &self.core().stripes {
+            None => local::draw(self.core()),
+            Some(stripes) => stripes.draw(self.core()),
+        }
+    }
+
+    /// The next id; ready at once and without an allocation while there are ids in memory, else as soon as the refill
+    /// lands. First come, first served.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), with the store's
+    /// last error as its source; [`ErrorKind::Overloaded`] if too many wait already; permanent errors of the
+    /// store; [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
+    #[inline]
+    pub fn next(&self) -> Next<'_, T> {
+        Next { allocator: self, waiting: None }
+    }
+
+    /// The next id, for threads outside any async runtime: waits up to `timeout`.
+    ///
+    /// Called on a thread of the very runtime that drives the refills, it can block the refill it waits for, until the
+    /// timeout.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn next_blocking(&self, timeout: Duration) -> Result<T> {
+        match self.draw() {
+            Ok(id) => Ok(T::from_raw(id)),
+            Err(ErrorKind::Dry) => block_on_reply(self.wait(1, timeout), timeout).map(|ids| first(&ids)),
+            Err(reason) => Err(self.sorry(reason)),
+        }
+    }
+
+    /// Exactly `n` ids, in growing order, in as few ranges as they lie in: usually one, several where the ranges
+    /// reserved from the store end. None of them is handed out otherwise.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next). Where the sequence ends with fewer than `n` ids, [`ErrorKind::Exhausted`]; those left
+    /// stay for smaller draws. A call that fails or is cancelled after it had got some of its ids makes them a gap.
+    pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
+        match self.take_from_memory(n) {
+            Ok(ids) => Ok(ids.cast()),
+            Err((missing, got)) => self.completed(got, self.wait(missing, self.patience()).await),
+        }
+    }
+
+    /// [`take`](Self::take) for threads outside any async runtime; waits up to `timeout`.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
+        match self.take_from_memory(n) {
+            Ok(ids) => Ok(ids.cast()),
+            Err((missing, got)) => self.completed(got, block_on_reply(self.wait(missing, timeout), timeout)),
+        }
+    }
+
+    /// What there is of `n` ids, and how many are missing.
+    fn take_from_memory(&self, n: u64) -> Result<Ranges, (u64, Ranges)> {
+        if n == 0 {
+            return Ok(Ranges::none());
+        }
+        self.core().take(n).map_err(|short| (short.missing, short.got))
+    }
+
+    /// Both parts of a `take`; the first is lost if the second could not be had.
+    fn completed(&self, mut got: Ranges, rest: Result<Ranges>) -> Result<Ranges<T>> {
+        match rest {
+            Ok(rest) => {
+                rest.into_iter().for_each(|range| got.push(range));
+                Ok(got.cast())
+            }
+            Err(error) => {
+                self.core().stats.gap_dropped(got.len());
+                Err(error)
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        self.core().settings.patience
+    }
+
+    /// Waits for the actor; owns all it needs, so that it outlives a borrow of the allocator.
+    fn wait(&self, want: u64, patience: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
+        wait::wait(self.tenant.clone(), want, patience)
+    }
+
+    /// Waits until there are ids in memory, so that draws after this need not wait. Under [`Order::Global`] there
+    /// never are, and this returns at once.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub async fn warm(&self) -> Result<()> {
+        if self.core().settings.order == Order::Global || self.core().stock.remaining() > 0 {
+            return Ok(());
+        }
+        self.wait(0, self.patience()).await.map(drop)
+    }
+
+    /// A view for one thread, which draws at the speed of the bare instruction.
+    pub fn handle(&self) -> Handle<T> {
+        Handle::new(self.clone())
+    }
+
+    /// A view for one thread that takes `size` ids for itself at a time, 1 to 2^48, and then draws at the speed of
+    /// a plain increment. What it has left when dropped is a gap.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a size out of bounds, or unless the sequence's order is [`Order::Thread`]: ids
+    /// of several leases do not grow across them.
+    pub fn lease(&self, size: u64) -> Result<Lease<T>> {
+        Lease::new(self.clone(), size)
+    }
+
+    /// Throws away every id in memory, for everybody in this process, at once: for use after something went
+    /// wrong with the store. Returns how many ids that cost; leases add what they held when they next draw. When this returns,
+    /// no draw that begins gets an id reserved before it was called.
+    pub fn revoke(&self) -> u64 {
+        self.core().revoke()
+    }
+
+    /// Counters, levels and estimates as of now. Cheap enough to be read every second.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(self.core())
+    }
+
+    /// The sequence's name.
+    pub fn name(&self) -> &str {
+        &self.core().name
+    }
+
+    fn sorry(&self, reason: ErrorKind) -> Error {
+        Error::from(reason).of(&self.core().name).during(Operation::Draw)
+    }
+}
+
+impl<T: Id> Clone for Allocator<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.tenant.clone())
+    }
+}
+
+impl<T: Id> fmt::Debug for Allocator<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allocator").field("name", &self.core().name).finish_non_exhaustive()
+    }
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Result<Ranges>> + Send>>;
+
+/// The future of [`Allocator::next`]. Dropping it before it is ready costs at most one id, counted as a gap.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Next<'a, T: Id> {
+    allocator: &'a Allocator<T>,
+    waiting: Option<Waiting>,
+}
+
+impl<T: Id> Future for Next<'_, T> {
+    type Output = Result<T>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        if self.waiting.is_none() {
+            match self.allocator.draw() {
+                Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
+                Err(reason) => self.begin_to_wait(reason)?,
+            }
+        }
+        self.poll_waiting(cx)
+    }
+}
+
+impl<T: Id> Next<'_, T> {
+    #[cold]
+    fn begin_to_wait(&mut self, reason: ErrorKind) -> Result<()> {
+        if reason != ErrorKind::Dry {
+            return Err(self.allocator.sorry(reason));
+        }
+        self.waiting = Some(Box::pin(self.allocator.wait(1, self.allocator.patience())));
+        Ok(())
+    }
+
+    #[cold]
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let Some(waiting) = self.waiting.as_mut() else { return Poll::Pending };
+        let ids = ready!(waiting.as_mut().poll(cx))?;
+        Poll::Ready(Ok(first(&ids)))
+    }
+}
+
+impl<T: Id> fmt::Debug for Next<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("waiting", &self.waiting.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The one id of a reply to somebody who wanted one.
+fn first<T: Id>(ids: &Ranges) -> T {
+    let id = ids.as_slice().first().and_then(Range::first);
+    T::from_raw(id.expect("the engine answers with as many ids as were wanted"))
+}

@@ -1,0 +1,206 @@
+//! The in-process state of one sequence: what its callers and the refill actor share.
+
+use std::fmt;
+
+use crate::error::{ErrorKind, Result};
+use crate::mailbox::{Mailbox, Message, Request, Time};
+use crate::name::SequenceName;
+use crate::range::{Range, Ranges};
+use crate::refill::Settings;
+use crate::segment::{Segment, Taken};
+use crate::stats::Stats;
+use crate::stock::Stock;
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, oneshot};
+
+/// `users` of a core that was evicted: nobody may take it up again.
+const EVICTED: usize = usize::MAX;
+
+pub(crate) struct Core {
+    /// Unique in the process and never used again, unlike an address: what per-thread caches are keyed by.
+    pub(crate) key: u64,
+    pub(crate) name: SequenceName,
+    pub(crate) settings: Settings,
+    pub(crate) stock: Stock,
+    pub(crate) stats: Stats,
+    mailbox: Arc<Mailbox>,
+    /// Whether a low-water signal is under way to the actor: the permit that is neither lost nor piles up.
+    low: AtomicBool,
+    /// How many allocators and handles refer to this core, or [`EVICTED`].
+    users: AtomicUsize,
+    /// Where the actor keeps its side; written by the actor alone.
+    pub(crate) slot: AtomicUsize,
+    /// What the threads hold for themselves under [`Order::Thread`].
+    #[cfg(not(idmill_loom))]
+    pub(crate) stripes: Option<Box<crate::allocator::Stripes>>,
+}
+
+/// [`Core::slot`] before the actor has heard of the core.
+pub(crate) const NO_SLOT: usize = usize::MAX;
+
+/// Why a draw from memory got nothing: the kind, and what a `take` had got until then.
+pub(crate) struct Short {
+    pub(crate) missing: u64,
+    pub(crate) reason: ErrorKind,
+    pub(crate) got: Ranges,
+}
+
+impl Core {
+    /// A core with one user: the caller.
+    pub(crate) fn new(name: SequenceName, settings: Settings, mailbox: Arc<Mailbox>) -> Self {
+        Self {
+            key: next_key(),
+            name,
+            settings,
+            stock: Stock::new(),
+            stats: Stats::default(),
+            mailbox,
+            low: AtomicBool::new(false),
+            users: AtomicUsize::new(1),
+            slot: AtomicUsize::new(NO_SLOT),
+            #[cfg(not(idmill_loom))]
+            stripes: (settings.order == crate::refill::Order::Thread).then(Box::default),
+        }
+    }
+
+    /// Draws one id from memory, from `segment` on; leaves in it the segment to begin with the next time.
+    #[inline]
+    pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
+        if let Some(drawn) = segment.draw() {
+            if drawn.low {
+                self.signal_low();
+            }
+            return Ok(drawn.id);
+        }
+        self.draw_on(segment)
+    }
+
+    #[cold]
+    fn draw_on(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
+        let drawn = self.stock.draw(segment)?;
+        if drawn.low {
+            self.signal_low();
+        }
+        Ok(drawn.id)
+    }
+
+    /// Draws `n` ids from memory, or says how many are missing.
+    pub(crate) fn take(self: &Arc<Self>, n: u64) -> Result<Ranges, Short> {
+        let mut got = Ranges::none();
+        let outcome = self.stock.take(n, |taken| got.push(self.noted(taken)));
+        match outcome {
+            Ok(()) => Ok(got),
+            Err((missing, reason)) => Err(Short { missing, reason, got }),
+        }
+    }
+
+    /// Draws up to `n` consecutive ids from memory; at least one.
+    pub(crate) fn take_some(self: &Arc<Self>, n: u64) -> Result<Range, ErrorKind> {
+        let mut segment = self.stock.current();
+        loop {
+            let range = self.noted(segment.take(n));
+            if !range.is_empty() {
+                return Ok(range);
+            }
+            segment = self.stock.advance(&segment)?;
+        }
+    }
+
+    /// How many ids were drawn or replied so far.
+    pub(crate) fn drawn(&self) -> u64 {
+        let stats = &self.stats;
+        let in_memory = self.stock.remaining() + stats.revoked() + stats.dropped();
+        (stats.published() + stats.replied()).saturating_sub(in_memory)
+    }
+
+    fn noted(self: &Arc<Self>, taken: Taken) -> Range {
+        if taken.low {
+            self.signal_low();
+        }
+        taken.range
+    }
+
+    /// Leaves the actor a permit to refill. Called by the one draw that crosses the watermark.
+    #[cold]
+    fn signal_low(self: &Arc<Self>) {
+        // AcqRel: pairs with `low_seen`. Finding it set means that the actor has not yet looked at the level, and
+        // will do so after this draw.
+        if !self.low.swap(true, Ordering::AcqRel) {
+            self.mailbox.signal(self.clone());
+        }
+    }
+
+    /// The actor takes the permit, before it looks at the level.
+    pub(crate) fn low_seen(&self) {
+        // AcqRel: pairs with `signal_low`, whose draw is seen by the look at the level that follows.
+        self.low.swap(false, Ordering::AcqRel);
+    }
+
+    /// Queues a call for the actor.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] if the actor is gone.
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        want: u64,
+        deadline: Time,
+    ) -> Result<oneshot::Receiver<Result<Ranges>>, ErrorKind> {
+        let (reply, receiver) = oneshot::channel();
+        let request = Request { core: self.clone(), want, deadline, reply };
+        self.mailbox.send(Message::Request(request))?;
+        Ok(receiver)
+    }
+
+    /// Takes everything in memory away from everybody; see [`Stock::revoke`].
+    pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
+        let lost = self.stock.revoke(ErrorKind::Dry);
+        self.stats.gap_revoked(lost);
+        // A closed mailbox has no actor that would have to hear of it.
+        let _ = self.mailbox.send(Message::Revoked(self.clone()));
+        lost
+    }
+
+    /// Ends the sequence in this process: whoever draws hears that it is closed.
+    pub(crate) fn close(&self) {
+        self.stats.gap_revoked(self.stock.revoke(ErrorKind::Closed));
+    }
+
+    /// Another allocator or handle refers to this core; `false` if it was evicted meanwhile.
+    pub(crate) fn enter(&self) -> bool {
+        let mut users = self.users.load(Ordering::Relaxed);
+        loop {
+            if users == EVICTED {
+                return false;
+            }
+            // AcqRel: pairs with `evict`, so that exactly one of the two wins; nothing else is published by it.
+            match self.users.compare_exchange_weak(users, users + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => users = now,
+            }
+        }
+    }
+
+    /// One of them is gone.
+    pub(crate) fn leave(&self) {
+        // Release: what the user did with the core happens before its eviction.
+        self.users.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether nobody refers to this core and, from now on, nobody can.
+    pub(crate) fn evict(&self) -> bool {
+        // AcqRel: pairs with `enter` and `leave`.
+        self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("key", &self.key).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Not behind the facade: a plain counter of the process, with no part in any protocol, that must outlive a model run.
+#[allow(clippy::disallowed_types)]
+fn next_key() -> u64 {
+    static KEY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    KEY.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,238 @@
+//! Opening a sequence: settings, checks, and its creation in the store.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::allocator::{Allocator, Tenant, block_on};
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::id::Id;
+use crate::name::SequenceName;
+use crate::refill::{Adaptive, Order, Settings, Sizing};
+use crate::sequences::{Inner, on_runtime};
+use crate::store::{self, Bounds, SequenceInfo};
+use crate::sync::Arc;
+
+/// A sequence about to be opened. Await it to open it: the sequence is created in the store if it does not exist, and what
+/// exists is checked against what was asked for.
+///
+/// ```
+/// # async fn demo(ids: idmill::Sequences) -> idmill::Result<()> {
+/// use std::time::Duration;
+///
+/// let users = ids.sequence::<i32>("users").await?;
+/// let orders = ids
+///     .sequence::<u64>("orders")
+///     .start(1_000)
+///     .outage_budget(Duration::from_secs(300))
+///     .max_waste(100_000)
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "await it, or call `lazy` or `open_blocking`"]
+pub struct SequenceBuilder<T: Id = u64> {
+    inner: Arc<Inner>,
+    name: Result<SequenceName>,
+    start: Option<u64>,
+    max: Option<u64>,
+    step: Option<u64>,
+    watermark: Option<u64>,
+    outage_budget: Option<Duration>,
+    max_waste: Option<u64>,
+    settings: Settings,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Id> SequenceBuilder<T> {
+    pub(crate) fn new(inner: Arc<Inner>, name: &str) -> Self {
+        let settings = Settings { seed: inner.seed, ..Settings::of::<T>() };
+        let name = SequenceName::new(name);
+        Self {
+            inner,
+            name,
+            start: None,
+            max: None,
+            step: None,
+            watermark: None,
+            outage_budget: None,
+            max_waste: None,
+            settings,
+            of: PhantomData,
+        }
+    }
+
+    /// The first id, should the sequence have to be created. Default 1.
+    pub fn start(mut self, start: u64) -> Self {
+        self.start = Some(start);
+        self
+    }
+
+    /// The last id, inclusive, should the sequence have to be created. Default: the largest that the type holds.
+    pub fn max(mut self, max: u64) -> Self {
+        self.max = Some(max);
+        self
+    }
+
+    /// Reserves always this many ids, 1 to 2^48, instead of adapting to the load. The
+    /// [`watermark`](Self::watermark) is then half of it unless set.
+    pub fn step(mut self, ids: u64) -> Self {
+        self.step = Some(ids);
+        self
+    }
+
+    /// How many ids remain when the refill starts; needs a [`step`](Self::step), and is at most that. It should cover what is
+    /// drawn while the store answers: latency × rate. 0 turns prefetching off: the *batch* mode, in which nothing is
+    /// reserved that nobody asked for.
+    pub fn watermark(mut self, ids: u64) -> Self {
+        self.watermark = Some(ids);
+        self
+    }
+
+    /// How long to keep serving at the present rate while the store is away. Default 5 s.
+    pub fn outage_budget(mut self, budget: Duration) -> Self {
+        self.outage_budget = Some(budget);
+        self
+    }
+
+    /// The most ids in memory, which is what a crash wastes; wins over the outage budget. Default: a ten-thousandth of the sequence,
+    /// a million at the most.
+    pub fn max_waste(mut self, ids: u64) -> Self {
+        self.max_waste = Some(ids);
+        self
+    }
+
+    /// What holds between ids. Default [`Order::Process`].
+    pub fn order(mut self, order: Order) -> Self {
+        self.settings.order = order;
+        self
+    }
+
+    /// How long `next` and `take` wait at most. Default 30 s.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// How many ids a thread takes for itself at a time under [`Order::Thread`], 1 to 2^48. Default 64.
+    pub fn lease_size(mut self, ids: u64) -> Self {
+        self.settings.lease = ids;
+        self
+    }
+
+    /// Opens the sequence without asking the store: it is created, should it not exist, by the first reserve. Differences from what
+    /// exists are then not found.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a name or settings that cannot be; [`ErrorKind::Conflict`] if the sequence is
+    /// open in this process with other settings; [`ErrorKind::Closed`].
+    pub fn lazy(self) -> Result<Allocator<T>> {
+        let (name, settings) = (self.name.clone()?, self.settings().map_err(|error| self.named(error))?);
+        let inner = self.inner;
+        let core = inner.registry.find_or_create(&name, || Core::new(name.clone(), settings, inner.mailbox.clone()));
+        // From here on the tenant gives up the user that `core` counts for this call.
+        let allocator = Allocator::new(Tenant::new(core.clone(), inner.clone()));
+        if inner.mailbox.is_closed() {
+            core.close();
+            return Err(Error::from(ErrorKind::Closed).of(&name).during(Operation::Configure));
+        }
+        if core.settings != settings {
+            let message = "it is open in this process with other settings or another id type; open it once and clone it";
+            return Err(Error::new(ErrorKind::Conflict, message).of(&name).during(Operation::Configure));
+        }
+        Ok(allocator)
+    }
+
+    /// Opens the sequence, on a thread outside any async runtime.
+    ///
+    /// # Errors
+    /// As awaiting it: those of [`lazy`](Self::lazy); [`ErrorKind::Conflict`] if it exists with another start or max than
+    /// was asked for; what the store says.
+    pub fn open_blocking(self) -> Result<Allocator<T>> {
+        block_on(self.into_future())
+    }
+
+    async fn open(self) -> Result<Allocator<T>> {
+        let name = self.name.clone()?;
+        let bounds = self.settings().map_err(|error| self.named(error))?.bounds;
+        let (start, max) = (self.start, self.max);
+        let (inner, store) = (self.inner.clone(), self.inner.store.clone());
+        let info = {
+            let name = name.clone();
+            on_runtime(&inner, async move { store::ensure(&*store, &name, bounds).await }).await
+        };
+        let agreed = info.and_then(|info| agrees::<T>(&info, start, max));
+        agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
+        self.lazy()
+    }
+
+    fn named(&self, error: Error) -> Error {
+        match &self.name {
+            Ok(name) => error.of(name),
+            Err(_) => error,
+        }
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        let defaults = self.settings.bounds;
+        let bounds = Bounds::new(self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()))?;
+        let settings = Settings { bounds, sizing: self.sizing(bounds)?, ..self.settings };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn sizing(&self, bounds: Bounds) -> Result<Sizing> {
+        let adapts = self.outage_budget.is_some() || self.max_waste.is_some();
+        let clash = |what: &str| Err(Error::invalid(what.to_owned()).during(Operation::Configure));
+        match (self.step, self.watermark) {
+            (Some(_), _) if adapts => clash("a fixed step leaves no room for an outage budget or a waste cap; set one or the other"),
+            (Some(step), watermark) => Ok(Sizing::Fixed { step, watermark: watermark.unwrap_or(step / 2) }),
+            (None, Some(_)) => clash("a watermark needs a step; without a step both adapt to the load"),
+            (None, None) => {
+                let adaptive = Adaptive::for_bounds(bounds);
+                let max_waste = self.max_waste.unwrap_or(adaptive.max_waste);
+                Ok(Sizing::Adaptive(Adaptive {
+                    outage_budget: self.outage_budget.unwrap_or(adaptive.outage_budget),
+                    max_waste,
+                    min_step: max_waste.div_ceil(2).min(32),
+                }))
+            }
+        }
+    }
+}
+
+/// What exists must be what was asked for, as far as something was.
+fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> Result<()> {
+    let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
+    let differs = |what, asked: u64, has| {
+        let message = format!("it exists with {what} {has}, not {asked}; leave {what} out, or change the stored sequence");
+        Err(Error::new(ErrorKind::Conflict, message))
+    };
+    if let Some(asked) = start.filter(|asked| *asked != has_start) {
+        return differs("start", asked, has_start);
+    }
+    if let Some(asked) = max.filter(|asked| *asked != has_max) {
+        return differs("max", asked, has_max);
+    }
+    if info.next.is_some_and(|next| next < T::MIN) {
+        return differs("a next id of", T::MIN, info.next.unwrap_or_default());
+    }
+    Ok(())
+}
+
+impl<T: Id> IntoFuture for SequenceBuilder<T> {
+    type Output = Result<Allocator<T>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<Allocator<T>>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
+    }
+}
+
+impl<T: Id> fmt::Debug for SequenceBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SequenceBuilder").field("name", &self.name).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,217 @@
+//! Carries out the engine's commands for one sequence: on its stock, and on the callers that wait for it.
+
+use std::fmt;
+
+use super::engine::{Command, Engine, Event, Waiter};
+use super::policy::Plan;
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::mailbox::{Request, Time};
+use crate::range::Ranges;
+use crate::store::{Grant, Reserve};
+use crate::sync::{Arc, oneshot};
+
+type Reply = oneshot::Sender<Result<Ranges>>;
+
+impl Waiter for Reply {
+    fn is_gone(&self) -> bool {
+        self.is_closed()
+    }
+}
+
+/// One sequence as the actor has it.
+pub(crate) struct Driver {
+    core: Arc<Core>,
+    engine: Engine<Reply>,
+    /// The stock's generation when the reserve in flight was sent.
+    sent_under: u64,
+    /// The timer that the actor was asked for and that has not come yet.
+    armed: Option<Time>,
+    /// Since when callers wait.
+    dry_since: Option<Time>,
+    /// Reused between events.
+    commands: Vec<Command<Reply>>,
+}
+
+impl Driver {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        let engine = Engine::new(core.settings);
+        Self { core, engine, sent_under: 0, armed: None, dry_since: None, commands: Vec::new() }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// A draw crossed the watermark.
+    pub(crate) fn low(&mut self, now: Time) -> Option<Reserve> {
+        self.measure(now);
+        self.step(Event::Low { level: self.core.stock.remaining() }, now)
+    }
+
+    /// A caller found nothing in memory; but memory may have been filled since.
+    pub(crate) fn request(&mut self, request: Request, now: Time) -> Option<Reserve> {
+        let Request { want, deadline, reply, .. } = request;
+        if reply.is_closed() {
+            return None;
+        }
+        // Callers who wait already come first. Without any, what is in memory may serve this one at once.
+        let mut got = Ranges::none();
+        if self.engine.waiting() == 0 {
+            match self.from_memory(want) {
+                Ok(ids) => {
+                    self.reply(reply, ids);
+                    return None;
+                }
+                Err(some) => got = some,
+            }
+        }
+        self.step(Event::Request { waiter: reply, want, got, deadline }, now)
+    }
+
+    /// What a caller wants, or the part of it that there is.
+    fn from_memory(&self, want: u64) -> Result<Ranges, Ranges> {
+        if want == 0 {
+            return if self.core.stock.remaining() > 0 { Ok(Ranges::none()) } else { Err(Ranges::none()) };
+        }
+        self.core.take(want).map_err(|short| short.got)
+    }
+
+    /// The store answered the reserve in flight.
+    pub(crate) fn answered(&mut self, outcome: Result<Grant>, now: Time) -> Option<Reserve> {
+        self.measure(now);
+        match outcome {
+            Ok(grant) => {
+                self.core.stats.add_granted(grant.range.len());
+                self.core.stats.note_grant(&grant);
+                self.step(Event::Reserved(grant), now)
+            }
+            Err(error) => {
+                self.core.stats.add_failures(1);
+                let error = error.of(&self.core.name);
+                tracing::warn!(sequence = %self.core.name, kind = error.kind().as_str(), %error, "reserve failed");
+                self.step(Event::Failed(error), now)
+            }
+        }
+    }
+
+    /// Everything in memory was revoked.
+    pub(crate) fn revoked(&mut self, now: Time) -> Option<Reserve> {
+        self.step(Event::Revoked, now)
+    }
+
+    /// A timer that was asked for has come.
+    pub(crate) fn tick(&mut self, now: Time) -> Option<Reserve> {
+        self.armed = self.armed.filter(|armed| *armed > now);
+        self.step(Event::Tick, now)
+    }
+
+    /// No more refills; callers hear that it is closed.
+    pub(crate) fn close(&mut self, now: Time) {
+        let _ = self.step(Event::Close, now);
+    }
+
+    /// A new time at which [`tick`](Self::tick) is due, if it is earlier than the one asked for before.
+    pub(crate) fn arm(&mut self) -> Option<Time> {
+        let time = self.engine.next_timer().filter(|time| self.armed.is_none_or(|armed| *time < armed))?;
+        self.armed = Some(time);
+        Some(time)
+    }
+
+    /// Whether nothing waits or is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.engine.is_idle()
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        self.engine.plan()
+    }
+
+    fn measure(&mut self, now: Time) {
+        let policy = self.engine.policy();
+        policy.drawn(self.core.drawn(), now);
+        self.core.stats.note_rate(policy.rate());
+    }
+
+    fn step(&mut self, event: Event<Reply>, now: Time) -> Option<Reserve> {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.engine.on(event, now, &mut commands);
+        let mut order = None;
+        for command in commands.drain(..) {
+            if let Command::Reserve { count } = command {
+                order = Some(self.order(count));
+            } else {
+                self.carry_out(command);
+            }
+        }
+        self.commands = commands;
+        self.note_dry(now);
+        order
+    }
+
+    fn order(&mut self, count: u64) -> Reserve {
+        self.sent_under = self.core.stock.generation();
+        self.core.stats.add_reserves(1);
+        let settings = &self.core.settings;
+        tracing::debug!(sequence = %self.core.name, count, "reserving");
+        Reserve { name: self.core.name.clone(), count, ceiling: settings.ceiling, create: settings.bounds }
+    }
+
+    fn carry_out(&mut self, command: Command<Reply>) {
+        let (stock, stats) = (&self.core.stock, &self.core.stats);
+        match command {
+            Command::Reserve { .. } => unreachable!("taken out by `step`"),
+            Command::Discard => {
+                tracing::warn!(sequence = %self.core.name, "reset or created again: dropping the ids in memory");
+                stats.gap_revoked(stock.revoke(ErrorKind::Dry));
+                self.sent_under = stock.generation();
+            }
+            Command::Publish { range, watermark } => {
+                if stock.publish(range, watermark, self.sent_under) {
+                    stats.add_published(range.len());
+                } else {
+                    // Revoked while it was under way.
+                    stats.gap_abandoned(range.len());
+                }
+            }
+            Command::Reply { waiter, ids } => self.reply(waiter, ids),
+            // Nobody is there to hear it: nothing is lost by that.
+            Command::Fail { waiter, error } => drop(waiter.send(Err(error.of(&self.core.name)))),
+            Command::Finish(ErrorKind::Closed) => stats.gap_revoked(stock.revoke(ErrorKind::Closed)),
+            Command::Finish(reason) => drop(stock.finish(reason, self.sent_under)),
+            Command::Gap(ids) => stats.gap_abandoned(ids),
+            Command::Unknown(ids) => stats.gap_unknown(ids),
+        }
+    }
+
+    fn reply(&self, waiter: Reply, ids: Ranges) {
+        let len = ids.len();
+        match waiter.send(Ok(ids)) {
+            Ok(()) => self.core.stats.add_replied(len),
+            // It gave up in this very moment.
+            Err(_) => self.core.stats.gap_abandoned(len),
+        }
+    }
+
+    fn note_dry(&mut self, now: Time) {
+        match (self.dry_since, self.engine.waiting() > 0) {
+            (None, true) => self.dry_since = Some(now),
+            (Some(since), false) => {
+                let nanos = now.saturating_sub(since).as_nanos();
+                self.core.stats.add_dry_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+                self.dry_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn last_error(&self) -> Option<&Error> {
+        self.engine.last_error()
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("core", &self.core).finish_non_exhaustive()
+    }
+}

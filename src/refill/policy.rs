@@ -1,0 +1,238 @@
+//! How many ids to reserve, and when: pure arithmetic over what was measured.
+//!
+//! The adaptive sizes follow from two measurements, the rate at which ids are drawn and the store's latency:
+//!
+//! ```text
+//!   watermark = rate × (outage budget + 4 × latency)      when the refill starts: what remains lasts through an outage
+//!   step      = rate × max(0.1 s, 20 × latency)           a refill is rare beside what it costs,
+//!               and at least the watermark                and one refill leads back above the watermark
+//! ```
+//!
+//! both bounded by the waste cap: a restart loses at most what is in memory, which is at most watermark + step. The step
+//! grows at most fourfold from one refill to the next, so that one burst does not buy a day's supply.
+
+use std::time::Duration;
+
+use crate::mailbox::Time;
+use crate::segment::MAX_LEN;
+use crate::store::Bounds;
+
+/// How much a refill reserves and when it starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Sizing {
+    /// Always the same.
+    Fixed {
+        /// How many ids a refill reserves; at least 1.
+        step: u64,
+        /// How many ids remain when it starts: 0 (only when dry: the *batch* mode) up to `step`.
+        watermark: u64,
+    },
+    /// From the measured rate and latency.
+    Adaptive(Adaptive),
+}
+
+/// The settings of [`Sizing::Adaptive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adaptive {
+    /// How long to keep serving at the present rate while the store is away.
+    pub outage_budget: Duration,
+    /// The most ids that may be in memory, hence lost by a restart; wins over the budget.
+    pub max_waste: u64,
+    /// The smallest refill, and the first.
+    pub min_step: u64,
+}
+
+impl Adaptive {
+    /// The default for a sequence of these bounds: 5 s of budget, and at most a ten-thousandth of the sequence wasted
+    /// by a restart, a million ids at the most.
+    pub(crate) fn for_bounds(bounds: Bounds) -> Self {
+        let max_waste = ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000);
+        Self { outage_budget: Duration::from_secs(5), max_waste, min_step: max_waste.div_ceil(2).min(32) }
+    }
+}
+
+impl Sizing {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match *self {
+            Self::Fixed { step, .. } if step == 0 || step > MAX_LEN => {
+                Err(format!("a step of {step} ids; it must be 1 to 2^48"))
+            }
+            Self::Fixed { step, watermark } if watermark > step => Err(format!(
+                "a watermark of {watermark} is above the step of {step}: one refill would not lead above it"
+            )),
+            Self::Adaptive(Adaptive { min_step, max_waste, .. })
+                if min_step == 0 || min_step > max_waste || max_waste > MAX_LEN =>
+            {
+                Err(format!("a smallest step of {min_step} and a waste cap of {max_waste} ids; it must be 1 <= step <= cap <= 2^48"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The sizes of the next refill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) step: u64,
+    pub(crate) watermark: u64,
+}
+
+/// How fast a rising rate is believed, and how slowly a falling one, in seconds.
+const RISE: f64 = 0.1;
+const FALL: f64 = 1.0;
+/// How much of a latency peak is still assumed one refill later.
+const PEAK_DECAY: f64 = 0.9;
+/// A refill lasts at least this long, in seconds, and this many times the store's latency.
+const SHORTEST_REFILL: f64 = 0.1;
+const REFILL_PER_LATENCY: f64 = 20.0;
+const LATENCY_MARGIN: f64 = 4.0;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    sizing: Sizing,
+    /// Ids drawn a second, and the store's latency in seconds, both as believed now.
+    rate: f64,
+    latency: f64,
+    /// When the total of drawn ids was last looked at, and what it was.
+    seen: Option<(Time, u64)>,
+    plan: Plan,
+}
+
+impl Policy {
+    pub(crate) fn new(sizing: Sizing) -> Self {
+        let plan = match sizing {
+            Sizing::Fixed { step, watermark } => Plan { step, watermark },
+            Sizing::Adaptive(Adaptive { min_step, max_waste, .. }) => {
+                Plan { step: min_step, watermark: (min_step / 2).min(max_waste - min_step) }
+            }
+        };
+        Self { sizing, rate: 0.0, latency: 0.0, seen: None, plan }
+    }
+
+    /// The sizes to use now.
+    pub(crate) fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// Ids drawn a second, as believed now.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// `total` ids have been drawn until `now`.
+    pub(crate) fn drawn(&mut self, total: u64, now: Time) {
+        let Some((since, before)) = self.seen else {
+            self.seen = Some((now, total));
+            return;
+        };
+        let elapsed = now.saturating_sub(since).as_secs_f64();
+        // Two looks at the same instant measure nothing; the second one's ids count at the next.
+        if elapsed <= 0.0 {
+            return;
+        }
+        let sample = total.saturating_sub(before) as f64 / elapsed;
+        let time_constant = if sample > self.rate { RISE } else { FALL };
+        self.rate += (sample - self.rate) * (1.0 - (-elapsed / time_constant).exp());
+        self.seen = Some((now, total));
+    }
+
+    /// A reserve took this long; the sizes are worked out anew.
+    pub(crate) fn reserved(&mut self, latency: Duration) {
+        self.latency = latency.as_secs_f64().max(self.latency * PEAK_DECAY);
+        if let Sizing::Adaptive(settings) = self.sizing {
+            self.plan = self.adapted(settings);
+        }
+    }
+
+    fn adapted(&self, settings: Adaptive) -> Plan {
+        let cap = settings.max_waste;
+        let reach = settings.outage_budget.as_secs_f64() + LATENCY_MARGIN * self.latency;
+        let least = settings.min_step / 2;
+        let watermark = ids(self.rate * reach).clamp(least.min(cap / 2), cap / 2);
+        let lasting = ids(self.rate * SHORTEST_REFILL.max(REFILL_PER_LATENCY * self.latency));
+        let step = lasting.max(watermark).clamp(settings.min_step, cap.max(settings.min_step));
+        let step = step.min(self.plan.step.saturating_mul(4)).min((cap - watermark).max(1));
+        // What one refill brings must lead above the watermark.
+        Plan { step, watermark: watermark.min(step) }
+    }
+}
+
+// Saturates: a rate beyond 2^64 ids a second is nobody's, and NaN cannot come of finite measurements.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn ids(count: f64) -> u64 {
+    count.ceil() as u64
+}
+
+#[cfg(all(test, not(idmill_loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {
+        let mut policy = Policy::new(Sizing::Adaptive(settings));
+        for tick in 0..seconds * 100 {
+            policy.drawn(rate * tick / 100, Duration::from_millis(10 * tick));
+            policy.reserved(latency);
+        }
+        policy
+    }
+
+    #[test]
+    fn an_outage_budget_is_kept_where_the_cap_allows() {
+        let settings = Adaptive { outage_budget: Duration::from_secs(300), max_waste: 10_000_000, min_step: 32 };
+        let plan = steady(settings, 1000, Duration::from_millis(10), 20).plan();
+        assert!((300_000..320_000).contains(&plan.watermark), "{plan:?}");
+        assert!(plan.step >= plan.watermark);
+        let capped = steady(Adaptive { max_waste: 1000, ..settings }, 1000, Duration::from_millis(10), 20).plan();
+        assert_eq!(capped, Plan { step: 500, watermark: 500 });
+    }
+
+    #[test]
+    fn the_watermark_covers_the_latency_without_any_budget() {
+        let settings = Adaptive { outage_budget: Duration::ZERO, max_waste: 1 << 40, min_step: 1 };
+        let plan = steady(settings, 1_000_000, Duration::from_millis(100), 20).plan();
+        assert!(plan.watermark >= 400_000 && plan.watermark < 500_000, "{plan:?}");
+    }
+
+    #[test]
+    fn a_burst_grows_the_step_fourfold_at_most_and_a_lull_shrinks_it() {
+        let settings = Adaptive { outage_budget: Duration::from_secs(1), max_waste: 1 << 40, min_step: 16 };
+        let mut policy = Policy::new(Sizing::Adaptive(settings));
+        policy.drawn(0, Duration::ZERO);
+        policy.drawn(1 << 30, Duration::from_millis(1));
+        policy.reserved(Duration::from_millis(1));
+        assert_eq!(policy.plan().step, 64);
+        let mut policy = steady(settings, 1_000_000, Duration::from_millis(1), 10);
+        assert!(policy.plan().step > 900_000);
+        policy.drawn(10_000_000, Duration::from_secs(3600));
+        policy.reserved(Duration::from_millis(1));
+        assert!(policy.plan().step < 100_000, "{:?}", policy.plan());
+    }
+
+    proptest! {
+        #[test]
+        fn no_plan_breaks_its_promises(
+            max_waste in prop_oneof![1..5_u64, 1..1_000_000_u64, Just(MAX_LEN)],
+            min_step in 1..100_u64,
+            budget in 0..1_000_u64,
+            events in prop::collection::vec((0..2_000_000_000_u64, 0..50_000_000_u64, 0..3_000_u64), 1..50),
+        ) {
+            let min_step = min_step.min(max_waste);
+            let settings = Adaptive { outage_budget: Duration::from_secs(budget), max_waste, min_step };
+            Sizing::Adaptive(settings).check().unwrap();
+            let mut policy = Policy::new(Sizing::Adaptive(settings));
+            let (mut now, mut total) = (Duration::ZERO, 0);
+            for (ids, micros, latency) in events {
+                now += Duration::from_micros(micros);
+                total += ids;
+                policy.drawn(total, now);
+                policy.reserved(Duration::from_millis(latency));
+                let plan = policy.plan();
+                prop_assert!(plan.step >= 1 && plan.watermark <= plan.step, "{:?}", plan);
+                prop_assert!(plan.step + plan.watermark <= max_waste.max(1), "{:?} over {}", plan, max_waste);
+                prop_assert!(policy.rate().is_finite() && policy.rate() >= 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What can be seen of a running sequence.
+
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::store::Identity;
+
+/// Counters since the allocator was opened, levels now, and estimates; from [`Allocator::snapshot`](crate::Allocator::snapshot).
+///
+/// Each field is right by itself; they are not read at one instant.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Ids handed out, including those that leases and stripes hold.
+    pub drawn: u64,
+    /// Ids in memory, not drawn yet: what a crash now would waste, besides leases.
+    pub remaining: u64,
+    /// Ids that the store granted.
+    pub granted: u64,
+    /// Reserves sent to the store.
+    pub reserves: u64,
+    /// Reserves that failed or whose outcome is unknown.
+    pub failures: u64,
+    /// Calls that found nothing in memory and had to wait.
+    pub waits: u64,
+    /// For how long at least one caller was waiting, in all.
+    pub dry_time: Duration,
+    /// Ids that were reserved and will never be handed out.
+    pub gaps: Gaps,
+    /// Ids drawn a second, as the refill policy believes.
+    pub rate: f64,
+    /// How long memory lasts at that rate without the store; `None` while nothing is drawn.
+    pub time_to_dry: Option<Duration>,
+    /// How long the whole sequence lasts at that rate, if this were its only process; `None` while that is not known.
+    pub time_to_exhaustion: Option<Duration>,
+    /// Which sequence the ids come from; `None` before the first grant.
+    pub identity: Option<Identity>,
+}
+
+/// Ids that were reserved and will never be handed out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gaps {
+    /// In memory when it was revoked, closed or evicted.
+    pub revoked: u64,
+    /// Granted when whoever wanted them had given up, or to another time of the sequence.
+    pub abandoned: u64,
+    /// Had left memory when a caller was cancelled, a `take` failed or a lease ended.
+    pub dropped: u64,
+    /// May have been reserved by requests whose outcome is unknown: an upper bound.
+    pub unknown: u64,
+}
+
+impl Gaps {
+    /// All of them: an upper bound, for the sake of `unknown`.
+    pub fn total(&self) -> u64 {
+        self.revoked + self.abandoned + self.dropped + self.unknown
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn of(core: &Core) -> Self {
+        let stats = &core.stats;
+        let (remaining, rate) = (core.stock.remaining(), stats.rate());
+        let unreserved = stats.unreserved(core.settings.ceiling);
+        Self {
+            drawn: core.drawn(),
+            remaining,
+            granted: stats.granted(),
+            reserves: stats.reserves(),
+            failures: stats.failures(),
+            waits: stats.waits(),
+            dry_time: Duration::from_nanos(stats.dry_nanos()),
+            gaps: Gaps {
+                revoked: stats.revoked(),
+                abandoned: stats.abandoned(),
+                dropped: stats.dropped(),
+                unknown: stats.unknown(),
+            },
+            rate,
+            time_to_dry: lasts(remaining, rate),
+            time_to_exhaustion: unreserved.and_then(|left| lasts(left.saturating_add(remaining), rate)),
+            identity: stats.identity(),
+        }
+    }
+}
+
+fn lasts(ids: u64, rate: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(ids as f64 / rate).ok()
+}

@@ -1,0 +1,56 @@
+//! Production: thin names for what the ecosystem keeps well.
+// This file is what the disallowed types are imported through.
+#![allow(clippy::disallowed_types)]
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+pub(crate) use arc_swap::{ArcSwap, ArcSwapOption};
+pub(crate) use crossbeam_queue::SegQueue;
+pub(crate) use crossbeam_utils::CachePadded;
+pub(crate) use parking_lot::Mutex;
+pub(crate) use tokio::sync::{Notify, oneshot};
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+
+/// A concurrent map whose look-ups take no lock.
+pub(crate) struct Map<K, V>(papaya::HashMap<K, V>);
+
+impl<K, V> fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map").finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Map<K, V> {
+    pub(crate) fn new() -> Self {
+        Self(papaya::HashMap::new())
+    }
+
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.pin().get(key).cloned()
+    }
+
+    /// The value under `key`: the one found, or `value` if none was.
+    pub(crate) fn get_or_insert(&self, key: K, value: V) -> V {
+        self.0.pin().get_or_insert(key, value).clone()
+    }
+
+    /// Removes `key` if its value still satisfies `which`.
+    pub(crate) fn remove_if(&self, key: &K, which: impl Fn(&V) -> bool) {
+        // The entry may have been replaced or be gone already: both are what the caller wanted.
+        let _ = self.0.pin().remove_if(key, |_, value| which(value));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn values(&self) -> Vec<V> {
+        self.0.pin().values().cloned().collect()
+    }
+}
