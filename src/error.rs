@@ -251,7 +251,11 @@ impl fmt::Display for Error {
         } else if let Some(sequence) = &context.sequence {
             write!(f, "`{sequence}`: ")?;
         }
-        if context.message.is_empty() { f.write_str(self.kind.summary()) } else { f.write_str(&context.message) }
+        if context.message.is_empty() {
+            f.write_str(self.kind.summary())
+        } else {
+            f.write_str(&context.message)
+        }
     }
 }
 
@@ -284,7 +288,15 @@ mod tests {
         use ErrorKind::*;
         let transient = [Dry, Overloaded, Deadline, Unavailable];
         let permanent = [
-            Exhausted, Closed, InvalidInput, NotFound, AlreadyExists, Conflict, Denied, Unsupported, StoreViolation,
+            Exhausted,
+            Closed,
+            InvalidInput,
+            NotFound,
+            AlreadyExists,
+            Conflict,
+            Denied,
+            Unsupported,
+            StoreViolation,
         ];
         assert!(transient.iter().all(|kind| kind.status() == Status::Transient));
         assert!(permanent.iter().all(|kind| kind.status() == Status::Permanent));

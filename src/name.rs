@@ -77,9 +77,13 @@ mod tests {
             assert_eq!(SequenceName::new(good).unwrap().as_str(), good);
         }
         assert!(SequenceName::new(&"é".repeat(100)).is_ok());
-        for (bad, fault) in
-            [("", "empty"), ("a\nb", "control"), (" a", "white space"), ("a ", "white space"), ("\u{85}", "control")]
-        {
+        for (bad, fault) in [
+            ("", "empty"),
+            ("a\nb", "control"),
+            (" a", "white space"),
+            ("a ", "white space"),
+            ("\u{85}", "control"),
+        ] {
             assert!(SequenceName::new(bad).unwrap_err().to_string().contains(fault), "{bad:?}");
         }
         assert!(SequenceName::new(&"é".repeat(101)).unwrap_err().to_string().contains("202 bytes"));

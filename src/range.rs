@@ -187,7 +187,9 @@ impl<T> Ranges<T> {
             return;
         }
         match self.0.last_mut() {
-            Some(last) if last.end() == u128::from(range.start) && last.len.checked_add(range.len).is_some() => {
+            Some(last)
+                if last.end() == u128::from(range.start) && last.len.checked_add(range.len).is_some() =>
+            {
                 last.len += range.len;
             }
             _ => self.0.push(range),

@@ -18,7 +18,7 @@
 //! real engine. The allocator checks every grant (size, bounds, growth) and refuses nonsense, so a bug in a store
 //! is loud; but it cannot see what other processes were granted.
 
-// mod memory;
+mod memory;
 // #[cfg(feature = "sqlite")]
 // pub mod sqlite;
 mod url;
@@ -32,7 +32,7 @@ use crate::id::Id;
 use crate::name::SequenceName;
 use crate::range::Range;
 
-// pub use memory::{Fault, Faults, MemoryStore};
+pub use memory::{Fault, Faults, MemoryStore, Snapshot};
 // pub use url::connect;
 
 /// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation for a
@@ -278,8 +278,11 @@ pub(crate) async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bound
 
 /// The error of every store for a sequence that has no id left.
 pub fn exhausted(name: &SequenceName, last: u64) -> Error {
-    Error::new(ErrorKind::Exhausted, format!("exhausted: {last} was its last id; raise its max or use another sequence"))
-        .of(name)
+    Error::new(
+        ErrorKind::Exhausted,
+        format!("exhausted: {last} was its last id; raise its max or use another sequence"),
+    )
+    .of(name)
 }
 
 /// The error of every store for a sequence that does not exist.
@@ -310,15 +313,21 @@ mod change {
         if next < u128::from(info.bounds.start) || next > u128::from(max) + 1 {
             let start = info.bounds.start;
             if change.next.is_some() {
-                return Err(Error::invalid(format!("next {next} is outside the sequence's bounds {start}..={max}")));
+                return Err(Error::invalid(format!(
+                    "next {next} is outside the sequence's bounds {start}..={max}"
+                )));
             }
             if !change.backwards {
-                return Err(refused("ids above the new max are reserved already; repeat with `backwards` if that is meant"));
+                return Err(refused(
+                    "ids above the new max are reserved already; repeat with `backwards` if that is meant",
+                ));
             }
         }
         let back = next < reached || u128::from(max) + 1 < reached;
         if back && !change.backwards {
-            return Err(refused("that is backwards: ids could be handed out twice; repeat with `backwards` if that is meant"));
+            return Err(refused(
+                "that is backwards: ids could be handed out twice; repeat with `backwards` if that is meant",
+            ));
         }
         info.bounds.max = max;
         info.next = u64::try_from(next).ok().filter(|next| *next <= max);

@@ -1,0 +1,133 @@
+//! What a store in memory holds, and what each call does to it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use super::faults::{Fault, Faults};
+use super::{injected, named};
+use crate::error::{ErrorKind, Result};
+use crate::name::SequenceName;
+use crate::range::Range;
+use crate::store::{Bounds, Change, Grant, Identity, Reserve, SequenceInfo, already_exists, not_found};
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) faults: Faults,
+    pub(super) failing: HashMap<String, ErrorKind>,
+    pub(super) reserves: u64,
+    pub(super) requests: u64,
+    pub(super) recording: bool,
+    pub(super) granted: HashMap<SequenceName, Vec<Grant>>,
+    sequences: BTreeMap<SequenceName, Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    info: SequenceInfo,
+    previous: Option<Grant>,
+}
+
+/// The sequences of a [`MemoryStore`](super::MemoryStore) at one moment, as in a backup.
+#[derive(Clone, Debug)]
+pub struct Snapshot(BTreeMap<SequenceName, Entry>);
+
+impl State {
+    pub(super) fn begin_reserve(&mut self, requests: usize) -> (Option<Fault>, Duration) {
+        self.reserves += 1;
+        self.requests += requests as u64;
+        self.faults.next_reserve()
+    }
+
+    pub(super) fn begin_other(&mut self) -> (Option<Fault>, Duration) {
+        self.faults.next_other()
+    }
+
+    pub(super) fn reserve(&mut self, request: &Reserve) -> Result<Grant> {
+        if let Some(kind) = self.failing.get(request.name.as_str()) {
+            return Err(injected(*kind));
+        }
+        let grant = if let Some(entry) = self.sequences.get_mut(&request.name) {
+            let grant = entry.info.grant(request.count, request.ceiling)?;
+            entry.previous = Some(grant);
+            grant
+        } else {
+            let mut info = fresh(&request.name, request.create);
+            // Only a reserve that grants something creates its sequence.
+            let grant = info.grant(request.count, request.ceiling)?;
+            self.sequences.insert(request.name.clone(), Entry { info, previous: Some(grant) });
+            grant
+        };
+        if self.recording {
+            self.granted.entry(request.name.clone()).or_default().push(grant);
+        }
+        Ok(grant)
+    }
+
+    /// An answer that no honest store gives, where the sequence allows for one.
+    pub(super) fn lie(&mut self, requests: &[Reserve], nonsense: Fault) -> Vec<Result<Grant>> {
+        let lie = |request: &Reserve| self.lie_once(request, nonsense).map_err(|error| named(error, request));
+        requests.iter().map(lie).collect()
+    }
+
+    fn lie_once(&mut self, request: &Reserve, nonsense: Fault) -> Result<Grant> {
+        let entry = self.sequences.get(&request.name);
+        let info = entry.map_or_else(|| fresh(&request.name, request.create), |entry| entry.info.clone());
+        let answer = |range| Grant { range, identity: info.identity, bounds: info.bounds };
+        let made_up = match nonsense {
+            Fault::Repeat => entry.and_then(|entry| entry.previous),
+            Fault::Empty => Some(answer(Range::EMPTY)),
+            Fault::OutOfBounds => outside(info.bounds).map(answer),
+            Fault::TooMany => {
+                let count = request.count.saturating_add(1);
+                return self.reserve(&Reserve { count, ..request.clone() });
+            }
+            _ => None,
+        };
+        made_up.map_or_else(|| self.reserve(request), Ok)
+    }
+
+    pub(super) fn create(&mut self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        if self.sequences.contains_key(name) {
+            return Err(already_exists(name));
+        }
+        let info = fresh(name, bounds);
+        self.sequences.insert(name.clone(), Entry { info: info.clone(), previous: None });
+        Ok(info)
+    }
+
+    pub(super) fn inspect(&self, name: &SequenceName) -> Option<SequenceInfo> {
+        self.sequences.get(name).map(|entry| entry.info.clone())
+    }
+
+    pub(super) fn list(&self) -> Vec<SequenceInfo> {
+        self.sequences.values().map(|entry| entry.info.clone()).collect()
+    }
+
+    pub(super) fn set(&mut self, name: &SequenceName, change: &Change) -> Result<SequenceInfo> {
+        let entry = self.sequences.get_mut(name).ok_or_else(|| not_found(name))?;
+        entry.info.apply(change)?;
+        Ok(entry.info.clone())
+    }
+
+    pub(super) fn remove(&mut self, name: &SequenceName) -> bool {
+        self.sequences.remove(name).is_some()
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot(self.sequences.clone())
+    }
+
+    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
+        self.sequences.clone_from(&snapshot.0);
+    }
+}
+
+fn fresh(name: &SequenceName, bounds: Bounds) -> SequenceInfo {
+    SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity: Identity::fresh() }
+}
+
+/// One id above the bounds, or below where there is none above.
+fn outside(bounds: Bounds) -> Option<Range> {
+    let id = bounds.max().checked_add(1).or_else(|| bounds.start().checked_sub(1))?;
+    Range::new(id, 1)
+}
