@@ -37,10 +37,9 @@ pub(crate) struct Core {
 /// [`Core::slot`] before the actor has heard of the core.
 pub(crate) const NO_SLOT: usize = usize::MAX;
 
-/// Why a draw from memory got nothing: the kind, and what a `take` had got until then.
+/// What a `take` could not get from memory, and what it got.
 pub(crate) struct Short {
     pub(crate) missing: u64,
-    pub(crate) reason: ErrorKind,
     pub(crate) got: Ranges,
 }
 
@@ -89,7 +88,7 @@ impl Core {
         let outcome = self.stock.take(n, |taken| got.push(self.noted(taken)));
         match outcome {
             Ok(()) => Ok(got),
-            Err((missing, reason)) => Err(Short { missing, reason, got }),
+            Err((missing, _)) => Err(Short { missing, got }),
         }
     }
 

@@ -131,7 +131,8 @@ impl<T: Id> SequenceBuilder<T> {
     pub fn lazy(self) -> Result<Allocator<T>> {
         let (name, settings) = (self.name.clone()?, self.settings().map_err(|error| self.named(error))?);
         let inner = self.inner;
-        let core = inner.registry.find_or_create(&name, || Core::new(name.clone(), settings, inner.mailbox.clone()));
+        let core =
+            inner.registry.find_or_create(&name, || Core::new(name.clone(), settings, inner.mailbox.clone()));
         // From here on the tenant gives up the user that `core` counts for this call.
         let allocator = Allocator::new(Tenant::new(core.clone(), inner.clone()));
         if inner.mailbox.is_closed() {
@@ -187,7 +188,9 @@ impl<T: Id> SequenceBuilder<T> {
         let adapts = self.outage_budget.is_some() || self.max_waste.is_some();
         let clash = |what: &str| Err(Error::invalid(what.to_owned()).during(Operation::Configure));
         match (self.step, self.watermark) {
-            (Some(_), _) if adapts => clash("a fixed step leaves no room for an outage budget or a waste cap; set one or the other"),
+            (Some(_), _) if adapts => {
+                clash("a fixed step leaves no room for an outage budget or a waste cap; set one or the other")
+            }
             (Some(step), watermark) => Ok(Sizing::Fixed { step, watermark: watermark.unwrap_or(step / 2) }),
             (None, Some(_)) => clash("a watermark needs a step; without a step both adapt to the load"),
             (None, None) => {
@@ -207,7 +210,9 @@ impl<T: Id> SequenceBuilder<T> {
 fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> Result<()> {
     let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
     let differs = |what, asked: u64, has| {
-        let message = format!("it exists with {what} {has}, not {asked}; leave {what} out, or change the stored sequence");
+        let message = format!(
+            "it exists with {what} {has}, not {asked}; leave {what} out, or change the stored sequence"
+        );
         Err(Error::new(ErrorKind::Conflict, message))
     };
     if let Some(asked) = start.filter(|asked| *asked != has_start) {
@@ -233,6 +238,9 @@ impl<T: Id> IntoFuture for SequenceBuilder<T> {
 
 impl<T: Id> fmt::Debug for SequenceBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SequenceBuilder").field("name", &self.name).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("SequenceBuilder")
+            .field("name", &self.name)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

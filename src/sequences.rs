@@ -183,7 +183,8 @@ impl SequencesBuilder {
 
     fn start_on(self, runtime: RuntimeHandle, keeper: Option<Keeper>) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
-            let message = format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
+            let message =
+                format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
             return Err(Error::invalid(message).during(Operation::Configure));
         }
         let (mailbox, registry) = (Arc::new(Mailbox::new()), Arc::new(Registry::new()));

@@ -83,7 +83,9 @@ impl Stock {
     fn holds_or_grows(&self, n: u64) -> Result<(), (u64, ErrorKind)> {
         let chain = self.chain.lock();
         match chain.last() {
-            Some(tail) if tail.is_empty() && chain.iter().map(|segment| segment.remaining()).sum::<u64>() < n => {
+            Some(tail)
+                if tail.is_empty() && chain.iter().map(|segment| segment.remaining()).sum::<u64>() < n =>
+            {
                 Err((n, tail.reason()))
             }
             _ => Ok(()),

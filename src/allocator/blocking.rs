@@ -23,10 +23,7 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// Waits for a reply of the actor, which comes by the deadline; or, should the actor be kept from running (by this very
 /// thread, say), until shortly after it.
-pub(super) fn block_on_reply<T>(
-    reply: impl Future<Output = Result<T>>,
-    timeout: Duration,
-) -> Result<T> {
+pub(super) fn block_on_reply<T>(reply: impl Future<Output = Result<T>>, timeout: Duration) -> Result<T> {
     let deadline = Instant::now().checked_add(timeout.saturating_add(GRACE));
     block_until(reply, deadline).unwrap_or_else(|| Err(ErrorKind::Deadline.into()))
 }

@@ -38,7 +38,9 @@ macro_rules! waiting_draws {
         pub fn next_blocking(&mut self, timeout: Duration) -> Result<T> {
             match self.draw() {
                 Ok(id) => Ok(T::from_raw(id)),
-                Err(ErrorKind::Dry) => block_on_reply(self.allocator.wait(1, timeout), timeout).map(|ids| first(&ids)),
+                Err(ErrorKind::Dry) => {
+                    block_on_reply(self.allocator.wait(1, timeout), timeout).map(|ids| first(&ids))
+                }
                 Err(reason) => Err(self.allocator.sorry(reason)),
             }
         }
@@ -144,6 +146,9 @@ impl<T: Id> Drop for Lease<T> {
 
 impl<T: Id> fmt::Debug for Lease<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("name", &self.allocator.name()).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("Lease")
+            .field("name", &self.allocator.name())
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }

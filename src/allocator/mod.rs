@@ -22,10 +22,10 @@ use crate::sequences::Inner;
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 
-pub use handle::{Handle, Lease};
-pub(crate) use stripes::Stripes;
 pub(crate) use blocking::block_on;
 use blocking::block_on_reply;
+pub use handle::{Handle, Lease};
+pub(crate) use stripes::Stripes;
 
 /// One user of a core: keeps it from being evicted, and the actor alive.
 pub(crate) struct Tenant {

@@ -4,8 +4,8 @@
 //! events. Orders that fall due together go out in one round trip where the store can do that; where it cannot,
 //! each goes on its own, so that no sequence waits for another.
 
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -262,7 +262,11 @@ fn is_over(timer: Option<Pin<&mut Sleep>>, cx: &mut Context<'_>) -> bool {
 }
 
 /// One round trip for one order or many.
-async fn fly(store: Arc<dyn Store>, orders: Vec<(usize, Reserve)>, limit: Duration) -> Vec<(usize, Result<Grant>)> {
+async fn fly(
+    store: Arc<dyn Store>,
+    orders: Vec<(usize, Reserve)>,
+    limit: Duration,
+) -> Vec<(usize, Result<Grant>)> {
     let (slots, requests): (Vec<_>, Vec<_>) = orders.into_iter().unzip();
     let asked = AssertUnwindSafe(async {
         match requests.as_slice() {
@@ -292,5 +296,8 @@ fn panicked() -> Error {
 }
 
 fn miscounted() -> Error {
-    Error::new(ErrorKind::UnknownOutcome, "the store answered a batch of reserves with another number of results")
+    Error::new(
+        ErrorKind::UnknownOutcome,
+        "the store answered a batch of reserves with another number of results",
+    )
 }

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use super::engine::{Command, Engine, Event, Waiter};
-use super::policy::Plan;
 use crate::core::Core;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::mailbox::{Request, Time};
 use crate::range::Ranges;
 use crate::store::{Grant, Reserve};
@@ -123,10 +122,6 @@ impl Driver {
         self.engine.is_idle()
     }
 
-    pub(crate) fn plan(&self) -> Plan {
-        self.engine.plan()
-    }
-
     fn measure(&mut self, now: Time) {
         let policy = self.engine.policy();
         policy.drawn(self.core.drawn(), now);
@@ -203,10 +198,6 @@ impl Driver {
             }
             _ => {}
         }
-    }
-
-    pub(crate) fn last_error(&self) -> Option<&Error> {
-        self.engine.last_error()
     }
 }
 

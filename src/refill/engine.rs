@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use super::policy::{Plan, Policy};
+use super::policy::Policy;
 use super::{Order, Settings};
 use crate::error::{Error, ErrorKind, Operation, Result, Status};
 use crate::mailbox::Time;
@@ -152,18 +152,9 @@ impl<W: Waiter> Engine<W> {
         &mut self.policy
     }
 
-    pub(crate) fn plan(&self) -> Plan {
-        self.policy.plan()
-    }
-
     /// How many callers wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Why the last reserve failed, if it did.
-    pub(crate) fn last_error(&self) -> Option<&Error> {
-        self.last_error.as_ref()
     }
 
     /// Whether nothing waits, is under way or is about to be.
@@ -184,7 +175,8 @@ impl<W: Waiter> Engine<W> {
             self.refuse(waiting, reason.into(), out);
             return;
         }
-        self.earliest = Some(self.earliest.map_or(waiting.deadline, |earliest| earliest.min(waiting.deadline)));
+        self.earliest =
+            Some(self.earliest.map_or(waiting.deadline, |earliest| earliest.min(waiting.deadline)));
         self.waiting.push_back(waiting);
     }
 
@@ -241,17 +233,25 @@ impl<W: Waiter> Engine<W> {
         let last_allowed = self.last_allowed(grant);
         let fault = if range.is_empty() || range.len() > asked {
             format!("granted {} ids where {asked} were asked for", range.len())
-        } else if range.start() < grant.bounds.start().max(self.settings.floor) || range.end() > last_allowed + 1 {
+        } else if range.start() < grant.bounds.start().max(self.settings.floor)
+            || range.end() > last_allowed + 1
+        {
             format!("granted {range:?}, outside the bounds up to {last_allowed}")
         } else {
             match self.origin {
-                Some((identity, reached)) if identity == grant.identity && u128::from(range.start()) < reached => {
-                    format!("granted {range:?}, although ids up to {} were granted before: it went back in time", reached - 1)
+                Some((identity, reached))
+                    if identity == grant.identity && u128::from(range.start()) < reached =>
+                {
+                    format!(
+                        "granted {range:?}, although ids up to {} were granted before: it went back in time",
+                        reached - 1
+                    )
                 }
                 _ => return Ok(()),
             }
         };
-        let message = format!("the store {fault}; nothing of it is used. Find out what happened to the store first");
+        let message =
+            format!("the store {fault}; nothing of it is used. Find out what happened to the store first");
         Err(Error::new(ErrorKind::StoreViolation, message).during(Operation::Reserve))
     }
 

@@ -20,7 +20,7 @@ use crate::id::Id;
 use crate::segment::MAX_LEN;
 use crate::store::Bounds;
 
-pub use policy::{Adaptive, Sizing};
+pub(crate) use policy::{Adaptive, Sizing};
 
 /// What holds between ids that are handed out: the caller picks one, and the rest of the system serves it.
 ///
@@ -78,7 +78,9 @@ impl Settings {
         let (start, max) = (self.bounds.start(), self.bounds.max());
         if start < self.floor || max > self.ceiling {
             let (floor, ceiling) = (self.floor, self.ceiling);
-            return invalid(format!("bounds {start}..={max} do not fit the id type, which holds {floor}..={ceiling}"));
+            return invalid(format!(
+                "bounds {start}..={max} do not fit the id type, which holds {floor}..={ceiling}"
+            ));
         }
         if self.lease == 0 || self.lease > MAX_LEN {
             return invalid(format!("a lease of {} ids; it must be 1 to 2^48", self.lease));

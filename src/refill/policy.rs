@@ -19,8 +19,8 @@ use crate::store::Bounds;
 
 /// How much a refill reserves and when it starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Sizing {
+
+pub(crate) enum Sizing {
     /// Always the same.
     Fixed {
         /// How many ids a refill reserves; at least 1.
@@ -34,13 +34,13 @@ pub enum Sizing {
 
 /// The settings of [`Sizing::Adaptive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Adaptive {
+pub(crate) struct Adaptive {
     /// How long to keep serving at the present rate while the store is away.
-    pub outage_budget: Duration,
+    pub(crate) outage_budget: Duration,
     /// The most ids that may be in memory, hence lost by a restart; wins over the budget.
-    pub max_waste: u64,
+    pub(crate) max_waste: u64,
     /// The smallest refill, and the first.
-    pub min_step: u64,
+    pub(crate) min_step: u64,
 }
 
 impl Adaptive {
@@ -64,7 +64,9 @@ impl Sizing {
             Self::Adaptive(Adaptive { min_step, max_waste, .. })
                 if min_step == 0 || min_step > max_waste || max_waste > MAX_LEN =>
             {
-                Err(format!("a smallest step of {min_step} and a waste cap of {max_waste} ids; it must be 1 <= step <= cap <= 2^48"))
+                Err(format!(
+                    "a smallest step of {min_step} and a waste cap of {max_waste} ids; it must be 1 <= step <= cap <= 2^48"
+                ))
             }
             _ => Ok(()),
         }
@@ -180,11 +182,13 @@ mod tests {
 
     #[test]
     fn an_outage_budget_is_kept_where_the_cap_allows() {
-        let settings = Adaptive { outage_budget: Duration::from_secs(300), max_waste: 10_000_000, min_step: 32 };
+        let settings =
+            Adaptive { outage_budget: Duration::from_secs(300), max_waste: 10_000_000, min_step: 32 };
         let plan = steady(settings, 1000, Duration::from_millis(10), 20).plan();
         assert!((300_000..320_000).contains(&plan.watermark), "{plan:?}");
         assert!(plan.step >= plan.watermark);
-        let capped = steady(Adaptive { max_waste: 1000, ..settings }, 1000, Duration::from_millis(10), 20).plan();
+        let capped =
+            steady(Adaptive { max_waste: 1000, ..settings }, 1000, Duration::from_millis(10), 20).plan();
         assert_eq!(capped, Plan { step: 500, watermark: 500 });
     }
 

@@ -1,0 +1,305 @@
+//! What callers are promised, over the memory store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Fault, Faults, MemoryStore, Store};
+use idmill::{ErrorKind, Order, Sequences, SequencesBuilder};
+
+fn builder(store: &MemoryStore) -> SequencesBuilder {
+    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
+}
+
+fn sequences(store: &MemoryStore) -> Sequences {
+    builder(store).start().unwrap()
+}
+
+#[tokio::test]
+async fn ids_start_at_one_and_grow_by_one() {
+    let ids = sequences(&MemoryStore::new());
+    let orders = ids.sequence::<u64>("orders").await.unwrap();
+    for expected in 1..=1000 {
+        assert_eq!(orders.next().await.unwrap(), expected);
+    }
+}
+
+/// The published first attempt at batches moved its counter to 991 here.
+#[tokio::test]
+async fn a_hundred_concurrent_callers_at_step_ten_advance_the_counter_by_a_hundred() {
+    let store = MemoryStore::new();
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
+    let calls = (0..100).map(|_| {
+        let orders = orders.clone();
+        tokio::spawn(async move { orders.next().await.unwrap() })
+    });
+    let mut seen = BTreeSet::new();
+    for call in calls.collect::<Vec<_>>() {
+        assert!(seen.insert(call.await.unwrap()));
+    }
+    assert_eq!(seen, (1..=100).collect());
+    let info = store.inspect(&idmill::SequenceName::new("orders").unwrap()).await.unwrap().unwrap();
+    assert_eq!(info.next, Some(101));
+}
+
+#[tokio::test]
+async fn n_ids_at_step_s_make_exactly_the_reserves_they_need_and_one_prefetch() {
+    for (n, step, watermark) in
+        [(1000_u64, 10_u64, 0_u64), (1000, 10, 5), (999, 10, 10), (1, 1, 1), (1000, 7, 3), (5, 1000, 999)]
+    {
+        let store = MemoryStore::new();
+        let ids = sequences(&store);
+        let orders = ids.sequence::<u64>("orders").step(step).watermark(watermark).await.unwrap();
+        for expected in 1..=n {
+            assert_eq!(orders.next().await.unwrap(), expected);
+        }
+        // Let the actor finish what it has been told.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let (reserves, needed) = (orders.snapshot().reserves, n.div_ceil(step));
+        let prefetch = u64::from(watermark > 0);
+        assert!(
+            (needed..=needed + prefetch).contains(&reserves),
+            "{n} at {step}/{watermark}: {reserves}, needs {needed}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_last_id_is_handed_out_and_then_exhausted_for_ever() {
+    for order in [Order::Global, Order::Process, Order::Thread] {
+        for last in [10, u64::MAX] {
+            let ids = sequences(&MemoryStore::new());
+            let orders =
+                ids.sequence::<u64>("o").start(last - 4).max(last).step(3).order(order).await.unwrap();
+            for expected in last - 4..=last {
+                assert_eq!(orders.next().await.unwrap(), expected, "{order:?}");
+            }
+            for _ in 0..3 {
+                let error = orders.next().await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Exhausted);
+                assert_eq!(error.sequence(), Some("o"));
+                assert_eq!(orders.take(2).await.unwrap_err().kind(), ErrorKind::Exhausted);
+                assert!(matches!(
+                    orders.try_next().unwrap_err().kind(),
+                    ErrorKind::Exhausted | ErrorKind::Dry
+                ));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_take_across_the_end_is_refused_and_the_last_ids_stay() {
+    let ids = sequences(&MemoryStore::new());
+    let orders = ids.sequence::<i32>("o").max(10).step(4).await.unwrap();
+    assert_eq!(orders.take(5).await.unwrap().ids().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(orders.take(6).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(orders.take(6).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    let mut rest = Vec::new();
+    while let Ok(id) = orders.next().await {
+        rest.push(id);
+    }
+    assert!(rest.ends_with(&[10]), "{rest:?}");
+}
+
+#[tokio::test]
+async fn a_take_spans_segments() {
+    let ids = sequences(&MemoryStore::new());
+    let orders = ids.sequence::<u64>("o").step(10).await.unwrap();
+    let mut all = Vec::new();
+    for n in [0, 1, 7, 25, 3, 100] {
+        let taken = orders.take(n).await.unwrap();
+        assert_eq!(taken.len(), n);
+        all.extend(taken.ids());
+    }
+    assert!(all.is_sorted_by(|a, b| a < b));
+    assert_eq!(all.len(), 136);
+}
+
+#[tokio::test(start_paused = true)]
+async fn serving_goes_on_from_memory_and_waiters_hear_the_stores_last_error() {
+    let store = MemoryStore::new();
+    let ids = sequences(&store);
+    let patience = Duration::from_secs(2);
+    let orders = ids.sequence::<u64>("o").step(10).watermark(5).patience(patience).await.unwrap();
+    orders.warm().await.unwrap();
+    store.set_faults(Faults::outage());
+    for _ in 0..10 {
+        orders.next().await.unwrap();
+    }
+    let begun = tokio::time::Instant::now();
+    let error = orders.next().await.unwrap_err();
+    assert_eq!((error.kind(), begun.elapsed().as_secs()), (ErrorKind::Deadline, 2));
+    let source = std::error::Error::source(&error).unwrap().downcast_ref::<idmill::Error>().unwrap();
+    assert_eq!(source.kind(), ErrorKind::Unavailable);
+    store.set_faults(Faults::default());
+    assert_eq!(orders.next().await.unwrap(), 11);
+}
+
+#[tokio::test]
+async fn a_reply_that_was_lost_becomes_a_gap_and_is_counted() {
+    let store = MemoryStore::with_faults(Faults::default().script([Fault::LostReply]));
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 11);
+    let snapshot = orders.snapshot();
+    assert_eq!((snapshot.gaps.unknown, snapshot.failures, snapshot.reserves), (10, 1, 2));
+}
+
+#[tokio::test]
+async fn nonsense_from_a_store_is_refused() {
+    for fault in [Fault::Repeat, Fault::OutOfBounds, Fault::TooMany] {
+        let store = MemoryStore::new();
+        let ids = sequences(&store);
+        let orders = ids.sequence::<u64>("o").max(1000).step(10).watermark(0).await.unwrap();
+        for _ in 0..10 {
+            orders.next().await.unwrap();
+        }
+        store.set_faults(Faults::default().script([fault.clone()]));
+        assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::StoreViolation, "{fault:?}");
+        assert!(orders.next().await.unwrap() > 10);
+    }
+}
+
+#[tokio::test]
+async fn cancelled_callers_cost_a_gap_at_most() {
+    let store = MemoryStore::with_faults(Faults::default().latency(Duration::from_millis(1)));
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").step(3).watermark(1).await.unwrap();
+    let mut seen = BTreeSet::new();
+    for round in 0..200_u64 {
+        tokio::select! {
+            biased;
+            id = orders.next() => assert!(seen.insert(id.unwrap())),
+            () = tokio::time::sleep(Duration::from_micros(round * 13 % 1500)) => {}
+        }
+    }
+    let snapshot = orders.snapshot();
+    let drawn = seen.len() as u64;
+    let explained = snapshot.granted - snapshot.remaining - snapshot.gaps.total();
+    assert!(drawn <= explained && explained <= drawn + 1, "{drawn} drawn, {snapshot:?}");
+}
+
+#[tokio::test]
+async fn revoking_takes_everything_away_at_once() {
+    for order in [Order::Process, Order::Thread] {
+        let ids = sequences(&MemoryStore::new());
+        let orders = ids.sequence::<u64>("o").step(100).order(order).lease_size(10).await.unwrap();
+        let mut handle = orders.handle();
+        let (a, b) = (orders.next().await.unwrap(), handle.next().await.unwrap());
+        assert!(a <= 100 && b <= 100);
+        let mut lease = (order == Order::Thread).then(|| orders.lease(7).unwrap());
+        if let Some(lease) = &mut lease {
+            assert!(lease.try_next().unwrap() <= 100);
+        }
+        let drawn = if order == Order::Thread { 10 + 1 + 7 } else { 2 };
+        assert_eq!(orders.revoke(), 100 - drawn);
+        assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
+        assert_eq!(handle.try_next().unwrap_err().kind(), ErrorKind::Dry);
+        assert!(orders.next().await.unwrap() > 100);
+        assert!(handle.next().await.unwrap() > 100);
+        if let Some(lease) = &mut lease {
+            assert!(lease.next().await.unwrap() > 100);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
+    let store = MemoryStore::new();
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
+    for _ in 0..15 {
+        orders.next().await.unwrap();
+    }
+    let name = idmill::SequenceName::new("o").unwrap();
+    let change = idmill::store::Change { next: Some(1), backwards: true, ..Default::default() };
+    store.set(&name, change).await.unwrap();
+    for _ in 0..5 {
+        assert!(orders.next().await.unwrap() > 15, "from memory");
+    }
+    assert_eq!(orders.next().await.unwrap(), 1, "as the administrator wanted it");
+    assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
+}
+
+#[tokio::test]
+async fn closing_answers_everybody() {
+    let store = MemoryStore::with_faults(Faults::outage());
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").lazy().unwrap();
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let orders = orders.clone();
+            tokio::spawn(async move { orders.next().await.unwrap_err().kind() })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    ids.close().await;
+    for call in waiting {
+        assert_eq!(call.await.unwrap(), ErrorKind::Closed);
+    }
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(ids.sequence::<u64>("p").lazy().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(ids.sequence::<u64>("p").await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn programs_without_a_runtime_are_served() {
+    let ids = sequences(&MemoryStore::new());
+    let orders = ids.sequence::<u64>("o").step(10).open_blocking().unwrap();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let orders = orders.clone();
+            std::thread::spawn(move || {
+                (0..100).map(|_| orders.next_blocking(Duration::from_secs(10)).unwrap()).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let mut seen = BTreeSet::new();
+    for thread in threads {
+        for id in thread.join().unwrap() {
+            assert!(seen.insert(id));
+        }
+    }
+    assert_eq!(seen.len(), 400);
+    ids.close_blocking();
+    assert_eq!(orders.next_blocking(Duration::from_secs(10)).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test]
+async fn a_caller_that_blocks_the_runtime_it_waits_for_gets_its_deadline() {
+    let ids = sequences(&MemoryStore::new());
+    let orders = ids.sequence::<u64>("o").lazy().unwrap();
+    assert_eq!(orders.next_blocking(Duration::from_millis(10)).unwrap_err().kind(), ErrorKind::Deadline);
+}
+
+#[tokio::test]
+async fn global_draws_share_a_round_trip_and_prefetch_nothing() {
+    let store = MemoryStore::with_faults(Faults::default().latency(Duration::from_millis(5)));
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").order(Order::Global).await.unwrap();
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
+    let mut last = 0;
+    for _ in 0..20 {
+        let calls: Vec<_> = (0..50)
+            .map(|_| {
+                let orders = orders.clone();
+                tokio::spawn(async move { orders.next().await.unwrap() })
+            })
+            .collect();
+        let mut largest = 0;
+        for call in calls {
+            let id = call.await.unwrap();
+            assert!(id > last, "an id asked for later is larger");
+            largest = largest.max(id);
+        }
+        last = largest;
+    }
+    let snapshot = orders.snapshot();
+    assert_eq!((snapshot.granted, snapshot.remaining, snapshot.gaps.total()), (1000, 0, 0));
+    assert!(snapshot.reserves <= 60, "{snapshot:?}");
+}
