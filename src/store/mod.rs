@@ -19,8 +19,8 @@
 //! is loud; but it cannot see what other processes were granted.
 
 mod memory;
-// #[cfg(feature = "sqlite")]
-// pub mod sqlite;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod url;
 
 use std::fmt;
@@ -33,7 +33,7 @@ use crate::name::SequenceName;
 use crate::range::Range;
 
 pub use memory::{Fault, Faults, MemoryStore, Snapshot};
-// pub use url::connect;
+pub use url::{StoreUrl, connect};
 
 /// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation for a
 /// refill costs nothing beside its round trip.
