@@ -23,20 +23,21 @@ pub(super) fn classify(error: &SqliteError) -> ErrorKind {
 
 fn classify_code(error: &SqliteError) -> ErrorKind {
     match error.sqlite_error_code().unwrap_or(ErrorCode::Unknown) {
-        // Others are writing, reading, recovering or changing the schema; or we ran out of something that comes back.
+        ErrorCode::SystemIoFailure if extended(error) == ffi::SQLITE_IOERR_CORRUPTFS => {
+            ErrorKind::StoreViolation
+        }
+        // Others are writing, recovering or changing the schema; or memory, disk space, file descriptors or the disk
+        // itself are missing, all of which come back: worth another try.
         ErrorCode::DatabaseBusy
         | ErrorCode::DatabaseLocked
         | ErrorCode::FileLockingProtocolFailed
         | ErrorCode::SchemaChanged
         | ErrorCode::OperationAborted
         | ErrorCode::OperationInterrupted
-        | ErrorCode::OutOfMemory => ErrorKind::Unavailable,
-        // Disks are emptied and mounted again, and file descriptors come back: worth another try.
-        ErrorCode::DiskFull | ErrorCode::CannotOpen => ErrorKind::Unavailable,
-        ErrorCode::SystemIoFailure if extended(error) == ffi::SQLITE_IOERR_CORRUPTFS => {
-            ErrorKind::StoreViolation
-        }
-        ErrorCode::SystemIoFailure => ErrorKind::Unavailable,
+        | ErrorCode::OutOfMemory
+        | ErrorCode::DiskFull
+        | ErrorCode::CannotOpen
+        | ErrorCode::SystemIoFailure => ErrorKind::Unavailable,
         // The file was moved under its rollback journal.
         ErrorCode::ReadOnly if extended(error) == ffi::SQLITE_READONLY_DBMOVED => ErrorKind::StoreViolation,
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {

@@ -143,8 +143,9 @@ impl SqliteOptions {
         check_path(&self.path)?;
         // Absolute, so that SQLite can take no path for anything else (`:x:`, `file:x`), nor a later change of the
         // working directory for another file.
-        let path = std::path::absolute(&self.path)
-            .map_err(|error| refuse(format!("the path {:?} cannot be resolved", self.path)).because(error))?;
+        let path = std::path::absolute(&self.path).map_err(|error| {
+            refuse(format!("the path `{}` cannot be resolved", self.path.display())).because(error)
+        })?;
         Ok(Checked { path, table, busy_timeout: self.busy_timeout, mode: self.mode })
     }
 }
@@ -174,7 +175,7 @@ impl fmt::Display for SqliteOptions {
         match (self.busy_timeout, self.busy_timeout.as_millis()) {
             (DEFAULT_BUSY_TIMEOUT, _) => {}
             (timeout, millis) if millis % 1000 == 0 => {
-                option("busy_timeout", format_args!("{}s", timeout.as_secs()))?
+                option("busy_timeout", format_args!("{}s", timeout.as_secs()))?;
             }
             (_, millis) => option("busy_timeout", format_args!("{millis}ms"))?,
         }
@@ -199,10 +200,13 @@ fn check_path(path: &Path) -> Result<()> {
         )));
     }
     if bytes.starts_with(b"file:") {
-        return Err(refuse(format!("{path:?} is an SQLite URI; give the path alone, as in `sqlite:ids.db`")));
+        return Err(refuse(format!(
+            "`{}` is an SQLite URI; give the path alone, as in `sqlite:ids.db`",
+            path.display()
+        )));
     }
     if bytes.contains(&0) {
-        return Err(refuse(format!("the path {path:?} holds a NUL")));
+        return Err(refuse(format!("the path `{}` holds a NUL", path.display())));
     }
     Ok(())
 }
@@ -236,6 +240,7 @@ fn parse_duration(value: &str) -> Result<Duration> {
 }
 
 #[cfg(unix)]
+#[allow(clippy::unnecessary_wraps)] // elsewhere a path is text
 fn decode(path: &str) -> Result<OsString> {
     use std::os::unix::ffi::OsStringExt;
     Ok(OsString::from_vec(percent_decode_str(path).collect()))

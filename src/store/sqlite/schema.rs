@@ -132,12 +132,8 @@ impl Table {
             Ok(grant) => grant,
             Err(error) => return Ok(Err(error)),
         };
-        if exists {
-            self.update(db, &info)?
-        } else {
-            self.insert(db, &info)?
-        }
-        Ok(Ok(grant))
+        let written = if exists { self.update(db, &info) } else { self.insert(db, &info) };
+        written.map(|()| Ok(grant))
     }
 
     /// Adds a row.
