@@ -241,6 +241,20 @@ async fn names_with_every_odd_character_are_kept_apart_and_listed_in_order() {
 }
 
 #[tokio::test]
+async fn a_database_of_utf_16_serves_as_well() {
+    let place = Place::new();
+    place.raw().execute_batch("PRAGMA encoding = 'UTF-16le'; CREATE TABLE mine (a)").unwrap();
+    let store = place.open().await;
+    let names = ["b00", "\u{162}", "\u{fffd}", "😀"];
+    for text in names {
+        assert_eq!(reserve(&store, text, 5).await.unwrap(), (1, 5));
+        assert_eq!(reserve(&store, text, 5).await.unwrap(), (6, 5));
+    }
+    let listed: Vec<_> = store.list().await.unwrap().iter().map(|info| info.name.to_string()).collect();
+    assert_eq!(listed, names, "in the order of Unicode, not of UTF-16");
+}
+
+#[tokio::test]
 async fn tables_are_namespaces() {
     let place = Place::new();
     let other = SqliteOptions::new(place.file()).table("other");

@@ -25,6 +25,7 @@ mod url;
 
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -91,8 +92,11 @@ pub struct Identity {
 impl Identity {
     /// The identity of a sequence that is being created now.
     pub fn fresh() -> Self {
-        // Kept within 63 bits, so that every store can hold it as the integer it has.
-        Self { incarnation: fastrand::u64(1..=i64::MAX as u64), epoch: 0 }
+        // From the operating system's randomness: fastrand seeds itself with the uptime and the thread's number alone,
+        // which two machines, or two copies of one, can share.
+        let random = RandomState::new().hash_one(fastrand::u64(..));
+        // Kept within 63 bits, so that every store can hold it as the integer it has; never 0.
+        Self { incarnation: (random >> 1).max(1), epoch: 0 }
     }
 }
 

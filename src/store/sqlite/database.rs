@@ -109,9 +109,14 @@ fn connect(options: &Checked) -> Result<(Connection, FileId)> {
 
 fn try_connect(options: &Checked) -> Result<(Connection, FileId)> {
     check_place(&options.path, options.mode)?;
+    let before = FileId::of(&options.path).ok();
     let mut connection = Connection::open_with_flags(&options.path, flags(options.mode)).map_err(failed)?;
     connection.busy_timeout(options.busy_timeout).map_err(failed)?;
     let file = FileId::of(&options.path)?;
+    // Replaced while it was being opened: no telling which of the two this is.
+    if before.is_some_and(|before| before != file) {
+        return Err(FileId::moved(&options.path));
+    }
     make_durable(&connection, options.mode)?;
     if !options.table.exists(&connection)? {
         if options.mode != Mode::Create {
@@ -257,6 +262,22 @@ mod tests {
         database.write(|db| db.execute_batch("CREATE TABLE u (a)").map_err(failed)).unwrap();
         database.read(|db| db.execute_batch("BEGIN IMMEDIATE").map_err(failed)).unwrap();
         assert!(database.connection.is_none(), "an open transaction is not kept");
+        database.write(|_| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_was_lost_is_not_replaced_by_one_to_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut database = database(dir.path());
+        let (path, aside) = (dir.path().join("ids.db"), dir.path().join("aside.db"));
+        database.connection = None;
+        std::fs::rename(&path, &aside).unwrap();
+        assert_eq!(database.write(|_| Ok(())).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(!path.exists(), "and none is created");
+        std::fs::copy(&aside, &path).unwrap();
+        assert_eq!(database.write(|_| Ok(())).unwrap_err().kind(), ErrorKind::StoreViolation);
+        assert!(database.connection.is_none(), "the one to the other file is not kept");
+        std::fs::rename(&aside, &path).unwrap();
         database.write(|_| Ok(())).unwrap();
     }
 }

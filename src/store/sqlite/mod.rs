@@ -213,3 +213,26 @@ fn runtime() -> Result<Handle> {
 fn died(kind: ErrorKind, error: JoinError) -> Error {
     Error::new(kind, format!("the thread that used the database ended early: {error}")).because(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_whose_thread_died_is_unknown_and_the_store_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(dir.path().join("ids.db")).await.unwrap();
+        let error = store.write(|_| -> Result<()> { panic!("injected") }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+        let error = store.read(|_| -> Result<()> { panic!("injected") }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(store.list().await.unwrap(), []);
+    }
+
+    #[test]
+    fn without_a_runtime_it_says_so() {
+        let opening = SqliteStore::open("ids.db");
+        let error = futures_util::FutureExt::now_or_never(opening).expect("ready at once").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}
