@@ -45,7 +45,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 ///
 /// | URL | store |
 /// | --- | --- |
-/// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | [`SqliteStore`](super::sqlite::SqliteStore), with the feature `sqlite` |
+/// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Schemes are read without regard to case. Printing a URL gives one that reads back as the same.
