@@ -19,12 +19,13 @@
 //! is loud; but it cannot see what other processes were granted.
 
 mod memory;
-// #[cfg(feature = "sqlite")]
-// pub mod sqlite;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod url;
 
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -33,7 +34,7 @@ use crate::name::SequenceName;
 use crate::range::Range;
 
 pub use memory::{Fault, Faults, MemoryStore, Snapshot};
-// pub use url::connect;
+pub use url::{StoreUrl, connect};
 
 /// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation for a
 /// refill costs nothing beside its round trip.
@@ -91,8 +92,11 @@ pub struct Identity {
 impl Identity {
     /// The identity of a sequence that is being created now.
     pub fn fresh() -> Self {
-        // Kept within 63 bits, so that every store can hold it as the integer it has.
-        Self { incarnation: fastrand::u64(1..=i64::MAX as u64), epoch: 0 }
+        // From the operating system's randomness: fastrand seeds itself with the uptime and the thread's number alone,
+        // which two machines, or two copies of one, can share.
+        let random = RandomState::new().hash_one(fastrand::u64(..));
+        // Kept within 63 bits, so that every store can hold it as the integer it has; never 0.
+        Self { incarnation: (random >> 1).max(1), epoch: 0 }
     }
 }
 

@@ -134,7 +134,7 @@ impl Faults {
     }
 
     fn draw_latency(&mut self) -> Duration {
-        let spread = u64::try_from((self.longest - self.shortest).as_nanos()).unwrap_or(u64::MAX);
+        let spread = u64::try_from(self.longest.saturating_sub(self.shortest).as_nanos()).unwrap_or(u64::MAX);
         // Nothing is drawn where there is no choice, so that latency does not shift the faults of a seed.
         if spread == 0 {
             self.shortest

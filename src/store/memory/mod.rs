@@ -213,7 +213,7 @@ fn named(error: Error, request: &Reserve) -> Error {
 
 fn halves(latency: Duration) -> (Duration, Duration) {
     let before = latency / 2;
-    (before, latency - before)
+    (before, latency.saturating_sub(before))
 }
 
 async fn pause(duration: Duration) {

@@ -1,0 +1,329 @@
+//! How a database is opened, and how a URL says so.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+
+use super::schema::{DEFAULT_TABLE, Table};
+use crate::error::{Error, Operation, Result};
+
+/// How long a writer waits for another unless told otherwise.
+const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// SQLite counts milliseconds in 31 bits.
+const MAX_BUSY_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+const KNOWN: &str = "table=NAME, busy_timeout=5s, mode=ro|rw|rwc";
+/// What would end the path, or not survive being typed.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b'%')
+    .add(b'?')
+    .add(b'#')
+    .add(b'&')
+    .add(b'+')
+    .add(b'=')
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>');
+
+/// What opening a database may do to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// `ro`: look only. The file and the table must exist; everything that writes is
+    /// [`Denied`](crate::ErrorKind::Denied).
+    ReadOnly,
+    /// `rw`: the file and the table must exist. Protects against a mistyped path, in which sequences would start
+    /// anew.
+    ReadWrite,
+    /// `rwc`: the file and the table are created where they do not exist.
+    #[default]
+    Create,
+}
+
+impl Mode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "ro",
+            Self::ReadWrite => "rw",
+            Self::Create => "rwc",
+        }
+    }
+}
+
+/// Where an SQLite database is and how to open it; checked when it is opened.
+///
+/// As a URL: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=rwc`. In the path, `%3F` is a question mark and `%25` a
+/// percent sign; `sqlite://PATH` is accepted and means the same.
+///
+/// ```
+/// use idmill::store::sqlite::SqliteOptions;
+///
+/// let options = SqliteOptions::new("ids.db").table("billing_sequences");
+/// assert_eq!(options.to_string(), "sqlite:ids.db?table=billing_sequences");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqliteOptions {
+    path: PathBuf,
+    table: String,
+    busy_timeout: Duration,
+    mode: Mode,
+}
+
+impl SqliteOptions {
+    /// The database at this path, with every option at its default.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let table = DEFAULT_TABLE.to_owned();
+        Self { path: path.into(), table, busy_timeout: DEFAULT_BUSY_TIMEOUT, mode: Mode::default() }
+    }
+
+    /// The table to keep sequences in: `[A-Za-z_][A-Za-z0-9_]{0,62}`, not beginning with `sqlite_`. Default
+    /// `idmill_sequences`. Tables are namespaces: a name in one has nothing to do with the same name in another.
+    #[must_use]
+    pub fn table(mut self, table: impl Into<String>) -> Self {
+        self.table = table.into();
+        self
+    }
+
+    /// How long a call waits while others write, before it is [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Default 5 s, at most 2³¹ ms; counted in whole milliseconds, rounded up.
+    #[must_use]
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        let millis = timeout.as_nanos().div_ceil(1_000_000);
+        self.busy_timeout = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// What opening may do. Default [`Mode::Create`].
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Where the database is, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads what follows `sqlite:` in a URL.
+    pub(crate) fn parse(rest: &str) -> Result<Self> {
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let path = decode(path.strip_prefix("//").unwrap_or(path))?;
+        let mut options = Self::new(path);
+        let mut seen = Vec::new();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            if seen.contains(&key) {
+                return Err(refuse(format!("the option `{key}` is given twice")));
+            }
+            options = options.set(&key, &value)?;
+            seen.push(key);
+        }
+        options.check_values()?;
+        Ok(options)
+    }
+
+    fn set(self, key: &str, value: &str) -> Result<Self> {
+        Ok(match key {
+            "table" => self.table(value),
+            "busy_timeout" => self.busy_timeout(parse_duration(value)?),
+            "mode" => self.mode(parse_mode(value)?),
+            _ => return Err(refuse(format!("unknown option `{key}`; there are {KNOWN}"))),
+        })
+    }
+
+    /// Options that can be opened.
+    pub(super) fn check(&self) -> Result<Checked> {
+        let table = self.check_values()?;
+        // Absolute, so that SQLite can take no path for anything else (`:x:`, `file:x`), nor a later change of the
+        // working directory for another file.
+        let path = std::path::absolute(&self.path).map_err(|error| {
+            refuse(format!("the path `{}` cannot be resolved", self.path.display())).because(error)
+        })?;
+        Ok(Checked { path, table, busy_timeout: self.busy_timeout, mode: self.mode })
+    }
+
+    /// Everything that can be known to be wrong without asking the operating system.
+    fn check_values(&self) -> Result<Table> {
+        if self.busy_timeout > MAX_BUSY_TIMEOUT {
+            return Err(refuse(format!("busy_timeout {:?} is too long: at most 24 days", self.busy_timeout)));
+        }
+        check_path(&self.path)?;
+        Table::new(&self.table)
+    }
+}
+
+/// Options that were checked; the path is absolute.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    pub(super) path: PathBuf,
+    pub(super) table: Table,
+    pub(super) busy_timeout: Duration,
+    pub(super) mode: Mode,
+}
+
+impl fmt::Display for SqliteOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sqlite:{}", encode(&self.path))?;
+        let mut separator = '?';
+        let mut option = |key: &str, value: fmt::Arguments<'_>| {
+            write!(f, "{separator}{key}={value}")?;
+            separator = '&';
+            Ok(())
+        };
+        if self.table != DEFAULT_TABLE {
+            let table = percent_encode(self.table.as_bytes(), ESCAPED);
+            option("table", format_args!("{table}"))?;
+        }
+        match (self.busy_timeout, self.busy_timeout.as_millis()) {
+            (DEFAULT_BUSY_TIMEOUT, _) => {}
+            (timeout, millis) if millis % 1000 == 0 => {
+                option("busy_timeout", format_args!("{}s", timeout.as_secs()))?;
+            }
+            (_, millis) => option("busy_timeout", format_args!("{millis}ms"))?,
+        }
+        if self.mode != Mode::default() {
+            option("mode", format_args!("{}", self.mode.as_str()))?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse(message: String) -> Error {
+    Error::invalid(message).during(Operation::Connect)
+}
+
+fn check_path(path: &Path) -> Result<()> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.is_empty() || bytes.starts_with(b":memory:") {
+        let remedy =
+            "for a store in memory, in tests, use `memory:`; else name a file, as in `sqlite:ids.db`";
+        return Err(refuse(format!(
+            "an SQLite database in memory or without a name loses its ids; {remedy}"
+        )));
+    }
+    if bytes.starts_with(b"file:") {
+        return Err(refuse(format!(
+            "`{}` is an SQLite URI; give the path alone, as in `sqlite:ids.db`",
+            path.display()
+        )));
+    }
+    if bytes.contains(&0) {
+        return Err(refuse(format!("the path `{}` holds a NUL", path.display())));
+    }
+    Ok(())
+}
+
+fn parse_mode(value: &str) -> Result<Mode> {
+    let modes = [Mode::ReadOnly, Mode::ReadWrite, Mode::Create];
+    let known = modes.into_iter().find(|mode| mode.as_str() == value);
+    known.ok_or_else(|| {
+        refuse(format!(
+            "mode={value:?} is unknown; there are ro (look only), rw (must exist), rwc (may create)"
+        ))
+    })
+}
+
+fn parse_duration(value: &str) -> Result<Duration> {
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let millis = match unit {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" => Some(60_000),
+        _ => None,
+    };
+    let total =
+        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
+    total.map(Duration::from_millis).ok_or_else(|| {
+        refuse(format!(
+            "busy_timeout={value:?} is not a duration; write a whole number and a unit: 500ms, 5s, 1m"
+        ))
+    })
+}
+
+#[cfg(unix)]
+#[allow(clippy::unnecessary_wraps)] // elsewhere a path is text
+fn decode(path: &str) -> Result<OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    Ok(OsString::from_vec(percent_decode_str(path).collect()))
+}
+
+#[cfg(not(unix))]
+fn decode(path: &str) -> Result<OsString> {
+    let text = percent_decode_str(path).decode_utf8();
+    text.map(|text| OsString::from(&*text)).map_err(|_| refuse(format!("the path `{path}` is not UTF-8")))
+}
+
+fn encode(path: &Path) -> String {
+    let encoded = percent_encode(path.as_os_str().as_encoded_bytes(), ESCAPED).to_string();
+    // Two slashes at the beginning would be read as those of a URL.
+    if encoded.starts_with("//") { encoded.replacen("//", "/%2F", 1) } else { encoded }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_option_is_read() {
+        let options =
+            SqliteOptions::parse("/var/lib/a%20b%3F.db?table=t_1&busy_timeout=250ms&mode=rw").unwrap();
+        let expected = SqliteOptions::new("/var/lib/a b?.db")
+            .table("t_1")
+            .busy_timeout(Duration::from_millis(250))
+            .mode(Mode::ReadWrite);
+        assert_eq!(options, expected);
+        assert_eq!(SqliteOptions::parse("//ids.db").unwrap(), SqliteOptions::new("ids.db"));
+        assert_eq!(SqliteOptions::parse("///srv/ids.db").unwrap(), SqliteOptions::new("/srv/ids.db"));
+        assert_eq!(SqliteOptions::parse("100%.db").unwrap(), SqliteOptions::new("100%.db"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy() {
+        for (url, remedy) in [
+            ("", "`memory:`"),
+            (":memory:", "`memory:`"),
+            ("//:memory:", "`memory:`"),
+            ("file:x.db?mode=memory", "mode=\"memory\""),
+            ("file:x.db", "path alone"),
+            ("a%00b", "NUL"),
+            ("x?tabel=a", "table=NAME, busy_timeout=5s, mode=ro|rw|rwc"),
+            ("x?mode=rwx", "rwc (may create)"),
+            ("x?mode=rw&mode=ro", "twice"),
+            ("x?busy_timeout=5", "500ms, 5s, 1m"),
+            ("x?busy_timeout=-5s", "500ms, 5s, 1m"),
+            ("x?busy_timeout=99999999999999999999s", "500ms, 5s, 1m"),
+            ("x?busy_timeout=99999999999999999m", "500ms, 5s, 1m"),
+            ("x?busy_timeout=2147483648ms", "24 days"),
+            ("x?table=", "table"),
+            ("x?table=a%22b", "table"),
+            ("x?table=sqlite_master", "sqlite_"),
+        ] {
+            let error = SqliteOptions::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
+            assert!(error.to_string().contains(remedy), "{url}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(
+            path in prop_oneof!["[^\0]{1,40}", "[/?%:&=a+# ]{1,9}"],
+            table in "[A-Za-z_][A-Za-z0-9_]{0,62}",
+            millis in 0..=i32::MAX as u64,
+            mode in prop_oneof![Just(Mode::ReadOnly), Just(Mode::ReadWrite), Just(Mode::Create)],
+        ) {
+            let timeout = Duration::from_millis(millis);
+            let options = SqliteOptions::new(path).table(table).busy_timeout(timeout).mode(mode);
+            prop_assume!(options.check_values().is_ok());
+            let url = options.to_string();
+            let read = SqliteOptions::parse(url.strip_prefix("sqlite:").unwrap()).unwrap();
+            prop_assert_eq!(read, options, "{}", url);
+        }
+    }
+}
