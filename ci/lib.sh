@@ -1,0 +1,122 @@
+# shellcheck shell=bash
+# What ci/test and every step share. Sourced, never run: it moves to the root of the tree.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+
+# Absolute, because a step may run cargo elsewhere (readme) or name a directory below it (loom, tsan).
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+[[ $TARGET == /* ]] || TARGET=$ROOT/$TARGET
+
+# Outside the tree, so that a fresh clone and `cargo clean` keep the minutes that an install takes.
+TOOLS=${IDMILL_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/idmill/tools}
+
+# A dated nightly can be named here when the newest one lacks a component.
+NIGHTLY=${IDMILL_NIGHTLY:-nightly}
+
+# automake's convention for a test that could not run.
+SKIPPED=77
+
+# The command and the variables that steer it go to the output: they can be copied and run by hand.
+run() {
+    local name
+    printf '+ ' >&2
+    for name in RUSTFLAGS RUSTDOCFLAGS MIRIFLAGS IDMILL_SIM_SEEDS CARGO_TARGET_DIR; do
+        [[ -z ${!name:-} ]] || printf '%s=%q ' "$name" "${!name}" >&2
+    done
+    printf '%s\n' "$*" >&2
+    "$@"
+}
+
+fail() {
+    printf 'FAILED: %s\n' "$*" >&2
+    exit 1
+}
+
+# skip REASON: what is missing and how to get it. ci/test makes it a failure where CI=true.
+skip() {
+    report reason "$*"
+    printf 'skipped: %s\n' "$*" >&2
+    exit "$SKIPPED"
+}
+
+# report passed|failed|ignored N, or reason TEXT: handed to ci/test, dropped when a step runs alone.
+report() {
+    printf '%s %s\n' "$1" "$2" >>"${IDMILL_CI_REPORT:-/dev/null}"
+}
+
+# sum_results 1|3|5 FILE: adds up what cargo test says of passed, failed or ignored tests.
+# Not tied to the line: under Miri several seeds run at once and write over each other's lines.
+sum_results() {
+    awk -v field="$1" '
+        { while (match($0, /[0-9]+ passed; [0-9]+ failed; [0-9]+ ignored;/)) {
+              split(substr($0, RSTART, RLENGTH), words, " ")
+              sum += words[field]
+              $0 = substr($0, RSTART + RLENGTH)
+        } }
+        END { print sum + 0 }' "$2"
+}
+
+# logged FILE COMMAND…: shows the output of COMMAND, keeps it in FILE, answers with its status.
+logged() {
+    local file=$1
+    shift
+    mkdir -p "$(dirname "$file")"
+    run "$@" 2>&1 | tee "$file"
+}
+
+# tests COMMAND…: a `cargo test` command that has to run at least one test, or the same ones TIMES times.
+# cargo test is content with none at all, for instance when a filter or a cfg has hidden them.
+tests() {
+    local log status=0 passed failed times=${TIMES:-1}
+    log=$TARGET/ci/$(basename "$0").log
+    logged "$log" "$@" || status=$?
+    passed=$(sum_results 1 "$log")
+    failed=$(sum_results 3 "$log")
+    report passed $((passed / times))
+    report failed $(((failed + times - 1) / times))
+    report ignored $(($(sum_results 5 "$log") / times))
+    ((status == 0)) || fail "exit status $status"
+    ((passed > 0)) || fail "no test ran"
+    ((passed % times == 0)) || fail "$passed passed, which is not the same tests $times times"
+}
+
+# The features of the root package other than `default`, read where they are declared.
+root_features() {
+    awk '/^\[/ { on = /^\[features\]/ } on && /^[a-z][a-z0-9_-]* *=/ && $1 != "default" { print $1 }' Cargo.toml
+}
+
+host_triple() {
+    rustc -vV | sed -n 's/^host: //p'
+}
+
+need_rustup() {
+    command -v rustup >/dev/null || skip "rustup is missing: see https://rustup.rs"
+}
+
+# need_nightly [COMPONENT…]: components by the name that rustup lists them under.
+need_nightly() {
+    local component installed
+    need_rustup
+    rustup run "$NIGHTLY" rustc --version >/dev/null 2>&1 ||
+        run rustup toolchain install "$NIGHTLY" --profile minimal ||
+        skip "no nightly toolchain: rustup toolchain install $NIGHTLY --profile minimal"
+    installed=$(rustup component list --toolchain "$NIGHTLY" --installed)
+    for component in "$@"; do
+        grep -qE "^$component(-|$)" <<<"$installed" ||
+            run rustup component add "$component" --toolchain "$NIGHTLY" ||
+            skip "no $component: rustup component add $component --toolchain $NIGHTLY (IDMILL_NIGHTLY names another)"
+    done
+}
+
+# need_tool CRATE VERSION: puts a pinned cargo subcommand on PATH, installing it on first use.
+# A directory for each version: an upgrade here never runs the old binary of a warm cache.
+need_tool() {
+    local home=$TOOLS/$1-$2
+    if [[ ! -x $home/bin/$1 ]]; then
+        run cargo install --locked --root "$home" "$1@$2" ||
+            skip "no $1: cargo install --locked --root $home $1@$2"
+    fi
+    PATH=$home/bin:$PATH
+}
