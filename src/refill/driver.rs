@@ -83,7 +83,8 @@ impl Driver {
             Ok(grant) => {
                 self.core.stats.add_granted(grant.range.len());
                 self.core.stats.note_grant(&grant);
-                self.step(Event::Reserved(grant), now)
+                let level = self.core.stock.remaining();
+                self.step(Event::Reserved { grant, level }, now)
             }
             Err(error) => {
                 self.core.stats.add_failures(1);

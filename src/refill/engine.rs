@@ -36,8 +36,8 @@ pub(crate) enum Event<W> {
     /// A caller found nothing in memory. `want` 0 asks to be told when there is something.
     /// `got` is what it has already, of the `want` ids that it asks for in all.
     Request { waiter: W, want: u64, got: Ranges, deadline: Time },
-    /// The reserve in flight was granted.
-    Reserved(Grant),
+    /// The reserve in flight was granted; `level` ids are left in memory besides.
+    Reserved { grant: Grant, level: u64 },
     /// The reserve in flight failed, or its outcome is unknown.
     Failed(Error),
     /// Everything in memory was revoked.
@@ -125,13 +125,13 @@ impl<W: Waiter> Engine<W> {
     /// Takes one event; what is to be done about it is added to `out`, in order.
     pub(crate) fn on(&mut self, event: Event<W>, now: Time, out: &mut Vec<Command<W>>) {
         match event {
-            Event::Low { level } => self.low |= self.prefetches() && level <= self.policy.plan().watermark,
+            Event::Low { level } => self.low |= self.prefetches() && level < self.policy.plan().watermark,
             Event::Request { waiter, want, got, deadline } => {
                 let ticket = self.next_ticket;
                 self.next_ticket += 1;
                 self.queue(Waiting { ticket, waiter, want, got, deadline }, out);
             }
-            Event::Reserved(grant) => self.reserved(grant, now, out),
+            Event::Reserved { grant, level } => self.reserved(grant, level, now, out),
             Event::Failed(error) => self.failed(error, now, out),
             Event::Revoked => self.revoked(),
             Event::Tick => self.expire(now, out),
@@ -211,7 +211,7 @@ impl<W: Waiter> Engine<W> {
         });
     }
 
-    fn reserved(&mut self, grant: Grant, now: Time, out: &mut Vec<Command<W>>) {
+    fn reserved(&mut self, grant: Grant, level: u64, now: Time, out: &mut Vec<Command<W>>) {
         let Some(flight) = self.flight.take() else { return };
         self.policy.reserved(now.saturating_sub(flight.asked));
         if flight.revoked || self.ended.is_some() {
@@ -223,8 +223,9 @@ impl<W: Waiter> Engine<W> {
             self.give_up(&error, out);
             return;
         }
-        self.take_over(&grant, out);
-        self.serve(grant, flight.before, out);
+        let level = if self.take_over(&grant, out) { 0 } else { level };
+        let before = if self.prefetches() { u64::MAX } else { flight.before };
+        self.serve(&grant, before, level, out);
     }
 
     /// Refuses what a store that keeps its contract cannot have granted.
@@ -259,22 +260,24 @@ impl<W: Waiter> Engine<W> {
         u128::from(grant.bounds.max().min(self.settings.ceiling))
     }
 
-    /// Notes where the ids come from; ids of another identity in memory could be handed out by others too.
-    fn take_over(&mut self, grant: &Grant, out: &mut Vec<Command<W>>) {
-        if self.origin.is_some_and(|(identity, _)| identity != grant.identity) {
+    /// Notes where the ids come from. Ids of another identity in memory could be handed out by others too: whether
+    /// they had to be thrown away is returned.
+    fn take_over(&mut self, grant: &Grant, out: &mut Vec<Command<W>>) -> bool {
+        let other = self.origin.is_some_and(|(identity, _)| identity != grant.identity);
+        if other {
             out.push(Command::Discard);
         }
         self.origin = Some((grant.identity, grant.range.end()));
         self.backoff = backoff(self.settings.seed);
         self.last_error = None;
         self.low = false;
+        other
     }
 
     /// Hands a range out: to those who wait, then to memory.
-    fn serve(&mut self, grant: Grant, before: u64, out: &mut Vec<Command<W>>) {
+    fn serve(&mut self, grant: &Grant, before: u64, level: u64, out: &mut Vec<Command<W>>) {
         let mut rest = grant.range;
-        let at_end = grant.range.end() == self.last_allowed(&grant) + 1;
-        let before = if self.prefetches() { u64::MAX } else { before };
+        let at_end = grant.range.end() == self.last_allowed(grant) + 1;
         while self.waiting.front().is_some_and(|first| first.ticket < before) {
             if !self.serve_first(&mut rest, at_end, out) {
                 break;
@@ -286,7 +289,7 @@ impl<W: Waiter> Engine<W> {
             return;
         }
         let watermark = self.policy.plan().watermark;
-        self.low = self.prefetches() && watermark > 0 && rest.len() <= watermark;
+        self.low = self.prefetches() && level + rest.len() < watermark;
         self.publish(rest, watermark, out);
     }
 

@@ -346,7 +346,3 @@ mod change {
 
 #[cfg(test)]
 mod tests;
-/// stub
-pub async fn connect(_url: &str) -> Result<std::sync::Arc<dyn Store>> {
-    Err(ErrorKind::Unsupported.into())
-}
