@@ -12,6 +12,7 @@ mod mailbox;
 mod name;
 #[cfg(not(idmill_loom))]
 mod opening;
+mod pending;
 mod range;
 mod refill;
 mod registry;
