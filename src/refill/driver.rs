@@ -160,7 +160,9 @@ impl Driver {
             Command::Discard => {
                 tracing::warn!(sequence = %self.core.name, "reset or created again: dropping the ids in memory");
                 stats.gap_revoked(stock.revoke(ErrorKind::Dry));
-                self.sent_under = stock.generation();
+                // One more, for this revocation. Reading the generation would take in one that a caller made in
+                // this very moment, and publish under it what was reserved before that.
+                self.sent_under += 1;
             }
             Command::Publish { range, watermark } => {
                 if stock.publish(range, watermark, self.sent_under) {
