@@ -266,12 +266,24 @@ impl<W: Waiter> Engine<W> {
         let other = self.origin.is_some_and(|(identity, _)| identity != grant.identity);
         if other {
             out.push(Command::Discard);
+            self.void_parts(out);
         }
         self.origin = Some((grant.identity, grant.range.end()));
         self.backoff = backoff(self.settings.seed);
         self.last_error = None;
         self.low = false;
         other
+    }
+
+    /// What waiting callers have of another identity goes the way of what is in memory: together with what comes, they could
+    /// get a number twice, and not in growing order.
+    fn void_parts(&mut self, out: &mut Vec<Command<W>>) {
+        for waiting in &mut self.waiting {
+            let void = std::mem::replace(&mut waiting.got, Ranges::none());
+            if !void.is_empty() {
+                out.push(Command::Gap(void.len()));
+            }
+        }
     }
 
     /// Hands a range out: to those who wait, then to memory.
