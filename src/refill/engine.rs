@@ -125,6 +125,8 @@ impl<W: Waiter> Engine<W> {
     /// Takes one event; what is to be done about it is added to `out`, in order.
     pub(crate) fn on(&mut self, event: Event<W>, now: Time, out: &mut Vec<Command<W>>) {
         match event {
+            // A signal that comes after the end would keep a sequence from ever being idle.
+            Event::Low { .. } if self.ended.is_some() => {}
             Event::Low { level } => self.low |= self.prefetches() && level < self.policy.plan().watermark,
             Event::Request { waiter, want, got, deadline } => {
                 let ticket = self.next_ticket;
