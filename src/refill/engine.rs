@@ -1,6 +1,6 @@
 //! The decisions of the refill, without clock, I/O or runtime: events in, commands out.
 //!
-//! What it guarantees, whatever order events come in (and `tests/engine.rs` checks against an oracle):
+//! What it guarantees, whatever order events come in (and the `oracle` beside this file checks):
 //!
 //! - at most one reserve is in flight, and every [`Command::Reserve`] is answered by one event;
 //! - waiting callers are served first in, first out, from the head of a range, before the rest is published;
