@@ -127,7 +127,7 @@ impl<T: Id> Allocator<T> {
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
         match self.take_from_memory(n) {
             Ok(ids) => Ok(ids.cast()),
-            Err((missing, got)) => self.completed(got, self.wait(missing, self.patience()).await),
+            Err((missing, part)) => part.and(self.wait(missing, self.patience()).await),
         }
     }
 
@@ -138,30 +138,16 @@ impl<T: Id> Allocator<T> {
     pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
         match self.take_from_memory(n) {
             Ok(ids) => Ok(ids.cast()),
-            Err((missing, got)) => self.completed(got, block_on_reply(self.wait(missing, timeout), timeout)),
+            Err((missing, part)) => part.and(block_on_reply(self.wait(missing, timeout), timeout)),
         }
     }
 
-    /// What there is of `n` ids, and how many are missing.
-    fn take_from_memory(&self, n: u64) -> Result<Ranges, (u64, Ranges)> {
+    /// `n` ids, or how many are missing, and the part that there is.
+    fn take_from_memory(&self, n: u64) -> Result<Ranges, (u64, Part<'_>)> {
         if n == 0 {
             return Ok(Ranges::none());
         }
-        self.core().take(n).map_err(|short| (short.missing, short.got))
-    }
-
-    /// Both parts of a `take`; the first is lost if the second could not be had.
-    fn completed(&self, mut got: Ranges, rest: Result<Ranges>) -> Result<Ranges<T>> {
-        match rest {
-            Ok(rest) => {
-                rest.into_iter().for_each(|range| got.push(range));
-                Ok(got.cast())
-            }
-            Err(error) => {
-                self.core().stats.gap_dropped(got.len());
-                Err(error)
-            }
-        }
+        self.core().take(n).map_err(|short| (short.missing, Part { core: self.core(), ids: short.got }))
     }
 
     fn patience(&self) -> Duration {
@@ -231,6 +217,27 @@ impl<T: Id> Clone for Allocator<T> {
 impl<T: Id> fmt::Debug for Allocator<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Allocator").field("name", &self.core().name).finish_non_exhaustive()
+    }
+}
+
+/// What a `take` has while it waits for the rest: a gap if that cannot be had, or nobody waits for it any more.
+struct Part<'a> {
+    core: &'a Core,
+    ids: Ranges,
+}
+
+impl Part<'_> {
+    fn and<T: Id>(mut self, rest: Result<Ranges>) -> Result<Ranges<T>> {
+        let rest = rest?;
+        let mut all = std::mem::replace(&mut self.ids, Ranges::none());
+        rest.into_iter().for_each(|range| all.push(range));
+        Ok(all.cast())
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.core.stats.gap_dropped(self.ids.len());
     }
 }
 

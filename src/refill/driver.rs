@@ -73,7 +73,10 @@ impl Driver {
         if want == 0 {
             return if self.core.stock.remaining() > 0 { Ok(Ranges::none()) } else { Err(Ranges::none()) };
         }
-        self.core.take(want).map_err(|short| short.got)
+        let ids = self.core.take(want).map_err(|short| short.got);
+        let (Ok(taken) | Err(taken)) = &ids;
+        self.core.stats.unpublish(taken.len());
+        ids
     }
 
     /// The store answered the reserve in flight.
