@@ -46,6 +46,14 @@ impl Block {
         self.draw(&core.stock).map_or_else(|| self.renew(core, size), Ok)
     }
 
+    /// Gives up what is left if it comes before `id`.
+    #[cold]
+    pub(crate) fn catch_up(&mut self, core: &Core, id: u64) {
+        if self.next < id {
+            self.abandon(core);
+        }
+    }
+
     /// Gives up what is left, as a gap.
     pub(crate) fn abandon(&mut self, core: &Core) {
         core.stats.gap_dropped(std::mem::take(&mut self.left));

@@ -113,9 +113,21 @@ impl<T: Id> Allocator<T> {
     pub fn next_blocking(&self, timeout: Duration) -> Result<T> {
         match self.draw() {
             Ok(id) => Ok(T::from_raw(id)),
-            Err(ErrorKind::Dry) => block_on_reply(self.wait(1, timeout), timeout).map(|ids| first(&ids)),
+            Err(ErrorKind::Dry) => {
+                block_on_reply(self.wait(1, timeout), timeout).map(|ids| self.waited(&ids))
+            }
             Err(reason) => Err(self.sorry(reason)),
         }
+    }
+
+    /// The one id of a reply.
+    #[cold]
+    fn waited(&self, ids: &Ranges) -> T {
+        let id = first::<T>(ids);
+        if let Some(stripes) = &self.core().stripes {
+            stripes.catch_up(self.core(), id.into_raw());
+        }
+        id
     }
 
     /// Exactly `n` ids, in growing order, in as few ranges as they lie in: usually one, several where the ranges
@@ -279,7 +291,7 @@ impl<T: Id> Next<'_, T> {
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
         let Some(waiting) = self.waiting.as_mut() else { return Poll::Pending };
         let ids = ready!(waiting.as_mut().poll(cx))?;
-        Poll::Ready(Ok(first(&ids)))
+        Poll::Ready(Ok(self.allocator.waited(&ids)))
     }
 }
 
