@@ -76,7 +76,7 @@ impl Sequences {
         let (runtime, keeper) = runtime_thread()?;
         let url = url.to_owned();
         let store = block_on(runtime.spawn(async move { store::connect(&url).await })).map_err(lost)??;
-        Self::builder(store).start_on(runtime, Some(keeper))
+        Self::builder(store).start_on(&runtime, Some(keeper))
     }
 
     /// A sequence by name, to be opened with settings or, by `.await`, with the defaults. See [`SequenceBuilder`].
@@ -173,15 +173,15 @@ impl SequencesBuilder {
     /// no thread.
     pub fn start(self) -> Result<Sequences> {
         match RuntimeHandle::try_current() {
-            Ok(runtime) if !self.own_thread => self.start_on(runtime, None),
+            Ok(runtime) if !self.own_thread => self.start_on(&runtime, None),
             _ => {
                 let (runtime, keeper) = runtime_thread()?;
-                self.start_on(runtime, Some(keeper))
+                self.start_on(&runtime, Some(keeper))
             }
         }
     }
 
-    fn start_on(self, runtime: RuntimeHandle, keeper: Option<Keeper>) -> Result<Sequences> {
+    fn start_on(self, runtime: &RuntimeHandle, keeper: Option<Keeper>) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
             let message =
                 format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);

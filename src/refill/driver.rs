@@ -57,7 +57,7 @@ impl Driver {
         // Callers who wait already come first. Without any, what is in memory may serve this one at once.
         let mut got = Ranges::none();
         if self.engine.waiting() == 0 {
-            match self.from_memory(want) {
+            match self.take_from_memory(want) {
                 Ok(ids) => {
                     self.reply(reply, ids);
                     return None;
@@ -69,7 +69,7 @@ impl Driver {
     }
 
     /// What a caller wants, or the part of it that there is.
-    fn from_memory(&self, want: u64) -> Result<Ranges, Ranges> {
+    fn take_from_memory(&self, want: u64) -> Result<Ranges, Ranges> {
         if want == 0 {
             return if self.core.stock.remaining() > 0 { Ok(Ranges::none()) } else { Err(Ranges::none()) };
         }

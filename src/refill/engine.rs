@@ -172,7 +172,7 @@ impl<W: Waiter> Engine<W> {
 
     fn queue(&mut self, waiting: Waiting<W>, out: &mut Vec<Command<W>>) {
         if let Some(reason) = self.ended {
-            self.refuse(waiting, reason.into(), out);
+            Self::refuse(waiting, reason.into(), out);
             return;
         }
         self.earliest =
@@ -306,7 +306,7 @@ impl<W: Waiter> Engine<W> {
             out.push(Command::Reply { waiter: first.waiter, ids: first.got });
         } else if at_end {
             // What is left stays for those who want less.
-            self.refuse(first, ErrorKind::Exhausted.into(), out);
+            Self::refuse(first, ErrorKind::Exhausted.into(), out);
         } else {
             first.got.push(rest.take_front(missing));
             self.waiting.push_front(first);
@@ -346,7 +346,7 @@ impl<W: Waiter> Engine<W> {
         self.low = false;
         self.last_error = Some(error.clone());
         while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, error.clone(), out);
+            Self::refuse(waiting, error.clone(), out);
         }
         self.earliest = None;
     }
@@ -364,7 +364,7 @@ impl<W: Waiter> Engine<W> {
         out.push(Command::Finish(reason));
     }
 
-    fn refuse(&self, waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
+    fn refuse(waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
         if !waiting.got.is_empty() {
             out.push(Command::Gap(waiting.got.len()));
         }
@@ -388,7 +388,7 @@ impl<W: Waiter> Engine<W> {
         self.earliest = waiting.iter().map(|waiting| waiting.deadline).min();
         self.waiting = waiting;
         for waiting in late {
-            self.refuse(waiting, self.too_late(), out);
+            Self::refuse(waiting, self.too_late(), out);
         }
     }
 
