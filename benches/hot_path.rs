@@ -79,8 +79,9 @@ fn draws(group: &mut BenchmarkGroup<'_, WallTime>) {
     bench(group, "async next()", || |n| poll_next(&shared, n));
     bench(group, "take(64)", || {
         |n: u64| {
-            (0..n.div_ceil(64))
-                .for_each(|_| drop(black_box(shared.take_blocking(64, Duration::from_secs(9)))))
+            for _ in 0..n.div_ceil(64) {
+                drop(black_box(shared.take_blocking(64, Duration::from_secs(9))));
+            }
         }
     });
     let (_ids, striped) = sequence(Order::Thread, STEP);
@@ -93,7 +94,7 @@ fn draws(group: &mut BenchmarkGroup<'_, WallTime>) {
 }
 
 fn block_on_warm(allocator: &idmill::Allocator<u64>) {
-    drop(allocator.next_blocking(Duration::from_secs(9)).expect("the memory store grants"));
+    let _ = allocator.next_blocking(Duration::from_secs(9)).expect("the memory store grants");
 }
 
 /// What a runtime does for a future that is ready at once.

@@ -19,7 +19,7 @@ pub(crate) struct Core {
     /// Unique in the process and never used again, unlike an address: what per-thread caches are keyed by.
     pub(crate) key: u64,
     pub(crate) name: SequenceName,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) stock: Stock,
     pub(crate) stats: Stats,
     mailbox: Arc<Mailbox>,
@@ -45,11 +45,10 @@ pub(crate) struct Short {
 
 impl Core {
     /// A core with one user: the caller.
-    pub(crate) fn new(name: SequenceName, settings: Settings, mailbox: Arc<Mailbox>) -> Self {
+    pub(crate) fn new(name: SequenceName, settings: Arc<Settings>, mailbox: Arc<Mailbox>) -> Self {
         Self {
             key: next_key(),
             name,
-            settings,
             stock: Stock::new(),
             stats: Stats::default(),
             mailbox,
@@ -58,6 +57,7 @@ impl Core {
             slot: AtomicUsize::new(NO_SLOT),
             #[cfg(not(idmill_loom))]
             stripes: (settings.order == crate::refill::Order::Thread).then(Box::default),
+            settings,
         }
     }
 

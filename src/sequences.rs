@@ -13,10 +13,11 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::mailbox::Mailbox;
 use crate::opening::SequenceBuilder;
+use crate::refill::Settings;
 use crate::refill::actor::{Actor, Clock, Duties};
 use crate::registry::Registry;
 use crate::store::{self, Store};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// What the sequences of one store share. Allocators and handles hold it; the actor does not, and ends with it.
 pub(crate) struct Inner {
@@ -28,8 +29,21 @@ pub(crate) struct Inner {
     pub(crate) places: Arc<Semaphore>,
     pub(crate) runtime: RuntimeHandle,
     pub(crate) seed: Option<u64>,
+    /// The settings that a sequence was created with last: usually those of the next one too.
+    settings: Mutex<Option<Arc<Settings>>>,
     /// Closed when the actor has ended.
     ended: watch::Receiver<()>,
+}
+
+impl Inner {
+    /// One copy of the settings for all sequences that are created with the same ones in a row.
+    pub(crate) fn shared_settings(&self, settings: Settings) -> Arc<Settings> {
+        let mut last = self.settings.lock();
+        match &*last {
+            Some(same) if **same == settings => same.clone(),
+            _ => last.insert(Arc::new(settings)).clone(),
+        }
+    }
 }
 
 impl Drop for Inner {
@@ -208,6 +222,7 @@ impl SequencesBuilder {
             places,
             runtime: runtime.clone(),
             seed: self.seed,
+            settings: Mutex::new(None),
             ended,
         };
         Ok(Sequences { inner: Arc::new(inner) })

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 /// A row: its name in criterion's reports, the number of threads at which it has a target, and that target as
 /// the largest ratio of its time to the bare instruction's.
+#[derive(Debug)]
 pub struct Row {
     /// The criterion function.
     pub name: &'static str,
