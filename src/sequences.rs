@@ -13,10 +13,11 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::mailbox::Mailbox;
 use crate::opening::SequenceBuilder;
+use crate::refill::Settings;
 use crate::refill::actor::{Actor, Clock, Duties};
 use crate::registry::Registry;
 use crate::store::{self, Store};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// What the sequences of one store share. Allocators and handles hold it; the actor does not, and ends with it.
 pub(crate) struct Inner {
@@ -28,8 +29,21 @@ pub(crate) struct Inner {
     pub(crate) places: Arc<Semaphore>,
     pub(crate) runtime: RuntimeHandle,
     pub(crate) seed: Option<u64>,
+    /// The settings that a sequence was created with last: usually those of the next one too.
+    settings: Mutex<Option<Arc<Settings>>>,
     /// Closed when the actor has ended.
     ended: watch::Receiver<()>,
+}
+
+impl Inner {
+    /// One copy of the settings for all sequences that are created with the same ones in a row.
+    pub(crate) fn shared_settings(&self, settings: Settings) -> Arc<Settings> {
+        let mut last = self.settings.lock();
+        match &*last {
+            Some(same) if **same == settings => same.clone(),
+            _ => last.insert(Arc::new(settings)).clone(),
+        }
+    }
 }
 
 impl Drop for Inner {
@@ -76,7 +90,7 @@ impl Sequences {
         let (runtime, keeper) = runtime_thread()?;
         let url = url.to_owned();
         let store = block_on(runtime.spawn(async move { store::connect(&url).await })).map_err(lost)??;
-        Self::builder(store).start_on(runtime, Some(keeper))
+        Self::builder(store).start_on(&runtime, Some(keeper))
     }
 
     /// A sequence by name, to be opened with settings or, by `.await`, with the defaults. See [`SequenceBuilder`].
@@ -173,15 +187,15 @@ impl SequencesBuilder {
     /// no thread.
     pub fn start(self) -> Result<Sequences> {
         match RuntimeHandle::try_current() {
-            Ok(runtime) if !self.own_thread => self.start_on(runtime, None),
+            Ok(runtime) if !self.own_thread => self.start_on(&runtime, None),
             _ => {
                 let (runtime, keeper) = runtime_thread()?;
-                self.start_on(runtime, Some(keeper))
+                self.start_on(&runtime, Some(keeper))
             }
         }
     }
 
-    fn start_on(self, runtime: RuntimeHandle, keeper: Option<Keeper>) -> Result<Sequences> {
+    fn start_on(self, runtime: &RuntimeHandle, keeper: Option<Keeper>) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
             let message =
                 format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
@@ -208,6 +222,7 @@ impl SequencesBuilder {
             places,
             runtime: runtime.clone(),
             seed: self.seed,
+            settings: Mutex::new(None),
             ended,
         };
         Ok(Sequences { inner: Arc::new(inner) })

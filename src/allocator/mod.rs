@@ -80,14 +80,38 @@ impl<T: Id> Allocator<T> {
     /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`] for good.
     #[inline]
     pub fn try_next(&self) -> Result<T> {
-        self.draw().map(T::from_raw).map_err(Error::from)
+        match self.draw_fast() {
+            Some(id) => Ok(T::from_raw(id)),
+            None => self.draw_on().map(T::from_raw).map_err(Error::from),
+        }
+    }
+
+    /// The next id, where that takes no more than an instruction or two.
+    #[allow(clippy::inline_always)] // two small bodies, of which a caller's branch predictor sees one
+    #[inline(always)]
+    fn draw_fast(&self) -> Option<u64> {
+        match &self.core().stripes {
+            None => local::draw(self.core()),
+            Some(stripes) => stripes.draw(self.core()),
+        }
+    }
+
+    /// The next id from memory, however it is to be had. Apart from [`draw_fast`](Self::draw_fast), so that
+    /// the compiler keeps that small.
+    #[cold]
+    #[inline(never)]
+    fn draw_on(&self) -> Result<u64, ErrorKind> {
+        match &self.core().stripes {
+            None => local::draw_on(self.core()),
+            Some(stripes) => stripes.draw_on(self.core()),
+        }
     }
 
     #[inline]
     fn draw(&self) -> Result<u64, ErrorKind> {
-        match &self.core().stripes {
-            None => local::draw(self.core()),
-            Some(stripes) => stripes.draw(self.core()),
+        match self.draw_fast() {
+            Some(id) => Ok(id),
+            None => self.draw_on(),
         }
     }
 
@@ -267,29 +291,28 @@ impl<T: Id> Future for Next<'_, T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        if self.waiting.is_none() {
-            match self.allocator.draw() {
-                Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
-                Err(reason) => self.begin_to_wait(reason)?,
-            }
+        if self.waiting.is_none()
+            && let Some(id) = self.allocator.draw_fast()
+        {
+            return Poll::Ready(Ok(T::from_raw(id)));
         }
-        self.poll_waiting(cx)
+        self.poll_on(cx)
     }
 }
 
 impl<T: Id> Next<'_, T> {
     #[cold]
-    fn begin_to_wait(&mut self, reason: ErrorKind) -> Result<()> {
-        if reason != ErrorKind::Dry {
-            return Err(self.allocator.sorry(reason));
+    #[inline(never)]
+    fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let allocator = self.allocator;
+        if self.waiting.is_none() {
+            match allocator.draw_on() {
+                Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
+                Err(ErrorKind::Dry) => {}
+                Err(reason) => return Poll::Ready(Err(allocator.sorry(reason))),
+            }
         }
-        self.waiting = Some(Box::pin(self.allocator.wait(1, self.allocator.patience())));
-        Ok(())
-    }
-
-    #[cold]
-    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        let Some(waiting) = self.waiting.as_mut() else { return Poll::Pending };
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(allocator.wait(1, allocator.patience())));
         let ids = ready!(waiting.as_mut().poll(cx))?;
         Poll::Ready(Ok(self.allocator.waited(&ids)))
     }

@@ -116,7 +116,7 @@ impl Actor {
                 self.message(message);
             }
             while let Some(core) = self.mailbox.next_low() {
-                self.each(&core, |driver, now| driver.low(now));
+                self.each(&core, Driver::low);
             }
             if closed {
                 return;
@@ -134,7 +134,7 @@ impl Actor {
                 let core = request.core.clone();
                 self.each(&core, |driver, now| driver.request(request, now));
             }
-            Message::Revoked(core) => self.each(&core, |driver, now| driver.revoked(now)),
+            Message::Revoked(core) => self.each(&core, Driver::revoked),
         }
     }
 

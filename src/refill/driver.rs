@@ -28,14 +28,12 @@ pub(crate) struct Driver {
     armed: Option<Time>,
     /// Since when callers wait.
     dry_since: Option<Time>,
-    /// Reused between events.
-    commands: Vec<Command<Reply>>,
 }
 
 impl Driver {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        let engine = Engine::new(core.settings);
-        Self { core, engine, sent_under: 0, armed: None, dry_since: None, commands: Vec::new() }
+        let engine = Engine::new(core.settings.clone());
+        Self { core, engine, sent_under: 0, armed: None, dry_since: None }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -57,7 +55,7 @@ impl Driver {
         // Callers who wait already come first. Without any, what is in memory may serve this one at once.
         let mut got = Ranges::none();
         if self.engine.waiting() == 0 {
-            match self.from_memory(want) {
+            match self.take_from_memory(want) {
                 Ok(ids) => {
                     self.reply(reply, ids);
                     return None;
@@ -69,7 +67,7 @@ impl Driver {
     }
 
     /// What a caller wants, or the part of it that there is.
-    fn from_memory(&self, want: u64) -> Result<Ranges, Ranges> {
+    fn take_from_memory(&self, want: u64) -> Result<Ranges, Ranges> {
         if want == 0 {
             return if self.core.stock.remaining() > 0 { Ok(Ranges::none()) } else { Err(Ranges::none()) };
         }
@@ -133,17 +131,16 @@ impl Driver {
     }
 
     fn step(&mut self, event: Event<Reply>, now: Time) -> Option<Reserve> {
-        let mut commands = std::mem::take(&mut self.commands);
+        let mut commands = Vec::new();
         self.engine.on(event, now, &mut commands);
         let mut order = None;
-        for command in commands.drain(..) {
+        for command in commands {
             if let Command::Reserve { count } = command {
                 order = Some(self.order(count));
             } else {
                 self.carry_out(command);
             }
         }
-        self.commands = commands;
         self.note_dry(now);
         order
     }

@@ -3,7 +3,8 @@
 //! What it guarantees, whatever order events come in (and the `oracle` beside this file checks):
 //!
 //! - at most one reserve is in flight, and every [`Command::Reserve`] is answered by one event;
-//! - waiting callers are served first in, first out, from the head of a range, before the rest is published;
+//! - waiting callers get the head of a range, first come, first served; the rest is published, and before they are
+//!   answered, so that whoever has an answer finds ids in memory;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
 //! - no id of a range is used twice, and those that are not used at all are counted as a gap;
 //! - a range whose outcome is unknown is never used;
@@ -22,6 +23,7 @@ use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
 use crate::segment::MAX_LEN;
 use crate::store::{Grant, Identity};
+use crate::sync::Arc;
 
 /// A caller that waits, as far as the engine knows it.
 pub(crate) trait Waiter {
@@ -86,33 +88,34 @@ struct Flight {
 }
 
 pub(crate) struct Engine<W> {
-    settings: Settings,
+    settings: Arc<Settings>,
     policy: Policy,
     waiting: VecDeque<Waiting<W>>,
     next_ticket: u64,
     flight: Option<Flight>,
     /// Whether memory is low and nothing was reserved for that yet.
     low: bool,
-    backoff: ExponentialBackoff,
+    /// The delays between attempts, while they fail. Boxed, as most sequences have none at most times.
+    backoff: Option<Box<ExponentialBackoff>>,
     retry_at: Option<Time>,
     last_error: Option<Error>,
     /// Why there will be no more reserves.
     ended: Option<ErrorKind>,
-    /// Which sequence ids came from last, and one past the largest of them.
-    origin: Option<(Identity, u128)>,
+    /// Which sequence ids came from last, and the largest of them.
+    origin: Option<(Identity, u64)>,
     /// No deadline is earlier than this.
     earliest: Option<Time>,
 }
 
 impl<W: Waiter> Engine<W> {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
-            policy: Policy::new(settings.sizing),
+            policy: Policy::new(&settings.sizing),
             waiting: VecDeque::new(),
             next_ticket: 0,
             flight: None,
             low: false,
-            backoff: backoff(settings.seed),
+            backoff: None,
             retry_at: None,
             last_error: None,
             ended: None,
@@ -140,6 +143,10 @@ impl<W: Waiter> Engine<W> {
             Event::Close => self.end(ErrorKind::Closed, &ErrorKind::Closed.into(), out),
         }
         self.reserve(now, out);
+        if self.waiting.is_empty() {
+            // Idle sequences are many: they hold no memory for callers that once waited.
+            self.waiting.shrink_to_fit();
+        }
     }
 
     /// When to send the next [`Event::Tick`].
@@ -174,7 +181,7 @@ impl<W: Waiter> Engine<W> {
 
     fn queue(&mut self, waiting: Waiting<W>, out: &mut Vec<Command<W>>) {
         if let Some(reason) = self.ended {
-            self.refuse(waiting, reason.into(), out);
+            Self::refuse(waiting, reason.into(), out);
             return;
         }
         self.earliest =
@@ -215,7 +222,7 @@ impl<W: Waiter> Engine<W> {
 
     fn reserved(&mut self, grant: Grant, level: u64, now: Time, out: &mut Vec<Command<W>>) {
         let Some(flight) = self.flight.take() else { return };
-        self.policy.reserved(now.saturating_sub(flight.asked));
+        self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
         if flight.revoked || self.ended.is_some() {
             // Whether it was reserved before or after what a revocation was for cannot be told.
             out.push(Command::Gap(grant.range.len()));
@@ -242,13 +249,8 @@ impl<W: Waiter> Engine<W> {
             format!("granted {range:?}, outside the bounds up to {last_allowed}")
         } else {
             match self.origin {
-                Some((identity, reached))
-                    if identity == grant.identity && u128::from(range.start()) < reached =>
-                {
-                    format!(
-                        "granted {range:?}, although ids up to {} were granted before: it went back in time",
-                        reached - 1
-                    )
+                Some((identity, last)) if identity == grant.identity && range.start() <= last => {
+                    format!("granted {range:?}, although {last} was granted before: it went back in time")
                 }
                 _ => return Ok(()),
             }
@@ -270,8 +272,8 @@ impl<W: Waiter> Engine<W> {
             out.push(Command::Discard);
             self.void_parts(out);
         }
-        self.origin = Some((grant.identity, grant.range.end()));
-        self.backoff = backoff(self.settings.seed);
+        self.origin = grant.range.last().map(|last| (grant.identity, last));
+        self.backoff = None;
         self.last_error = None;
         self.low = false;
         other
@@ -291,6 +293,7 @@ impl<W: Waiter> Engine<W> {
     /// Hands a range out: to those who wait, then to memory.
     fn serve(&mut self, grant: &Grant, before: u64, level: u64, out: &mut Vec<Command<W>>) {
         let mut rest = grant.range;
+        let before_replies = out.len();
         let at_end = grant.range.end() == self.last_allowed(grant) + 1;
         while self.waiting.front().is_some_and(|first| first.ticket < before) {
             if !self.serve_first(&mut rest, at_end, out) {
@@ -298,13 +301,13 @@ impl<W: Waiter> Engine<W> {
             }
         }
         if at_end {
-            self.publish(rest, 0, out);
+            self.publish(rest, 0, before_replies, out);
             self.end(ErrorKind::Exhausted, &ErrorKind::Exhausted.into(), out);
             return;
         }
         let watermark = self.policy.plan().watermark;
         self.low = self.prefetches() && level + rest.len() < watermark;
-        self.publish(rest, watermark, out);
+        self.publish(rest, watermark, before_replies, out);
     }
 
     /// Answers the caller who waits longest; `false` if it must wait on.
@@ -320,7 +323,7 @@ impl<W: Waiter> Engine<W> {
             out.push(Command::Reply { waiter: first.waiter, ids: first.got });
         } else if at_end {
             // What is left stays for those who want less.
-            self.refuse(first, ErrorKind::Exhausted.into(), out);
+            Self::refuse(first, ErrorKind::Exhausted.into(), out);
         } else {
             first.got.push(rest.take_front(missing));
             self.waiting.push_front(first);
@@ -329,15 +332,16 @@ impl<W: Waiter> Engine<W> {
         true
     }
 
-    fn publish(&self, rest: Range, watermark: u64, out: &mut Vec<Command<W>>) {
+    fn publish(&self, rest: Range, watermark: u64, position: usize, out: &mut Vec<Command<W>>) {
         if rest.is_empty() {
             return;
         }
-        out.push(if self.prefetches() {
+        let command = if self.prefetches() {
             Command::Publish { range: rest, watermark }
         } else {
             Command::Gap(rest.len())
-        });
+        };
+        out.insert(position, command);
     }
 
     fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Command<W>>) {
@@ -349,7 +353,9 @@ impl<W: Waiter> Engine<W> {
                 if status == Status::Unknown {
                     out.push(Command::Unknown(flight.count));
                 }
-                self.retry_at = self.backoff.next().map(|delay| now + delay);
+                let seed = self.settings.seed;
+                let delay = self.backoff.get_or_insert_with(|| Box::new(backoff(seed))).next();
+                self.retry_at = delay.map(|delay| now + delay);
                 self.last_error = Some(error);
             }
         }
@@ -360,7 +366,7 @@ impl<W: Waiter> Engine<W> {
         self.low = false;
         self.last_error = Some(error.clone());
         while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, error.clone(), out);
+            Self::refuse(waiting, error.clone(), out);
         }
         self.earliest = None;
     }
@@ -378,7 +384,7 @@ impl<W: Waiter> Engine<W> {
         out.push(Command::Finish(reason));
     }
 
-    fn refuse(&self, waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
+    fn refuse(waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
         if !waiting.got.is_empty() {
             out.push(Command::Gap(waiting.got.len()));
         }
@@ -402,7 +408,7 @@ impl<W: Waiter> Engine<W> {
         self.earliest = waiting.iter().map(|waiting| waiting.deadline).min();
         self.waiting = waiting;
         for waiting in late {
-            self.refuse(waiting, self.too_late(), out);
+            Self::refuse(waiting, self.too_late(), out);
         }
     }
 

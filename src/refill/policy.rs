@@ -92,7 +92,6 @@ const LATENCY_MARGIN: f64 = 4.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    sizing: Sizing,
     /// Ids drawn a second, and the store's latency in seconds, both as believed now.
     rate: f64,
     latency: f64,
@@ -102,14 +101,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn new(sizing: Sizing) -> Self {
-        let plan = match sizing {
+    pub(crate) fn new(sizing: &Sizing) -> Self {
+        let plan = match *sizing {
             Sizing::Fixed { step, watermark } => Plan { step, watermark },
             Sizing::Adaptive(Adaptive { min_step, max_waste, .. }) => {
                 Plan { step: min_step, watermark: (min_step / 2).min(max_waste - min_step) }
             }
         };
-        Self { sizing, rate: 0.0, latency: 0.0, seen: None, plan }
+        Self { rate: 0.0, latency: 0.0, seen: None, plan }
     }
 
     /// The sizes to use now.
@@ -139,11 +138,12 @@ impl Policy {
         self.seen = Some((now, total));
     }
 
-    /// A reserve took this long; the sizes are worked out anew.
-    pub(crate) fn reserved(&mut self, latency: Duration) {
+    /// A reserve took this long; the sizes are worked out anew. The settings are passed in, since a million policies
+    /// share them.
+    pub(crate) fn reserved(&mut self, latency: Duration, sizing: &Sizing) {
         self.latency = latency.as_secs_f64().max(self.latency * PEAK_DECAY);
-        if let Sizing::Adaptive(settings) = self.sizing {
-            self.plan = self.adapted(settings);
+        if let Sizing::Adaptive(settings) = sizing {
+            self.plan = self.adapted(*settings);
         }
     }
 
@@ -172,10 +172,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {
-        let mut policy = Policy::new(Sizing::Adaptive(settings));
+        let sizing = Sizing::Adaptive(settings);
+        let mut policy = Policy::new(&sizing);
         for tick in 0..seconds * 100 {
             policy.drawn(rate * tick / 100, Duration::from_millis(10 * tick));
-            policy.reserved(latency);
+            policy.reserved(latency, &sizing);
         }
         policy
     }
@@ -202,15 +203,16 @@ mod tests {
     #[test]
     fn a_burst_grows_the_step_fourfold_at_most_and_a_lull_shrinks_it() {
         let settings = Adaptive { outage_budget: Duration::from_secs(1), max_waste: 1 << 40, min_step: 16 };
-        let mut policy = Policy::new(Sizing::Adaptive(settings));
+        let sizing = Sizing::Adaptive(settings);
+        let mut policy = Policy::new(&sizing);
         policy.drawn(0, Duration::ZERO);
         policy.drawn(1 << 30, Duration::from_millis(1));
-        policy.reserved(Duration::from_millis(1));
+        policy.reserved(Duration::from_millis(1), &sizing);
         assert_eq!(policy.plan().step, 64);
         let mut policy = steady(settings, 1_000_000, Duration::from_millis(1), 10);
         assert!(policy.plan().step > 900_000);
         policy.drawn(10_000_000, Duration::from_secs(3600));
-        policy.reserved(Duration::from_millis(1));
+        policy.reserved(Duration::from_millis(1), &sizing);
         assert!(policy.plan().step < 100_000, "{:?}", policy.plan());
     }
 
@@ -224,14 +226,15 @@ mod tests {
         ) {
             let min_step = min_step.min(max_waste);
             let settings = Adaptive { outage_budget: Duration::from_secs(budget), max_waste, min_step };
-            Sizing::Adaptive(settings).check().unwrap();
-            let mut policy = Policy::new(Sizing::Adaptive(settings));
+            let sizing = Sizing::Adaptive(settings);
+            sizing.check().unwrap();
+            let mut policy = Policy::new(&sizing);
             let (mut now, mut total) = (Duration::ZERO, 0);
             for (ids, micros, latency) in events {
                 now += Duration::from_micros(micros);
                 total += ids;
                 policy.drawn(total, now);
-                policy.reserved(Duration::from_millis(latency));
+                policy.reserved(Duration::from_millis(latency), &sizing);
                 let plan = policy.plan();
                 prop_assert!(plan.step >= 1 && plan.watermark <= plan.step, "{:?}", plan);
                 prop_assert!(plan.step + plan.watermark <= max_waste.max(1), "{:?} over {}", plan, max_waste);

@@ -1,6 +1,6 @@
 //! The one door to shared-memory primitives.
 //!
-//! Everything that threads share in this crate is built from what is exported here, and `clippy.toml` holds the
+//! Everything that threads share in this crate is built from what is exported here, and `tests/facade.rs` holds the
 //! door. In production these are std, arc-swap, crossbeam, parking_lot, papaya and tokio. Under `--cfg idmill_loom` they are
 //! stand-ins that the loom model checker sees through, so that the models in `loom-tests/` run over the very same
 //! source. A private cfg, since dependencies react to the bare `loom`.

@@ -1,6 +1,4 @@
 //! Production: thin names for what the ecosystem keeps well.
-// This file is what the disallowed types are imported through.
-#![allow(clippy::disallowed_types)]
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
