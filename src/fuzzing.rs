@@ -21,10 +21,11 @@ pub fn policy(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let (max_waste, min_step) = (bytes.number(), bytes.number());
     let settings = Adaptive { outage_budget: Duration::from_nanos(bytes.number()), max_waste, min_step };
-    if Sizing::Adaptive(settings).check().is_err() {
+    let sizing = Sizing::Adaptive(settings);
+    if sizing.check().is_err() {
         return;
     }
-    let mut policy = Policy::new(Sizing::Adaptive(settings));
+    let mut policy = Policy::new(&sizing);
     let (mut now, mut total) = (Duration::ZERO, 0_u64);
     while !bytes.is_empty() {
         now += Duration::from_nanos(bytes.number());
@@ -32,7 +33,7 @@ pub fn policy(data: &[u8]) {
         total = if bytes.below(8) == 0 { bytes.number() } else { total.saturating_add(bytes.number()) };
         policy.drawn(total, now);
         let before = policy.plan();
-        policy.reserved(Duration::from_nanos(bytes.number()));
+        policy.reserved(Duration::from_nanos(bytes.number()), &sizing);
         let plan = policy.plan();
         assert!(plan.step >= 1 && plan.watermark <= plan.step, "{plan:?}");
         assert!(u128::from(plan.step) + u128::from(plan.watermark) <= u128::from(max_waste), "{plan:?}");

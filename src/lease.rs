@@ -50,6 +50,7 @@ impl Block {
     pub(crate) fn catch_up(&mut self, core: &Core, id: u64) {
         if self.next < id {
             self.abandon(core);
+            *self = Self::EMPTY;
         }
     }
 

@@ -230,7 +230,8 @@ mod tests {
     fn a_range_of_another_identity_is_void_if_it_was_revoked_under_way() {
         let sizing = Sizing::Fixed { step: 10, watermark: 10 };
         let settings = Settings { sizing, ..Settings::of::<u64>() };
-        let core = Core::new(SequenceName::new("s").unwrap(), settings, Arc::new(Mailbox::new()));
+        let mailbox = Arc::new(Mailbox::new());
+        let core = Core::new(SequenceName::new("s").unwrap(), Arc::new(settings), mailbox);
         let core = Arc::new(core);
         let mut driver = Driver::new(core.clone());
         let now = Duration::ZERO;

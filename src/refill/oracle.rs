@@ -20,6 +20,7 @@ use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::segment::MAX_LEN;
 use crate::store::{Bounds, Grant, Identity, SequenceInfo};
+use crate::sync::Arc;
 
 struct Caller {
     number: usize,
@@ -63,6 +64,8 @@ struct Cause {
     /// Under `Order::Global`, callers from this one on came too late for the grant.
     before: usize,
     tick: bool,
+    /// Whether something was left for memory.
+    published: bool,
 }
 
 pub(crate) struct Oracle {
@@ -103,7 +106,7 @@ impl Oracle {
         let identity = Identity { incarnation: 1, epoch: 0 };
         let next = Some(settings.bounds.start());
         Self {
-            engine: Engine::new(settings),
+            engine: Engine::new(Arc::new(settings)),
             now: Duration::ZERO,
             callers: Vec::new(),
             flight: None,

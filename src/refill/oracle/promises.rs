@@ -83,6 +83,7 @@ impl Oracle {
         for command in commands {
             self.check(command);
         }
+        assert!(!self.cause.published || self.waiting().count() == 0, "those who wait come first");
         self.check_between_events();
     }
 
@@ -124,8 +125,11 @@ impl Oracle {
     fn publish(&mut self, range: Range, watermark: u64) {
         assert!(self.prefetches(), "Global publishes nothing");
         assert!(watermark <= self.engine.policy().plan().step, "one refill leads above the watermark");
-        assert_eq!(self.waiting().count(), 0, "those who wait come first");
-        self.draw_rest(range);
+        let rest = self.cause.rest.expect("ids come of a sound grant");
+        assert_eq!(range.end(), rest.end(), "those who wait get the head of the range");
+        // It comes before the replies, so that whoever has one finds ids in memory.
+        self.cause.rest = Some(rest).map(|mut rest| rest.take_front(rest.len() - range.len()));
+        self.cause.published = true;
         self.memory.push(range);
     }
 
