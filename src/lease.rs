@@ -45,6 +45,15 @@ impl Block {
         self.draw(&core.stock)
     }
 
+    /// Gives up what is left if it comes before `id`.
+    #[cold]
+    pub(crate) fn catch_up(&mut self, core: &Core, id: u64) {
+        if self.next < id {
+            self.abandon(core);
+            *self = Self::EMPTY;
+        }
+    }
+
     /// Gives up what is left, as a gap.
     #[inline]
     pub(crate) fn abandon(&self, core: &Core) {

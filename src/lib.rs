@@ -4,8 +4,13 @@
 
 #[cfg(not(idmill_loom))]
 mod allocator;
+#[cfg(all(any(test, fuzzing), not(idmill_loom)))]
+mod bytes;
 mod core;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod id;
 mod lease;
 mod mailbox;

@@ -137,9 +137,21 @@ impl<T: Id> Allocator<T> {
     pub fn next_blocking(&self, timeout: Duration) -> Result<T> {
         match self.draw() {
             Ok(id) => Ok(T::from_raw(id)),
-            Err(ErrorKind::Dry) => block_on_reply(self.wait(1, timeout), timeout).map(|ids| first(&ids)),
+            Err(ErrorKind::Dry) => {
+                block_on_reply(self.wait(1, timeout), timeout).map(|ids| self.waited(&ids))
+            }
             Err(reason) => Err(self.sorry(reason)),
         }
+    }
+
+    /// The one id of a reply.
+    #[cold]
+    fn waited(&self, ids: &Ranges) -> T {
+        let id = first::<T>(ids);
+        if let Some(stripes) = &self.core().stripes {
+            stripes.catch_up(self.core(), id.into_raw());
+        }
+        id
     }
 
     /// Exactly `n` ids, in growing order, in as few ranges as they lie in: usually one, several where the ranges
@@ -151,7 +163,7 @@ impl<T: Id> Allocator<T> {
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
         match self.take_from_memory(n) {
             Ok(ids) => Ok(ids.cast()),
-            Err((missing, got)) => self.completed(got, self.wait(missing, self.patience()).await),
+            Err((missing, part)) => part.and(self.wait(missing, self.patience()).await),
         }
     }
 
@@ -162,30 +174,16 @@ impl<T: Id> Allocator<T> {
     pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
         match self.take_from_memory(n) {
             Ok(ids) => Ok(ids.cast()),
-            Err((missing, got)) => self.completed(got, block_on_reply(self.wait(missing, timeout), timeout)),
+            Err((missing, part)) => part.and(block_on_reply(self.wait(missing, timeout), timeout)),
         }
     }
 
-    /// What there is of `n` ids, and how many are missing.
-    fn take_from_memory(&self, n: u64) -> Result<Ranges, (u64, Ranges)> {
+    /// `n` ids, or how many are missing, and the part that there is.
+    fn take_from_memory(&self, n: u64) -> Result<Ranges, (u64, Part<'_>)> {
         if n == 0 {
             return Ok(Ranges::none());
         }
-        self.core().take(n).map_err(|short| (short.missing, short.got))
-    }
-
-    /// Both parts of a `take`; the first is lost if the second could not be had.
-    fn completed(&self, mut got: Ranges, rest: Result<Ranges>) -> Result<Ranges<T>> {
-        match rest {
-            Ok(rest) => {
-                rest.into_iter().for_each(|range| got.push(range));
-                Ok(got.cast())
-            }
-            Err(error) => {
-                self.core().stats.gap_dropped(got.len());
-                Err(error)
-            }
-        }
+        self.core().take(n).map_err(|short| (short.missing, Part { core: self.core(), ids: short.got }))
     }
 
     fn patience(&self) -> Duration {
@@ -258,6 +256,27 @@ impl<T: Id> fmt::Debug for Allocator<T> {
     }
 }
 
+/// What a `take` has while it waits for the rest: a gap if that cannot be had, or nobody waits for it any more.
+struct Part<'a> {
+    core: &'a Core,
+    ids: Ranges,
+}
+
+impl Part<'_> {
+    fn and<T: Id>(mut self, rest: Result<Ranges>) -> Result<Ranges<T>> {
+        let rest = rest?;
+        let mut all = std::mem::replace(&mut self.ids, Ranges::none());
+        rest.into_iter().for_each(|range| all.push(range));
+        Ok(all.cast())
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.core.stats.gap_dropped(self.ids.len());
+    }
+}
+
 type Waiting = Pin<Box<dyn Future<Output = Result<Ranges>> + Send>>;
 
 /// The future of [`Allocator::next`]. Dropping it before it is ready costs at most one id, counted as a gap.
@@ -295,7 +314,7 @@ impl<T: Id> Next<'_, T> {
         }
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(allocator.wait(1, allocator.patience())));
         let ids = ready!(waiting.as_mut().poll(cx))?;
-        Poll::Ready(Ok(first(&ids)))
+        Poll::Ready(Ok(self.allocator.waited(&ids)))
     }
 }
 

@@ -38,6 +38,17 @@ impl Stripes {
         // Without a block, this finds out why there is none, or an id that has come meanwhile.
         id.map_or_else(|| core.draw(&mut segment), Ok)
     }
+
+    /// A caller of this thread got `id` from the actor, after it had to wait. Whatever other callers of the thread
+    /// have put into its block meanwhile must not come after that.
+    #[cold]
+    pub(crate) fn catch_up(&self, core: &Core, id: u64) {
+        if let Some(cell) = self.0.get() {
+            let mut block = cell.get();
+            block.catch_up(core, id);
+            cell.set(block);
+        }
+    }
 }
 
 impl fmt::Debug for Stripes {

@@ -71,7 +71,10 @@ impl Driver {
         if want == 0 {
             return if self.core.stock.remaining() > 0 { Ok(Ranges::none()) } else { Err(Ranges::none()) };
         }
-        self.core.take(want).map_err(|short| short.got)
+        let ids = self.core.take(want).map_err(|short| short.got);
+        let (Ok(taken) | Err(taken)) = &ids;
+        self.core.stats.unpublish(taken.len());
+        ids
     }
 
     /// The store answered the reserve in flight.
@@ -157,7 +160,9 @@ impl Driver {
             Command::Discard => {
                 tracing::warn!(sequence = %self.core.name, "reset or created again: dropping the ids in memory");
                 stats.gap_revoked(stock.revoke(ErrorKind::Dry));
-                self.sent_under = stock.generation();
+                // One further, and not as far as it is: a revocation by somebody else, not heard of yet, goes on to
+                // void the range that comes.
+                self.sent_under += 1;
             }
             Command::Publish { range, watermark } => {
                 if stock.publish(range, watermark, self.sent_under) {
@@ -202,5 +207,41 @@ impl Driver {
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(idmill_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::mailbox::Mailbox;
+    use crate::name::SequenceName;
+    use crate::range::Range;
+    use crate::refill::{Settings, Sizing};
+    use crate::store::{Bounds, Identity};
+
+    fn grant(start: u64, epoch: u64) -> Grant {
+        let identity = Identity { incarnation: 1, epoch };
+        Grant { range: Range::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
+    }
+
+    #[test]
+    fn a_range_of_another_identity_is_void_if_it_was_revoked_under_way() {
+        let sizing = Sizing::Fixed { step: 10, watermark: 10 };
+        let settings = Settings { sizing, ..Settings::of::<u64>() };
+        let mailbox = Arc::new(Mailbox::new());
+        let core = Core::new(SequenceName::new("s").unwrap(), Arc::new(settings), mailbox);
+        let core = Arc::new(core);
+        let mut driver = Driver::new(core.clone());
+        let now = Duration::ZERO;
+        assert!(driver.low(now).is_some());
+        assert!(driver.answered(Ok(grant(11, 0)), now).is_none());
+        let _ = core.take(1);
+        assert!(driver.low(now).is_some());
+        // The driver has not heard of it when the answer comes.
+        assert_eq!(core.revoke(), 9);
+        let _ = driver.answered(Ok(grant(1, 1)), now);
+        assert_eq!(core.stock.remaining(), 0, "reserved before the revocation");
     }
 }

@@ -1,6 +1,6 @@
 //! The decisions of the refill, without clock, I/O or runtime: events in, commands out.
 //!
-//! What it guarantees, whatever order events come in (and `tests/engine.rs` checks against an oracle):
+//! What it guarantees, whatever order events come in (and the `oracle` beside this file checks):
 //!
 //! - at most one reserve is in flight, and every [`Command::Reserve`] is answered by one event;
 //! - waiting callers get the head of a range, first come, first served; the rest is published, and before they are
@@ -128,6 +128,8 @@ impl<W: Waiter> Engine<W> {
     /// Takes one event; what is to be done about it is added to `out`, in order.
     pub(crate) fn on(&mut self, event: Event<W>, now: Time, out: &mut Vec<Command<W>>) {
         match event {
+            // A signal that comes after the end would keep a sequence from ever being idle.
+            Event::Low { .. } if self.ended.is_some() => {}
             Event::Low { level } => self.low |= self.prefetches() && level < self.policy.plan().watermark,
             Event::Request { waiter, want, got, deadline } => {
                 let ticket = self.next_ticket;
@@ -268,12 +270,24 @@ impl<W: Waiter> Engine<W> {
         let other = self.origin.is_some_and(|(identity, _)| identity != grant.identity);
         if other {
             out.push(Command::Discard);
+            self.void_parts(out);
         }
         self.origin = grant.range.last().map(|last| (grant.identity, last));
         self.backoff = None;
         self.last_error = None;
         self.low = false;
         other
+    }
+
+    /// What waiting callers have of another identity goes the way of what is in memory: together with what comes, they could
+    /// get a number twice, and not in growing order.
+    fn void_parts(&mut self, out: &mut Vec<Command<W>>) {
+        for waiting in &mut self.waiting {
+            let void = std::mem::replace(&mut waiting.got, Ranges::none());
+            if !void.is_empty() {
+                out.push(Command::Gap(void.len()));
+            }
+        }
     }
 
     /// Hands a range out: to those who wait, then to memory.
