@@ -65,7 +65,7 @@ impl Caller {
                 80..=96 => self.burst(),
                 97 => drop(self.allocator.warm().await),
                 98 => drop(self.allocator.snapshot()),
-                _ => drop(self.allocator.revoke()),
+                _ => self.revoke(),
             }
         }
     }
@@ -114,6 +114,13 @@ impl Caller {
             let began = self.begins();
             self.note(view, (false, 1), began, outcome.map(one).into());
         }
+    }
+
+    fn revoke(&self) {
+        let mut history = self.history.lock();
+        let tick = history.tick(&(self.life, self.sequence));
+        history.revoked.push((self.life, self.sequence, tick));
+        self.allocator.revoke();
     }
 
     fn begins(&self) -> (u64, Instant) {

@@ -60,6 +60,7 @@ pub(crate) struct Sent {
     pub(crate) life: usize,
     pub(crate) sequence: usize,
     pub(crate) count: u64,
+    pub(crate) tick: u64,
     pub(crate) grant: Option<Grant>,
 }
 
@@ -83,6 +84,8 @@ pub(crate) struct History {
     pub(crate) left: Vec<Left>,
     /// The tick of each sequence's first reset.
     pub(crate) reset: BTreeMap<usize, u64>,
+    /// Life, sequence, and the tick of each revocation, when it was called.
+    pub(crate) revoked: Vec<(usize, usize, u64)>,
     /// Ticks at which more than one reserve of one process and sequence was under way.
     pub(crate) crowded: Vec<u64>,
 }
@@ -101,6 +104,7 @@ impl History {
             sent: Vec::new(),
             left: Vec::new(),
             reset: BTreeMap::new(),
+            revoked: Vec::new(),
             crowded: Vec::new(),
         }))
     }
@@ -135,7 +139,7 @@ impl History {
         if *under_way > 1 {
             self.crowded.push(tick);
         }
-        self.sent.push(Sent { life, sequence, count, grant: None });
+        self.sent.push(Sent { life, sequence, count, tick, grant: None });
         self.sent.len() - 1
     }
 

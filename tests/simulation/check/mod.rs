@@ -6,6 +6,7 @@ mod flights;
 mod gaps;
 mod order;
 mod reserves;
+mod revoked;
 mod unique;
 mod waits;
 
@@ -26,11 +27,12 @@ pub(crate) struct Case<'a> {
 
 type Check = fn(&Case<'_>) -> Verdict;
 
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("unique", unique::check),
     ("order", order::check),
     ("gaps", gaps::check),
     ("reserves", reserves::check),
+    ("revoked", revoked::check),
     ("deadlines", deadlines::check),
     ("flights", flights::check),
     ("ended", ended::check),
