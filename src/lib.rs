@@ -15,6 +15,8 @@ mod id;
 mod lease;
 mod mailbox;
 mod name;
+#[cfg(all(feature = "metrics", not(idmill_loom)))]
+mod observe;
 #[cfg(not(idmill_loom))]
 mod opening;
 mod range;

@@ -113,6 +113,16 @@ impl Sequences {
         self.len() == 0
     }
 
+    /// Records the metrics of every open sequence now, for an exporter that is about to be read; they are recorded at
+    /// every refill anyway. Their names are `idmill_*`, their label is `sequence`.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn record_metrics(&self) {
+        for core in self.inner.registry.cores() {
+            crate::observe::record(&core);
+        }
+    }
+
     /// Ends all allocators: callers that wait and those that come hear [`ErrorKind::Closed`]; ids in memory
     /// become a gap. Returns when the actor has ended. Cancelling it does not undo it.
     pub async fn close(&self) {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, Stream};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tracing::Instrument as _;
 
 use super::driver::Driver;
 use crate::core::{Core, NO_SLOT};
@@ -268,6 +269,8 @@ async fn fly(
     limit: Duration,
 ) -> Vec<(usize, Result<Grant>)> {
     let (slots, requests): (Vec<_>, Vec<_>) = orders.into_iter().unzip();
+    let ids = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(request.count));
+    let span = tracing::debug_span!("reserve", sequences = requests.len(), ids);
     let asked = AssertUnwindSafe(async {
         match requests.as_slice() {
             [request] => vec![store.reserve(request).await],
@@ -275,7 +278,7 @@ async fn fly(
         }
     });
     // A store that panics fails its callers, not the actor; what it held is its own to keep consistent.
-    let mut results = match timeout(limit, asked.catch_unwind()).await {
+    let mut results = match timeout(limit, asked.catch_unwind()).instrument(span).await {
         Ok(Ok(results)) => results,
         Ok(Err(_)) => requests.iter().map(|_| Err(panicked())).collect(),
         Err(_) => requests.iter().map(|_| Err(silent(limit))).collect(),

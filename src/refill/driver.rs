@@ -142,6 +142,8 @@ impl Driver {
             }
         }
         self.note_dry(now);
+        #[cfg(all(feature = "metrics", not(idmill_loom)))]
+        crate::observe::record(&self.core);
         order
     }
 
@@ -184,10 +186,11 @@ impl Driver {
 
     fn reply(&self, waiter: Reply, ids: Ranges) {
         let len = ids.len();
-        match waiter.send(Ok(ids)) {
-            Ok(()) => self.core.stats.add_replied(len),
+        // Counted before the caller can look.
+        self.core.stats.add_replied(len);
+        if waiter.send(Ok(ids)).is_err() {
             // It gave up in this very moment.
-            Err(_) => self.core.stats.gap_abandoned(len),
+            self.core.stats.gap_dropped(len);
         }
     }
 
