@@ -6,7 +6,7 @@ mod threads;
 use idmill::Order;
 use threads::Scale;
 
-const SCALE: Scale = Scale { threads: 2, draws: 8, step: 4 };
+const SCALE: Scale = Scale { threads: 2, draws: 5, step: 3 };
 
 #[test]
 fn every_way_grows_across_threads() {
@@ -31,10 +31,10 @@ fn closing_reaches_everybody() {
 
 #[test]
 fn opened_and_evicted_at_once() {
-    threads::opened_and_evicted_at_once(Scale { draws: 3, ..SCALE });
+    threads::opened_and_evicted_at_once(Scale { draws: 2, ..SCALE });
 }
 
 #[test]
 fn callers_that_give_up() {
-    threads::callers_that_give_up(Scale { draws: 4, ..SCALE });
+    threads::callers_that_give_up(Scale { draws: 3, ..SCALE });
 }

@@ -10,10 +10,9 @@ use crate::history::{Draw, Outcome};
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
     let mut ends: BTreeMap<usize, &Draw> = BTreeMap::new();
     for draw in case.history.draws.iter().filter(|draw| draw.sequence == case.sequence) {
-        if let Some(end) = ends.get(&draw.life).filter(|end| end.ended < draw.began) {
-            if !draw.ids().is_empty() {
-                return Err(format!("ids after the end: {end:?}, then {draw:?}"));
-            }
+        let end = ends.get(&draw.life).filter(|end| end.ended < draw.began);
+        if let (Some(end), false) = (end, draw.ids().is_empty()) {
+            return Err(format!("ids after the end: {end:?}, then {draw:?}"));
         }
         if is_end(case, draw) {
             ends.entry(draw.life).or_insert(draw);

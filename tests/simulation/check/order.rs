@@ -13,10 +13,9 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     let reset = case.history.reset.get(&case.sequence).copied().unwrap_or(u64::MAX);
     let mut groups: BTreeMap<(usize, usize, usize), Vec<&Draw>> = BTreeMap::new();
     for draw in &case.history.draws {
-        if draw.sequence == case.sequence && draw.ended < reset && !draw.ids().is_empty() {
-            if let Some(group) = group(case.plan.order, draw) {
-                groups.entry(group).or_default().push(draw);
-            }
+        let counts = draw.sequence == case.sequence && draw.ended < reset && !draw.ids().is_empty();
+        if let (true, Some(group)) = (counts, group(case.plan.order, draw)) {
+            groups.entry(group).or_default().push(draw);
         }
     }
     groups.into_values().try_for_each(grows)

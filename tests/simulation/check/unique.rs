@@ -62,7 +62,9 @@ fn covered(granted: impl IntoIterator<Item = Span>, drawn: Vec<Span>) -> Result<
         *steps.entry(u128::from(start) + u128::from(len)).or_default() -= weight;
     };
     granted.into_iter().for_each(|span| add(span, 1));
-    drawn.into_iter().for_each(|span| add(span, -1));
+    for span in drawn {
+        add(span, -1);
+    }
     let mut balance = 0;
     for (id, step) in steps {
         balance += step;
