@@ -158,7 +158,7 @@ async fn nonsense_from_a_store_is_refused() {
         for _ in 0..10 {
             orders.next().await.unwrap();
         }
-        store.set_faults(Faults::default().script([fault.clone()]));
+        store.set_faults(Faults::default().script([fault]));
         assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::StoreViolation, "{fault:?}");
         assert!(orders.next().await.unwrap() > 10);
     }

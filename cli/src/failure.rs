@@ -132,7 +132,7 @@ impl From<Error> for Failure {
             operation: error.operation().map(|operation| operation.to_string()),
             sequence: error.sequence().map(str::to_owned),
             causes: causes(&error, &message),
-            hint: hint(&error),
+            hint: hint(&error, &message),
             printed: None,
             message,
         }))
@@ -169,7 +169,7 @@ fn exit_code(kind: ErrorKind) -> u8 {
     }
 }
 
-fn hint(error: &Error) -> Option<String> {
+fn hint(error: &Error, message: &str) -> Option<String> {
     let name = error.sequence().map_or_else(|| "NAME".to_owned(), quoted);
     let connecting = error.operation() == Some(Operation::Connect);
     Some(match error.kind() {
@@ -179,7 +179,7 @@ fn hint(error: &Error) -> Option<String> {
         }
         ErrorKind::NotFound => format!("`idmill list` shows what there is; `idmill create {name}` makes it"),
         ErrorKind::AlreadyExists => format!("`idmill show {name}` shows it, `idmill set {name}` changes it"),
-        ErrorKind::Conflict if error.operation() == Some(Operation::Set) => {
+        ErrorKind::Conflict if error.operation() == Some(Operation::Set) && message.contains("backwards") => {
             "add --backwards if no id above the new value was ever used; `idmill set --help` says what it means"
                 .to_owned()
         }

@@ -21,7 +21,7 @@ use crate::failure::Outcome;
 /// A sequence is a named counter in a store. `idmill` reserves ranges of it and prints the ids. No id is ever printed
 /// twice, by however many processes, whatever crashes: an id that was reserved and not printed is a gap.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_long_help = texts::MAIN)]
+#[command(name = "idmill", version, max_term_width = 100, after_long_help = texts::MAIN)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -36,14 +36,11 @@ pub(crate) struct Global {
     ///
     /// `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc` names an SQLite database. `next` and `create` make it where
     /// it is missing, and say so on stderr; `mode=rw` keeps them from it. The other commands never make one.
-    /// [default: $IDMILL_STORE, else sqlite:idmill.db in the working directory]
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
     /// Print JSON: results on stdout, errors and notes one a line on stderr
     ///
-    /// Field names are stable; docs/cli.md lists them. Ids are JSON numbers: a reader that holds numbers as doubles, such
-    /// as JavaScript, is exact up to 2^53 only. An incarnation is a string. `next` prints what it always does: a line of
-    /// digits is JSON.
+    /// Field names are stable. Ids are numbers: JavaScript reads them exactly up to 2^53 only.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Log what happens to stderr; twice for more
@@ -55,8 +52,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Print the next ids of a sequence, one a line
     ///
-    /// Print the next ids of a sequence, one a line, and nothing else on stdout. The sequence and its store are created on
-    /// first use.
+    /// Nothing else goes to stdout. The sequence and its store are created on first use.
     ///
     /// Exactly as many ids are reserved as are printed, unless --step says otherwise, at most 100,000 at a time, so that
     /// any number of ids streams. An id is printed only after its range is durable in the store.
@@ -64,8 +60,7 @@ pub(crate) enum Command {
     Next(Next),
     /// Create a sequence
     ///
-    /// Create a sequence, with bounds of its own. Only needed to choose them ahead of time: `next` creates a sequence on
-    /// first use.
+    /// Only needed to choose its bounds ahead of time: `next` creates a sequence on first use.
     #[command(after_long_help = texts::CREATE)]
     Create(Create),
     /// List all sequences of the store
@@ -76,20 +71,19 @@ pub(crate) enum Command {
     Show(Show),
     /// Change the next id or the bounds of a sequence
     ///
-    /// Change the next id or the last id of a sequence. Prints it before and after. Forwards is always safe: ids that are
-    /// skipped become a gap. Backwards is refused without --backwards.
+    /// Prints it before and after. Forwards is always safe: ids that are skipped become a gap. Backwards is refused without
+    /// --backwards.
     #[command(after_long_help = texts::SET)]
     Set(Set),
     /// Remove a sequence
     ///
-    /// Remove a sequence from the store, for good. Refused without --yes: a sequence created later under the same name
-    /// begins anew, and repeats ids that this one handed out.
+    /// For good. Refused without --yes: a sequence created later under the same name begins anew, and repeats ids that this
+    /// one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
     /// Measure how fast ids are drawn on this machine
     ///
-    /// Measure how fast ids are drawn from memory on this machine, in several ways, beside the bare atomic instruction
-    /// (`AtomicU64::fetch_add`) in the same run.
+    /// From memory, in several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
     #[command(after_long_help = texts::BENCH)]
     Bench(Bench),
     /// Print a completion script for a shell
@@ -109,8 +103,7 @@ pub(crate) struct Next {
     pub(crate) bounds: BoundsArgs,
     /// Reserve in ranges of this size [default: what is printed, at most 100,000 at a time]
     ///
-    /// Reserve in ranges of this size, so that fewer or smaller transactions are made. What the last range has left is a
-    /// gap. [default: exactly what is printed, at most 100,000 at a time]
+    /// What the last range has left is a gap.
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) step: Option<u64>,
     /// How long to go on trying while the store is busy or away
@@ -122,13 +115,13 @@ pub(crate) struct Next {
 pub(crate) struct BoundsArgs {
     /// The first id of a new sequence [default: 1]
     ///
-    /// The first id of a new sequence; an error if the sequence exists with another. [default: 1]
+    /// Refused if the sequence exists with another.
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) start: Option<u64>,
     /// The last id of a new sequence, handed out too [default: 2^64 - 1]
     ///
-    /// The last id of a new sequence, handed out too; an error if the sequence exists with another. For a column that holds
-    /// 32-bit integers: 2147483647; 64-bit: 9223372036854775807. [default: 18446744073709551615]
+    /// Refused if the sequence exists with another. For a column of 32-bit integers: 2147483647; of 64-bit integers:
+    /// 9223372036854775807.
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
 }
@@ -163,16 +156,15 @@ pub(crate) struct Show {
 }
 
 #[derive(Args, Debug)]
-#[group(id = "changes", required = true, multiple = true, args = ["next", "max"])]
 pub(crate) struct Set {
     /// The sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
     /// The next id to hand out
-    #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    #[arg(long, required_unless_present = "max", value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) next: Option<u64>,
     /// The last id, handed out too
-    #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    #[arg(long, required_unless_present = "next", value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
     /// Allow going back behind ids that were reserved already: they will be handed out again
     #[arg(long)]

@@ -31,7 +31,7 @@ Examples:
   idmill next users --max 2147483647          ids that fit a 32-bit column
   id=$(idmill next orders) || exit            in a script: stops unless there is an id
 
-Where the sequence ends early, the ids there were are printed, they are used, and the exit code is 3.
+Where the sequence ends early, the ids there were are printed and used, and the exit code is 3.
 A script wants to look at the exit code before it counts on having COUNT lines.
 
 A reader that closes the pipe early (`| head`) ends the command without an error; what was reserved
@@ -59,9 +59,10 @@ Examples:
   idmill set users --max 9223372036854775807  make room, after the column was widened
   idmill set tests --next 1 --backwards       begin again; see below
 
-Backwards: ids from the new value on were reserved before and will be handed out again. That is right only
-where nobody kept those: in a test, or after the rows were deleted. The epoch is raised, so that running
-processes drop the ids they hold when they next reserve; until then they hand those out.";
+Backwards: ids from the new value on were reserved before and will be handed out again. That is
+right only where nobody kept those: in a test, or after the rows were deleted. The epoch is raised,
+so that running processes drop the ids they hold when they next reserve; until then they hand those
+out.";
 
 pub(super) const REMOVE: &str = "\
 Examples:
@@ -86,15 +87,22 @@ Examples:
   idmill bench --mode handle,batch --step 100_000     what prefetching is worth
   idmill bench --mode global --store sqlite:ids.db    the store itself, where it really is
 
-How it measures: NS/ID is the time of all threads over the ids they drew; X BARE sets it beside that of a bare
-`AtomicU64::fetch_add` on one counter, measured in the same run with as many threads. A clock takes some twenty times
-as long to read as an id to draw, so one draw in 4096 is timed by itself (the time of reading the clock is taken off),
-and every draw that has to wait for the store: the percentiles are those of all draws, weighted, and the longest waits
-are all among them. `take` and `async` are timed likewise, one call in 64 and in 4096.
+How it measures:
+  NS/ID is the time of all threads over the ids they drew. X BARE sets it beside that of a bare
+  `AtomicU64::fetch_add` on one counter, measured in the same run with as many threads.
 
-WAITED counts calls that found no id in memory, GAPS ids that were reserved and lost, LEFT those still in memory when
-the run ended. The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
-not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an idle machine.";
+  A clock takes some twenty times as long to read as an id to draw. So one draw in 4096 is timed by
+  itself, less the time of reading the clock, and stands for the others; and every draw that waits
+  for the store is timed, so that none of the long ones is missed. A draw of `take` is one call,
+  and all of them are timed. A draw of a few nanoseconds is less than the clock can tell: for the
+  mean see NS/ID, for the tail the percentiles.
+
+  WAITED counts calls that found no id in memory, the first of all among them; GAPS ids that were
+  reserved and lost; LEFT ids that were still in memory when the run ended.
+
+The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
+not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an
+idle machine.";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

@@ -28,7 +28,9 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
 async fn print(sequences: &Sequences, args: &Next) -> Outcome {
     let ids = open(sequences, args).await?;
     let progress = progress(args.count);
-    let mut run = Run { lines: 0, left: args.count };
+    // Larger than a step, a `take` would have a range of its own size reserved.
+    let at_once = args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE));
+    let mut run = Run { lines: 0, left: args.count, at_once };
     let outcome = run.print(&ids, &progress).await;
     progress.finish_and_clear();
     outcome.map_err(|failure| failure.after_printing(run.lines, args.count))
@@ -53,14 +55,16 @@ async fn open(sequences: &Sequences, args: &Next) -> idmill::Result<Allocator> {
 struct Run {
     lines: u64,
     left: u64,
+    at_once: u64,
 }
 
 impl Run {
     async fn print(&mut self, ids: &Allocator, progress: &ProgressBar) -> Outcome {
         while self.left > 0 {
-            let ranges = take(ids, self.left.min(AT_ONCE)).await?;
+            let ranges = take(ids, self.left.min(self.at_once)).await?;
             self.left -= ranges.len();
-            if self.write(ranges)? == Reader::Left {
+            // A reader may stall; whoever listens for signals and drives the refills must not stall with it.
+            if tokio::task::block_in_place(|| self.write(ranges))? == Reader::Left {
                 return Ok(());
             }
             progress.inc(self.lines - progress.position());
@@ -102,6 +106,6 @@ fn progress(count: u64) -> ProgressBar {
     if count <= AT_ONCE || stdout().is_terminal() || !stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{bar:30} {human_pos} of {human_len} ids, {per_sec}, {eta} left";
+    let style = "{bar:30} {human_pos} of {human_len} ids, {eta} left";
     ProgressBar::new(count).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
 }

@@ -1,5 +1,7 @@
 //! One draw in each of the modes, as small as it can be written.
 
+#![allow(clippy::inline_always)] // a call around a draw takes about as long as the draw that is measured
+
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
@@ -39,7 +41,7 @@ pub(super) mod bare {
     pub(in super::super) struct Counter(AtomicU64);
 
     impl Draw for &Counter {
-        #[inline]
+        #[inline(always)]
         fn draw(&mut self) -> Result<Option<Duration>> {
             black_box(self.0.fetch_add(1, Ordering::Relaxed));
             Ok(None)
@@ -51,7 +53,7 @@ pub(super) mod bare {
 macro_rules! draws {
     ($ty:ty) => {
         impl Draw for $ty {
-            #[inline]
+            #[inline(always)]
             fn draw(&mut self) -> Result<Option<Duration>> {
                 match self.try_next() {
                     Ok(id) => {
@@ -88,7 +90,7 @@ impl Draw for Take<'_> {
         self.ids
     }
 
-    #[inline]
+    #[inline(always)]
     fn draw(&mut self) -> Result<Option<Duration>> {
         let _ = black_box(self.allocator.take_blocking(self.ids, PATIENCE)?);
         Ok(None)
@@ -102,7 +104,7 @@ pub(super) struct Future_<'a> {
 }
 
 impl Draw for Future_<'_> {
-    #[inline]
+    #[inline(always)]
     fn draw(&mut self) -> Result<Option<Duration>> {
         let mut next = pin!(self.allocator.next());
         match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
