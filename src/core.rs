@@ -129,7 +129,7 @@ impl Core {
         // AcqRel: pairs with `low_seen`. Finding it set means that the actor has not yet looked at the level, and
         // will do so after this draw.
         if !self.low.swap(true, Ordering::AcqRel) {
-            self.mailbox.signal(self.clone());
+            self.mailbox.signal(self);
         }
     }
 

@@ -18,4 +18,4 @@ pub(crate) use model::*;
 #[cfg(not(idmill_loom))]
 pub(crate) use real::*;
 
-pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::{Arc, Weak};
