@@ -13,9 +13,9 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::mailbox::Mailbox;
 use crate::opening::SequenceBuilder;
-use crate::refill::Settings;
 use crate::refill::actor::{Actor, Clock, Duties};
 use crate::registry::Registry;
+use crate::settings::Settings;
 use crate::store::{self, Store};
 use crate::sync::{Arc, Mutex};
 

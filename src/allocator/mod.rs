@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::{Range, Ranges};
-use crate::refill::Order;
 use crate::sequences::Inner;
+use crate::settings::Order;
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 

@@ -17,11 +17,11 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use super::policy::Policy;
-use super::{Order, Settings};
 use crate::error::{Error, ErrorKind, Operation, Result, Status};
 use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
 use crate::segment::MAX_LEN;
+use crate::settings::{Order, Settings};
 use crate::store::{Grant, Identity};
 use crate::sync::Arc;
 
