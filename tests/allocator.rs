@@ -228,6 +228,33 @@ async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
 }
 
 #[tokio::test]
+async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
+    let store = MemoryStore::new();
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
+    let backup = store.snapshot();
+    for _ in 0..10 {
+        orders.next().await.unwrap();
+    }
+    store.restore(&backup);
+    let error = orders.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation);
+    assert!(error.to_string().contains("went back in time"), "{error}");
+
+    // A reset after the backup, and the reset is lost too.
+    let name = idmill::SequenceName::new("o").unwrap();
+    let change = idmill::store::Change { next: Some(2), backwards: true, ..Default::default() };
+    let backup = store.snapshot();
+    store.set(&name, change).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 2, "as the administrator wanted it");
+    store.restore(&backup);
+    for _ in 0..9 {
+        orders.next().await.unwrap();
+    }
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::StoreViolation);
+}
+
+#[tokio::test]
 async fn closing_answers_everybody() {
     let store = MemoryStore::with_faults(Faults::outage());
     let ids = sequences(&store);
