@@ -7,8 +7,8 @@ use crate::mailbox::{Mailbox, Message, Request, Time};
 use crate::name::SequenceName;
 use crate::pending::Pending;
 use crate::range::{Range, Ranges};
-use crate::refill::Settings;
 use crate::segment::{Segment, Taken};
+use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, oneshot};
@@ -20,7 +20,7 @@ pub(crate) struct Core {
     /// Unique in the process and never used again, unlike an address: what per-thread caches are keyed by.
     pub(crate) key: u64,
     pub(crate) name: SequenceName,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) stock: Stock,
     pub(crate) stats: Stats,
     mailbox: Arc<Mailbox>,
@@ -46,11 +46,10 @@ pub(crate) struct Short {
 
 impl Core {
     /// A core with one user: the caller.
-    pub(crate) fn new(name: SequenceName, settings: Settings, mailbox: Arc<Mailbox>) -> Self {
+    pub(crate) fn new(name: SequenceName, settings: Arc<Settings>, mailbox: Arc<Mailbox>) -> Self {
         Self {
             key: next_key(),
             name,
-            settings,
             stock: Stock::new(),
             stats: Stats::default(),
             mailbox,
@@ -58,24 +57,25 @@ impl Core {
             users: AtomicUsize::new(1),
             slot: AtomicUsize::new(NO_SLOT),
             #[cfg(not(idmill_loom))]
-            stripes: (settings.order == crate::refill::Order::Thread).then(Box::default),
+            stripes: (settings.order == crate::settings::Order::Thread).then(Box::default),
+            settings,
         }
+    }
+
+    /// Draws one id from this very segment.
+    #[inline]
+    pub(crate) fn draw_here(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
+        let drawn = segment.draw()?;
+        if drawn.low {
+            self.signal_low();
+        }
+        Some(drawn.id)
     }
 
     /// Draws one id from memory, from `segment` on; leaves in it the segment to begin with the next time.
-    #[inline]
-    pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
-        if let Some(drawn) = segment.draw() {
-            if drawn.low {
-                self.signal_low();
-            }
-            return Ok(drawn.id);
-        }
-        self.draw_on(segment)
-    }
-
     #[cold]
-    fn draw_on(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
+    #[inline(never)]
+    pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
         let drawn = self.stock.draw(segment)?;
         if drawn.low {
             self.signal_low();
@@ -93,15 +93,20 @@ impl Core {
         }
     }
 
-    /// Draws up to `n` consecutive ids from memory; at least one.
-    pub(crate) fn take_some(self: &Arc<Self>, n: u64) -> Result<Range, ErrorKind> {
-        let mut segment = self.stock.current();
+    /// Draws up to `n` consecutive ids from memory, from `segment` on, leaving in it the segment to begin with the next
+    /// time; empty only if nothing is in memory.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> Range {
         loop {
             let range = self.noted(segment.take(n));
             if !range.is_empty() {
-                return Ok(range);
+                return range;
             }
-            segment = self.stock.advance(&segment)?;
+            match self.stock.advance(segment) {
+                Ok(next) => *segment = next,
+                Err(_) => return range,
+            }
         }
     }
 
@@ -125,7 +130,7 @@ impl Core {
         // AcqRel: pairs with `low_seen`. Finding it set means that the actor has not yet looked at the level, and
         // will do so after this draw.
         if !self.low.swap(true, Ordering::AcqRel) {
-            self.mailbox.signal(self.clone());
+            self.mailbox.signal(self);
         }
     }
 
@@ -195,7 +200,6 @@ impl fmt::Debug for Core {
 }
 
 /// Not behind the facade: a plain counter of the process, with no part in any protocol, that must outlive a model run.
-#[allow(clippy::disallowed_types)]
 fn next_key() -> u64 {
     static KEY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     KEY.fetch_add(1, Ordering::Relaxed)

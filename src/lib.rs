@@ -1,4 +1,56 @@
-//! Small, unique, ordered numeric ids at the speed of one atomic instruction.
+//! Small, unique, ordered numeric ids at the speed of one atomic instruction, from the store you already run.
+//!
+//! A service that needs order numbers, user ids or row keys keeps a counter in its database. Incrementing it per id is
+//! correct and slow. This crate reserves *ranges* from the counter and hands them out from memory, and fetches the next range
+//! before it is needed. **No id is ever handed out twice**, whatever crashes, pauses, times out or is cut off.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> idmill::Result<()> {
+//! let ids = idmill::connect("memory:").await?;         // a store, by URL: "sqlite:ids.db" keeps what it says
+//! let orders = ids.sequence::<u64>("orders").await?;   // a sequence, created on first use
+//! let id = orders.next().await?;                       // an id
+//! assert_eq!(id, 1);
+//!
+//! let mut hot = orders.handle();                       // a view for one thread
+//! let id = hot.try_next()?;                            // an id from memory; never waits
+//! assert_eq!(id, 2);
+//!
+//! for range in orders.take(1_000).await? {             // a block for a bulk insert
+//!     for id in range { /* … */ }
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! Programs without an async runtime:
+//!
+//! ```
+//! # fn main() -> idmill::Result<()> {
+//! use std::time::Duration;
+//!
+//! let ids = idmill::Sequences::connect_blocking("memory:")?;
+//! let orders = ids.sequence::<i32>("orders").start(1_000).open_blocking()?;
+//! assert_eq!(orders.next_blocking(Duration::from_secs(5))?, 1_000);
+//! # Ok(()) }
+//! ```
+//!
+//! # Where to look
+//!
+//! - [`Sequences`]: all sequences of one store, with the one task that refills them.
+//! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
+//! - [`Allocator`], [`Handle`], [`Lease`]: what hands out ids.
+//! - [`Order`]: what holds between ids. The guide `docs/guarantees.md` helps to choose.
+//! - [`Error`]: what went wrong, and whether to try again.
+//! - [`store`]: the stores, and how to write one.
+//!
+//! # Features
+//!
+//! | feature | adds | pulls in |
+//! |---|---|---|
+//! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
+//! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
+//!
+//! Spans and events go to `tracing`. The store in memory, for tests, is always there.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -8,12 +60,19 @@ compile_error!(
 );
 
 mod allocator;
+#[cfg(any(test, fuzzing))]
+mod bytes;
 mod core;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod id;
 mod lease;
 mod mailbox;
 mod name;
+#[cfg(feature = "metrics")]
+mod observe;
 mod opening;
 mod pending;
 mod range;
@@ -21,6 +80,7 @@ mod refill;
 mod registry;
 mod segment;
 mod sequences;
+mod settings;
 mod snapshot;
 mod stats;
 mod stock;
@@ -33,6 +93,6 @@ pub use id::Id;
 pub use name::SequenceName;
 pub use opening::SequenceBuilder;
 pub use range::{Ids, Range, Ranges};
-pub use refill::Order;
 pub use sequences::{Sequences, SequencesBuilder, connect};
+pub use settings::Order;
 pub use snapshot::{Gaps, Snapshot};

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::error::{ErrorKind, Result};
 use crate::range::Ranges;
-use crate::sync::{Arc, Mutex, Notify, SegQueue, oneshot};
+use crate::sync::{Arc, Mutex, Notify, SegQueue, Weak, oneshot};
 
 /// A point in time, as the time since the actor's clock began. The refill engine knows no other clock.
 pub(crate) type Time = Duration;
@@ -41,7 +41,8 @@ struct Inbox {
 
 pub(crate) struct Mailbox {
     inbox: Mutex<Inbox>,
-    low: SegQueue<Arc<Core>>,
+    /// Weak: a core refers to its mailbox, and a signal that nobody takes any more would keep both for ever.
+    low: SegQueue<Weak<Core>>,
     wake: Notify,
 }
 
@@ -51,8 +52,8 @@ impl Mailbox {
     }
 
     /// Tells the actor that a sequence is at low water.
-    pub(crate) fn signal(&self, core: Arc<Core>) {
-        self.low.push(core);
+    pub(crate) fn signal(&self, core: &Arc<Core>) {
+        self.low.push(Arc::downgrade(core));
         // After the push: woken before it, the actor could look, find nothing, and sleep on.
         self.wake.notify_one();
     }
@@ -91,9 +92,13 @@ impl Mailbox {
 
     /// A sequence that signalled low water, and whose permit is herewith taken.
     pub(crate) fn next_low(&self) -> Option<Arc<Core>> {
-        let core = self.low.pop()?;
-        core.low_seen();
-        Some(core)
+        loop {
+            // One that is gone needs no refill.
+            if let Some(core) = self.low.pop()?.upgrade() {
+                core.low_seen();
+                return Some(core);
+            }
+        }
     }
 
     /// Resolves once something has happened since it last did.

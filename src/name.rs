@@ -35,6 +35,12 @@ impl SequenceName {
         Err(Error::invalid(format!("the sequence name {name:?} {fault}")).during(Operation::Configure))
     }
 
+    /// The name, shared.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -11,8 +11,8 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
-use crate::refill::{Adaptive, Order, Settings, Sizing};
 use crate::sequences::{Inner, on_runtime};
+use crate::settings::{Adaptive, Order, Settings, Sizing};
 use crate::store::{self, Bounds, SequenceInfo};
 use crate::sync::Arc;
 
@@ -131,15 +131,16 @@ impl<T: Id> SequenceBuilder<T> {
     pub fn lazy(self) -> Result<Allocator<T>> {
         let (name, settings) = (self.name.clone()?, self.settings().map_err(|error| self.named(error))?);
         let inner = self.inner;
-        let core =
-            inner.registry.find_or_create(&name, || Core::new(name.clone(), settings, inner.mailbox.clone()));
+        let core = inner.registry.find_or_create(&name, || {
+            Core::new(name.clone(), inner.shared_settings(settings), inner.mailbox.clone())
+        });
         // From here on the tenant gives up the user that `core` counts for this call.
         let allocator = Allocator::new(Tenant::new(core.clone(), inner.clone()));
         if inner.mailbox.is_closed() {
             core.close();
             return Err(Error::from(ErrorKind::Closed).of(&name).during(Operation::Configure));
         }
-        if core.settings != settings {
+        if *core.settings != settings {
             let message = "it is open in this process with other settings or another id type; open it once and clone it";
             return Err(Error::new(ErrorKind::Conflict, message).of(&name).during(Operation::Configure));
         }

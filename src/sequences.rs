@@ -15,8 +15,9 @@ use crate::mailbox::Mailbox;
 use crate::opening::SequenceBuilder;
 use crate::refill::actor::{Actor, Clock, Duties};
 use crate::registry::Registry;
+use crate::settings::Settings;
 use crate::store::{self, Store};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// What the sequences of one store share. Allocators and handles hold it; the actor does not, and ends with it.
 pub(crate) struct Inner {
@@ -28,8 +29,21 @@ pub(crate) struct Inner {
     pub(crate) places: Arc<Semaphore>,
     pub(crate) runtime: RuntimeHandle,
     pub(crate) seed: Option<u64>,
+    /// The settings that a sequence was created with last: usually those of the next one too.
+    settings: Mutex<Option<Arc<Settings>>>,
     /// Closed when the actor has ended.
     ended: watch::Receiver<()>,
+}
+
+impl Inner {
+    /// One copy of the settings for all sequences that are created with the same ones in a row.
+    pub(crate) fn shared_settings(&self, settings: Settings) -> Arc<Settings> {
+        let mut last = self.settings.lock();
+        match &*last {
+            Some(same) if **same == settings => same.clone(),
+            _ => last.insert(Arc::new(settings)).clone(),
+        }
+    }
 }
 
 impl Drop for Inner {
@@ -76,7 +90,7 @@ impl Sequences {
         let (runtime, keeper) = runtime_thread()?;
         let url = url.to_owned();
         let store = block_on(runtime.spawn(async move { store::connect(&url).await })).map_err(lost)??;
-        Self::builder(store).start_on(runtime, Some(keeper))
+        Self::builder(store).start_on(&runtime, Some(keeper))
     }
 
     /// A sequence by name, to be opened with settings or, by `.await`, with the defaults. See [`SequenceBuilder`].
@@ -97,6 +111,16 @@ impl Sequences {
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Records the metrics of every open sequence now, for an exporter that is about to be read; they are recorded at
+    /// every refill anyway. Their names are `idmill_*`, their label is `sequence`.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn record_metrics(&self) {
+        for core in self.inner.registry.cores() {
+            crate::observe::record(&core);
+        }
     }
 
     /// Ends all allocators: callers that wait and those that come hear [`ErrorKind::Closed`]; ids in memory
@@ -173,15 +197,15 @@ impl SequencesBuilder {
     /// no thread.
     pub fn start(self) -> Result<Sequences> {
         match RuntimeHandle::try_current() {
-            Ok(runtime) if !self.own_thread => self.start_on(runtime, None),
+            Ok(runtime) if !self.own_thread => self.start_on(&runtime, None),
             _ => {
                 let (runtime, keeper) = runtime_thread()?;
-                self.start_on(runtime, Some(keeper))
+                self.start_on(&runtime, Some(keeper))
             }
         }
     }
 
-    fn start_on(self, runtime: RuntimeHandle, keeper: Option<Keeper>) -> Result<Sequences> {
+    fn start_on(self, runtime: &RuntimeHandle, keeper: Option<Keeper>) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
             let message =
                 format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
@@ -193,13 +217,14 @@ impl SequencesBuilder {
         let _context = runtime.enter();
         let clock = Clock::start();
         let duties = Duties { store_timeout: self.store_timeout, idle: self.idle_eviction };
-        let actor = Actor::new(mailbox.clone(), self.store.clone(), registry.clone(), clock, duties);
+        let places = Arc::new(Semaphore::new(self.max_waiting));
+        let actor =
+            Actor::new(mailbox.clone(), self.store.clone(), registry.clone(), clock, duties, places.clone());
         runtime.spawn(async move {
             // Dropped after the actor, and so the sign that it has ended.
             let _alive = (alive, keeper);
             actor.run().await;
         });
-        let places = Arc::new(Semaphore::new(self.max_waiting));
         let inner = Inner {
             store: self.store,
             registry,
@@ -208,6 +233,7 @@ impl SequencesBuilder {
             places,
             runtime: runtime.clone(),
             seed: self.seed,
+            settings: Mutex::new(None),
             ended,
         };
         Ok(Sequences { inner: Arc::new(inner) })

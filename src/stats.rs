@@ -59,6 +59,11 @@ counters! {
 }
 
 impl Stats {
+    /// The actor took ids out of memory for a caller that waits: they count as replied, or as a gap, when that is done.
+    pub(crate) fn unpublish(&self, ids: u64) {
+        self.published.fetch_sub(ids, Ordering::Relaxed);
+    }
+
     pub(crate) fn note_rate(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
     }

@@ -33,7 +33,7 @@ pub(crate) struct Stock {
     current: ArcSwap<Segment>,
     /// From the current segment (or one that was drawn dry since the actor last looked) to the last one. Locked by
     /// the actor when it adds one and by whoever revokes or asks for the level; never by a draw.
-    chain: Mutex<Vec<Arc<Segment>>>,
+    chain: Mutex<Chain>,
     /// How often everything in memory was revoked.
     generation: AtomicU64,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Stock {
 impl Stock {
     pub(crate) fn new() -> Self {
         let current = ArcSwap::new(Arc::new(Segment::empty(ErrorKind::Dry)));
-        Self { current, chain: Mutex::new(Vec::new()), generation: AtomicU64::new(0) }
+        Self { current, chain: Mutex::new(Chain::default()), generation: AtomicU64::new(0) }
     }
 
     /// The segment to draw from.
@@ -82,12 +82,8 @@ impl Stock {
     /// Refuses `n` ids where the sequence has fewer and ends, so that the last ones stay for those who want less.
     fn holds_or_grows(&self, n: u64) -> Result<(), (u64, ErrorKind)> {
         let chain = self.chain.lock();
-        match chain.last() {
-            Some(tail)
-                if tail.is_empty() && chain.iter().map(|segment| segment.remaining()).sum::<u64>() < n =>
-            {
-                Err((n, tail.reason()))
-            }
+        match &chain.tail {
+            Some(tail) if tail.is_empty() && chain.remaining() < n => Err((n, tail.reason())),
             _ => Ok(()),
         }
     }
@@ -133,12 +129,11 @@ impl Stock {
         if self.generation() != generation {
             return false;
         }
-        match chain.last() {
+        match &chain.tail {
             Some(tail) => tail.next().store(Some(segment.clone())),
             // Nothing was published since the start or the last revocation: `current` is the empty segment of that.
             None => self.current.store(segment.clone()),
         }
-        chain.retain(|segment| segment.remaining() > 0);
         chain.push(segment);
         true
     }
@@ -147,10 +142,11 @@ impl Stock {
     /// more. Returns how many ids that cost. When it returns, no draw that begins gets an id published before.
     pub(crate) fn revoke(&self, reason: ErrorKind) -> u64 {
         let mut chain = self.chain.lock();
-        // Closed is for good, whoever revokes after that.
-        let reason = if self.current().reason() == ErrorKind::Closed { ErrorKind::Closed } else { reason };
+        // Closed is for ever, whoever revokes later.
+        let closed = self.current.load_full().reason() == ErrorKind::Closed;
+        let reason = if closed { ErrorKind::Closed } else { reason };
         self.current.store(Arc::new(Segment::empty(reason)));
-        let lost = chain.drain(..).map(|segment| segment.seal()).sum();
+        let lost = std::mem::take(&mut *chain).iter().map(|segment| segment.seal()).sum();
         // Release, and after the seals: pairs with `generation`, so that ids taken before a seal are never
         // held under the new generation.
         self.generation.fetch_add(1, Ordering::Release);
@@ -159,6 +155,29 @@ impl Stock {
 
     /// How many ids are in memory.
     pub(crate) fn remaining(&self) -> u64 {
-        self.chain.lock().iter().map(|segment| segment.remaining()).sum()
+        self.chain.lock().remaining()
+    }
+}
+
+/// The segments that may have ids, oldest first. Mostly one, which then takes no memory of its own.
+#[derive(Debug, Default)]
+struct Chain {
+    earlier: Vec<Arc<Segment>>,
+    tail: Option<Arc<Segment>>,
+}
+
+impl Chain {
+    fn iter(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.earlier.iter().chain(&self.tail)
+    }
+
+    fn remaining(&self) -> u64 {
+        self.iter().map(|segment| segment.remaining()).sum()
+    }
+
+    /// Adds a segment, and forgets those that were drawn dry.
+    fn push(&mut self, segment: Arc<Segment>) {
+        self.earlier.extend(self.tail.replace(segment));
+        self.earlier.retain(|segment| segment.remaining() > 0);
     }
 }

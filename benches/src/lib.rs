@@ -1,1 +1,33 @@
-//! What the benchmarks of idmill share.
+//! What the benchmarks of idmill share: allocators over the memory store, threads that start together, and the
+//! tables that are printed in the end.
+
+pub mod table;
+pub mod threads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Faults, MemoryStore, Store};
+use idmill::{Allocator, Order, Sequences};
+
+/// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in memory,
+/// on a thread of its own.
+pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
+    let ids = sequences(MemoryStore::new());
+    let allocator =
+        ids.sequence::<u64>("bench").order(order).step(step).open_blocking().expect("the memory store opens");
+    (ids, allocator)
+}
+
+/// The sequences of a store, refilled by a thread of their own.
+pub fn sequences(store: MemoryStore) -> Sequences {
+    Sequences::builder(Arc::new(store) as Arc<dyn Store>).own_thread().start().expect("a thread can be had")
+}
+
+/// A memory store that answers after `latency`.
+pub fn slow_store(latency: Duration) -> MemoryStore {
+    MemoryStore::with_faults(Faults::default().latency(latency))
+}
+
+/// How long a draw that must wait may wait: longer than any benchmark.
+pub const PATIENCE: Duration = Duration::from_secs(600);

@@ -37,6 +37,7 @@ library! {
     "../../src/refill/mod.rs" refill,
     "../../src/registry.rs" registry,
     "../../src/segment.rs" segment,
+    "../../src/settings.rs" settings,
     "../../src/stats.rs" stats,
     "../../src/stock.rs" stock,
     "../../src/store/mod.rs" store,

@@ -14,8 +14,8 @@ use crate::name::SequenceName;
 use crate::pending::Pending;
 use crate::range::{Range, Ranges};
 use crate::refill::driver::Driver;
-use crate::refill::{Order, Settings, Sizing};
 use crate::segment::{Drawn, Segment};
+use crate::settings::{Order, Settings, Sizing};
 use crate::stock::Stock;
 use crate::store::{Bounds, Grant, Identity, Reserve};
 use crate::sync::Arc;
@@ -83,7 +83,7 @@ pub(crate) fn name() -> SequenceName {
 }
 
 pub(crate) fn core(settings: Settings, mailbox: &Arc<Mailbox>) -> Arc<Core> {
-    Arc::new(Core::new(name(), settings, mailbox.clone()))
+    Arc::new(Core::new(name(), Arc::new(settings), mailbox.clone()))
 }
 
 /// A core with an actor to come, whose refills are of `step` ids.

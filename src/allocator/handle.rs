@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::lease::Block;
 use crate::range::Ranges;
-use crate::refill::Order;
 use crate::segment::{MAX_LEN, Segment};
+use crate::settings::Order;
 use crate::sync::Arc;
 
 macro_rules! waiting_draws {
@@ -20,7 +20,10 @@ macro_rules! waiting_draws {
         /// As [`Allocator::next`].
         #[inline]
         pub async fn next(&mut self) -> Result<T> {
-            match self.draw() {
+            if let Some(id) = self.draw() {
+                return Ok(T::from_raw(id));
+            }
+            match self.draw_on() {
                 Ok(id) => Ok(T::from_raw(id)),
                 // Boxed, so that the future of a draw that need not wait stays small.
                 Err(ErrorKind::Dry) => {
@@ -36,7 +39,7 @@ macro_rules! waiting_draws {
         /// # Errors
         /// As [`Allocator::next_blocking`].
         pub fn next_blocking(&mut self, timeout: Duration) -> Result<T> {
-            match self.draw() {
+            match self.draw().map_or_else(|| self.draw_on(), Ok) {
                 Ok(id) => Ok(T::from_raw(id)),
                 Err(ErrorKind::Dry) => {
                     block_on_reply(self.allocator.wait(1, timeout), timeout).map(|ids| first(&ids))
@@ -51,7 +54,10 @@ macro_rules! waiting_draws {
         /// As [`Allocator::try_next`].
         #[inline]
         pub fn try_next(&mut self) -> Result<T> {
-            self.draw().map(T::from_raw).map_err(Error::from)
+            match self.draw() {
+                Some(id) => Ok(T::from_raw(id)),
+                None => self.draw_on().map(T::from_raw).map_err(Error::from),
+            }
         }
 
         /// The allocator that this is a view of.
@@ -76,8 +82,16 @@ impl<T: Id> Handle<T> {
         Self { allocator, segment }
     }
 
+    /// The next id of the segment that this handle remembers.
     #[inline]
-    fn draw(&mut self) -> Result<u64, ErrorKind> {
+    fn draw(&mut self) -> Option<u64> {
+        self.allocator.tenant.core.draw_here(&self.segment)
+    }
+
+    /// The next id of whatever is published.
+    #[cold]
+    #[inline(never)]
+    fn draw_on(&mut self) -> Result<u64, ErrorKind> {
         self.allocator.tenant.core.draw(&mut self.segment)
     }
 
@@ -111,6 +125,7 @@ impl<T: Id> fmt::Debug for Handle<T> {
 pub struct Lease<T: Id = u64> {
     allocator: Allocator<T>,
     block: Block,
+    segment: Arc<Segment>,
     size: u64,
 }
 
@@ -121,18 +136,27 @@ impl<T: Id> Lease<T> {
         } else if allocator.core().settings.order != Order::Thread {
             "ids do not grow across leases; open the sequence with `Order::Thread` to use them".to_owned()
         } else {
-            return Ok(Self { allocator, block: Block::EMPTY, size });
+            let segment = allocator.core().stock.current();
+            return Ok(Self { allocator, block: Block::EMPTY, segment, size });
         };
         Err(Error::invalid(fault).of(allocator.name()).during(Operation::Configure))
     }
 
+    /// The next id of the block that this lease holds.
     #[inline]
-    fn draw(&mut self) -> Result<u64, ErrorKind> {
+    fn draw(&mut self) -> Option<u64> {
         let core = &self.allocator.tenant.core;
-        match self.block.draw(&core.stock) {
-            Some(id) => Ok(id),
-            None => self.block.renew(core, self.size),
+        if let Some(id) = self.block.draw(&core.stock) {
+            return Some(id);
         }
+        self.block.renew(core, &mut self.segment, self.size)
+    }
+
+    /// Why there is no block to be had, or an id that has come meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn draw_on(&mut self) -> Result<u64, ErrorKind> {
+        self.allocator.tenant.core.draw(&mut self.segment)
     }
 
     waiting_draws!();

@@ -27,31 +27,32 @@ thread_local! {
     static REMEMBERED: [RefCell<Option<Slot>>; SLOTS] = const { [const { RefCell::new(None) }; SLOTS] };
 }
 
-#[inline]
-pub(super) fn draw(core: &Arc<Core>) -> Result<u64, ErrorKind> {
+/// The next id of the segment that this thread remembers, if it remembers one that has any.
+#[allow(clippy::inline_always)] // a call costs half of what it does
+#[inline(always)]
+pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
     REMEMBERED
         .try_with(|slots| {
-            // Truncation keeps the low bits, which are what picks the slot.
-            #[allow(clippy::cast_possible_truncation)]
-            let slot = &slots[core.key as usize & (SLOTS - 1)];
-            // Taken already only if waking the actor somehow led back here.
-            let Ok(mut slot) = slot.try_borrow_mut() else { return unremembered(core) };
-            match &mut *slot {
-                Some(slot) if slot.key == core.key => core.draw(&mut slot.segment),
-                other => remember(other, core),
-            }
+            let slot = slots[slot_of(core)].try_borrow().ok()?;
+            let slot = slot.as_ref().filter(|slot| slot.key == core.key)?;
+            core.draw_here(&slot.segment)
         })
-        // The thread is ending and its memory is gone.
-        .unwrap_or_else(|_| unremembered(core))
+        .ok()
+        .flatten()
 }
 
-#[cold]
-fn remember(slot: &mut Option<Slot>, core: &Arc<Core>) -> Result<u64, ErrorKind> {
-    let slot = slot.insert(Slot { key: core.key, segment: core.stock.current() });
-    core.draw(&mut slot.segment)
+/// The next id of whatever is published, which this thread remembers from now on.
+pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
+    let mut segment = core.stock.current();
+    let outcome = core.draw(&mut segment);
+    let slot = Slot { key: core.key, segment };
+    // Refused while the thread is ending: its memory is gone. Nothing is remembered then.
+    let _ = REMEMBERED.try_with(|slots| slots[slot_of(core)].replace(Some(slot)));
+    outcome
 }
 
-#[cold]
-fn unremembered(core: &Arc<Core>) -> Result<u64, ErrorKind> {
-    core.draw(&mut core.stock.current())
+// Truncation keeps the low bits, which are what picks the slot.
+#[allow(clippy::cast_possible_truncation)]
+fn slot_of(core: &Core) -> usize {
+    core.key as usize & (SLOTS - 1)
 }

@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::{Range, Ranges};
-use crate::refill::Order;
 use crate::sequences::Inner;
+use crate::settings::Order;
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 
@@ -80,14 +80,38 @@ impl<T: Id> Allocator<T> {
     /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`] for good.
     #[inline]
     pub fn try_next(&self) -> Result<T> {
-        self.draw().map(T::from_raw).map_err(Error::from)
+        match self.draw_fast() {
+            Some(id) => Ok(T::from_raw(id)),
+            None => self.draw_on().map(T::from_raw).map_err(Error::from),
+        }
+    }
+
+    /// The next id, where that takes no more than an instruction or two.
+    #[allow(clippy::inline_always)] // two small bodies, of which a caller's branch predictor sees one
+    #[inline(always)]
+    fn draw_fast(&self) -> Option<u64> {
+        match &self.core().stripes {
+            None => local::draw(self.core()),
+            Some(stripes) => stripes.draw(self.core()),
+        }
+    }
+
+    /// The next id from memory, however it is to be had. Apart from [`draw_fast`](Self::draw_fast), so that
+    /// the compiler keeps that small.
+    #[cold]
+    #[inline(never)]
+    fn draw_on(&self) -> Result<u64, ErrorKind> {
+        match &self.core().stripes {
+            None => local::draw_on(self.core()),
+            Some(stripes) => stripes.draw_on(self.core()),
+        }
     }
 
     #[inline]
     fn draw(&self) -> Result<u64, ErrorKind> {
-        match &self.core().stripes {
-            None => local::draw(self.core()),
-            Some(stripes) => stripes.draw(self.core()),
+        match self.draw_fast() {
+            Some(id) => Ok(id),
+            None => self.draw_on(),
         }
     }
 
@@ -113,9 +137,21 @@ impl<T: Id> Allocator<T> {
     pub fn next_blocking(&self, timeout: Duration) -> Result<T> {
         match self.draw() {
             Ok(id) => Ok(T::from_raw(id)),
-            Err(ErrorKind::Dry) => block_on_reply(self.wait(1, timeout), timeout).map(|ids| first(&ids)),
+            Err(ErrorKind::Dry) => {
+                block_on_reply(self.wait(1, timeout), timeout).map(|ids| self.waited(&ids))
+            }
             Err(reason) => Err(self.sorry(reason)),
         }
+    }
+
+    /// The one id of a reply.
+    #[cold]
+    fn waited(&self, ids: &Ranges) -> T {
+        let id = first::<T>(ids);
+        if let Some(stripes) = &self.core().stripes {
+            stripes.catch_up(self.core(), id.into_raw());
+        }
+        id
     }
 
     /// Exactly `n` ids, in growing order, in as few ranges as they lie in: usually one, several where the ranges
@@ -125,9 +161,18 @@ impl<T: Id> Allocator<T> {
     /// As [`next`](Self::next). Where the sequence ends with fewer than `n` ids, [`ErrorKind::Exhausted`]; those left
     /// stay for smaller draws. A call that fails or is cancelled after it had got some of its ids makes them a gap.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
-        match self.take_from_memory(n) {
-            Ok(ids) => Ok(ids.cast()),
-            Err((missing, got)) => self.completed(got, self.wait(missing, self.patience()).await),
+        let (clock, patience) = (self.tenant.inner.clock, self.patience());
+        let begun = clock.now();
+        loop {
+            let part = match self.take_from_memory(n) {
+                Ok(ids) => return Ok(ids.cast()),
+                Err(part) => part,
+            };
+            let left = patience.saturating_sub(clock.now().saturating_sub(begun));
+            let rest = self.wait(part.missing, left).await?;
+            if let Some(ids) = part.and(rest) {
+                return Ok(ids.cast());
+            }
         }
     }
 
@@ -136,32 +181,29 @@ impl<T: Id> Allocator<T> {
     /// # Errors
     /// As [`take`](Self::take).
     pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
-        match self.take_from_memory(n) {
-            Ok(ids) => Ok(ids.cast()),
-            Err((missing, got)) => self.completed(got, block_on_reply(self.wait(missing, timeout), timeout)),
+        let clock = self.tenant.inner.clock;
+        let begun = clock.now();
+        loop {
+            let part = match self.take_from_memory(n) {
+                Ok(ids) => return Ok(ids.cast()),
+                Err(part) => part,
+            };
+            let left = timeout.saturating_sub(clock.now().saturating_sub(begun));
+            let rest = block_on_reply(self.wait(part.missing, left), left)?;
+            if let Some(ids) = part.and(rest) {
+                return Ok(ids.cast());
+            }
         }
     }
 
-    /// What there is of `n` ids, and how many are missing.
-    fn take_from_memory(&self, n: u64) -> Result<Ranges, (u64, Ranges)> {
+    /// `n` ids, or the part of them that there is.
+    fn take_from_memory(&self, n: u64) -> Result<Ranges, Part<'_>> {
         if n == 0 {
             return Ok(Ranges::none());
         }
-        self.core().take(n).map_err(|short| (short.missing, short.got))
-    }
-
-    /// Both parts of a `take`; the first is lost if the second could not be had.
-    fn completed(&self, mut got: Ranges, rest: Result<Ranges>) -> Result<Ranges<T>> {
-        match rest {
-            Ok(rest) => {
-                rest.into_iter().for_each(|range| got.push(range));
-                Ok(got.cast())
-            }
-            Err(error) => {
-                self.core().stats.gap_dropped(got.len());
-                Err(error)
-            }
-        }
+        let core = self.core();
+        let generation = core.stock.generation();
+        core.take(n).map_err(|short| Part { core, generation, missing: short.missing, ids: short.got })
     }
 
     fn patience(&self) -> Duration {
@@ -234,6 +276,35 @@ impl<T: Id> fmt::Debug for Allocator<T> {
     }
 }
 
+/// What a `take` has while it waits for the rest: a gap if that cannot be had, or nobody waits for it any more.
+struct Part<'a> {
+    core: &'a Core,
+    /// The stock's generation before it was taken.
+    generation: u64,
+    missing: u64,
+    ids: Ranges,
+}
+
+impl Part<'_> {
+    /// All that was wanted; `None`, and both a gap, if the sequence was revoked or reset meanwhile: the rest may be of
+    /// another identity, and hold the same numbers.
+    fn and(mut self, rest: Ranges) -> Option<Ranges> {
+        if !self.ids.is_empty() && !self.core.stock.stands(self.generation) {
+            self.core.stats.gap_dropped(rest.len());
+            return None;
+        }
+        let mut all = std::mem::replace(&mut self.ids, Ranges::none());
+        rest.into_iter().for_each(|range| all.push(range));
+        Some(all)
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.core.stats.gap_dropped(self.ids.len());
+    }
+}
+
 type Waiting = Pin<Box<dyn Future<Output = Result<Ranges>> + Send>>;
 
 /// The future of [`Allocator::next`]. Dropping it before it is ready costs at most one id, counted as a gap.
@@ -248,31 +319,30 @@ impl<T: Id> Future for Next<'_, T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        if self.waiting.is_none() {
-            match self.allocator.draw() {
-                Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
-                Err(reason) => self.begin_to_wait(reason)?,
-            }
+        if self.waiting.is_none()
+            && let Some(id) = self.allocator.draw_fast()
+        {
+            return Poll::Ready(Ok(T::from_raw(id)));
         }
-        self.poll_waiting(cx)
+        self.poll_on(cx)
     }
 }
 
 impl<T: Id> Next<'_, T> {
     #[cold]
-    fn begin_to_wait(&mut self, reason: ErrorKind) -> Result<()> {
-        if reason != ErrorKind::Dry {
-            return Err(self.allocator.sorry(reason));
+    #[inline(never)]
+    fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let allocator = self.allocator;
+        if self.waiting.is_none() {
+            match allocator.draw_on() {
+                Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
+                Err(ErrorKind::Dry) => {}
+                Err(reason) => return Poll::Ready(Err(allocator.sorry(reason))),
+            }
         }
-        self.waiting = Some(Box::pin(self.allocator.wait(1, self.allocator.patience())));
-        Ok(())
-    }
-
-    #[cold]
-    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        let Some(waiting) = self.waiting.as_mut() else { return Poll::Pending };
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(allocator.wait(1, allocator.patience())));
         let ids = ready!(waiting.as_mut().poll(cx))?;
-        Poll::Ready(Ok(first(&ids)))
+        Poll::Ready(Ok(self.allocator.waited(&ids)))
     }
 }
 

@@ -18,16 +18,36 @@ use crate::sync::{Arc, CachePadded};
 pub(crate) struct Stripes(ThreadLocal<CachePadded<Cell<Block>>>);
 
 impl Stripes {
-    #[inline]
-    pub(crate) fn draw(&self, core: &Arc<Core>) -> Result<u64, ErrorKind> {
-        let cell = self.0.get_or(|| CachePadded::new(Cell::new(Block::EMPTY)));
+    /// The next id of this thread's block, if it has one.
+    #[allow(clippy::inline_always)] // a call costs half of what it does
+    #[inline(always)]
+    pub(crate) fn draw(&self, core: &Core) -> Option<u64> {
+        let cell = self.0.get()?;
         let mut block = cell.get();
-        let outcome = match block.draw(&core.stock) {
-            Some(id) => Ok(id),
-            None => block.renew(core, core.settings.lease),
-        };
+        let id = block.draw(&core.stock)?;
         cell.set(block);
-        outcome
+        Some(id)
+    }
+
+    /// The next id of a new block for this thread.
+    pub(crate) fn draw_on(&self, core: &Arc<Core>) -> Result<u64, ErrorKind> {
+        let cell = self.0.get_or(|| CachePadded::new(Cell::new(Block::EMPTY)));
+        let (mut block, mut segment) = (cell.get(), core.stock.current());
+        let id = block.renew(core, &mut segment, core.settings.lease);
+        cell.set(block);
+        // Without a block, this finds out why there is none, or an id that has come meanwhile.
+        id.map_or_else(|| core.draw(&mut segment), Ok)
+    }
+
+    /// A caller of this thread got `id` from the actor, after it had to wait. Whatever other callers of the thread
+    /// have put into its block meanwhile must not come after that.
+    #[cold]
+    pub(crate) fn catch_up(&self, core: &Core, id: u64) {
+        if let Some(cell) = self.0.get() {
+            let mut block = cell.get();
+            block.catch_up(core, id);
+            cell.set(block);
+        }
     }
 }
 

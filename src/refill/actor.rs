@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, Stream};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tracing::Instrument as _;
 
 use super::driver::Driver;
 use crate::core::{Core, NO_SLOT};
@@ -65,6 +67,8 @@ pub(crate) struct Actor {
     registry: Arc<Registry>,
     clock: Clock,
     duties: Duties,
+    /// Where callers wait for a place to wait; closed at the end.
+    places: Arc<Semaphore>,
     drivers: Vec<Option<Box<Driver>>>,
     free: Vec<usize>,
     /// When which slot is to be woken. A tick too many does nothing.
@@ -91,6 +95,7 @@ impl Actor {
         registry: Arc<Registry>,
         clock: Clock,
         duties: Duties,
+        places: Arc<Semaphore>,
     ) -> Self {
         let sweep = Sweep { due: duties.idle.map(|idle| clock.now() + idle), ..Sweep::default() };
         Self {
@@ -99,6 +104,7 @@ impl Actor {
             registry,
             clock,
             duties,
+            places,
             drivers: Vec::new(),
             free: Vec::new(),
             timers: BinaryHeap::new(),
@@ -116,7 +122,7 @@ impl Actor {
                 self.message(message);
             }
             while let Some(core) = self.mailbox.next_low() {
-                self.each(&core, |driver, now| driver.low(now));
+                self.each(&core, Driver::low);
             }
             if closed {
                 return;
@@ -134,7 +140,7 @@ impl Actor {
                 let core = request.core.clone();
                 self.each(&core, |driver, now| driver.request(request, now));
             }
-            Message::Revoked(core) => self.each(&core, |driver, now| driver.revoked(now)),
+            Message::Revoked(core) => self.each(&core, Driver::revoked),
         }
     }
 
@@ -243,6 +249,8 @@ impl Actor {
 impl Drop for Actor {
     fn drop(&mut self) {
         self.mailbox.close();
+        // Before the runtime's timers end, which callers without a place hold one of.
+        self.places.close();
         let now = self.clock.now();
         // Nothing can arrive any more: what did is answered by the drivers' end.
         for message in self.mailbox.receive().0 {
@@ -268,6 +276,8 @@ async fn fly(
     limit: Duration,
 ) -> Vec<(usize, Result<Grant>)> {
     let (slots, requests): (Vec<_>, Vec<_>) = orders.into_iter().unzip();
+    let ids = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(request.count));
+    let span = tracing::debug_span!("reserve", sequences = requests.len(), ids);
     let asked = AssertUnwindSafe(async {
         match requests.as_slice() {
             [request] => vec![store.reserve(request).await],
@@ -275,7 +285,7 @@ async fn fly(
         }
     });
     // A store that panics fails its callers, not the actor; what it held is its own to keep consistent.
-    let mut results = match timeout(limit, asked.catch_unwind()).await {
+    let mut results = match timeout(limit, asked.catch_unwind()).instrument(span).await {
         Ok(Ok(results)) => results,
         Ok(Err(_)) => requests.iter().map(|_| Err(panicked())).collect(),
         Err(_) => requests.iter().map(|_| Err(silent(limit))).collect(),

@@ -1,9 +1,10 @@
 //! The decisions of the refill, without clock, I/O or runtime: events in, commands out.
 //!
-//! What it guarantees, whatever order events come in (and `tests/engine.rs` checks against an oracle):
+//! What it guarantees, whatever order events come in (and the `oracle` beside this file checks):
 //!
 //! - at most one reserve is in flight, and every [`Command::Reserve`] is answered by one event;
-//! - waiting callers are served first in, first out, from the head of a range, before the rest is published;
+//! - waiting callers get the head of a range, first come, first served; the rest is published, and before they are
+//!   answered, so that whoever has an answer finds ids in memory;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
 //! - no id of a range is used twice, and those that are not used at all are counted as a gap;
 //! - a range whose outcome is unknown is never used;
@@ -16,12 +17,13 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use super::policy::Policy;
-use super::{Order, Settings};
 use crate::error::{Error, ErrorKind, Operation, Result, Status};
 use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
 use crate::segment::MAX_LEN;
+use crate::settings::{Order, Settings};
 use crate::store::{Grant, Identity};
+use crate::sync::Arc;
 
 /// A caller that waits, as far as the engine knows it.
 pub(crate) trait Waiter {
@@ -86,33 +88,34 @@ struct Flight {
 }
 
 pub(crate) struct Engine<W> {
-    settings: Settings,
+    settings: Arc<Settings>,
     policy: Policy,
     waiting: VecDeque<Waiting<W>>,
     next_ticket: u64,
     flight: Option<Flight>,
     /// Whether memory is low and nothing was reserved for that yet.
     low: bool,
-    backoff: ExponentialBackoff,
+    /// The delays between attempts, while they fail. Boxed, as most sequences have none at most times.
+    backoff: Option<Box<ExponentialBackoff>>,
     retry_at: Option<Time>,
     last_error: Option<Error>,
     /// Why there will be no more reserves.
     ended: Option<ErrorKind>,
-    /// Which sequence ids came from last, and one past the largest of them.
-    origin: Option<(Identity, u128)>,
+    /// Which sequence ids came from last, and the largest of them.
+    origin: Option<(Identity, u64)>,
     /// No deadline is earlier than this.
     earliest: Option<Time>,
 }
 
 impl<W: Waiter> Engine<W> {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
-            policy: Policy::new(settings.sizing),
+            policy: Policy::new(&settings.sizing),
             waiting: VecDeque::new(),
             next_ticket: 0,
             flight: None,
             low: false,
-            backoff: backoff(settings.seed),
+            backoff: None,
             retry_at: None,
             last_error: None,
             ended: None,
@@ -125,6 +128,8 @@ impl<W: Waiter> Engine<W> {
     /// Takes one event; what is to be done about it is added to `out`, in order.
     pub(crate) fn on(&mut self, event: Event<W>, now: Time, out: &mut Vec<Command<W>>) {
         match event {
+            // A signal that comes after the end would keep a sequence from ever being idle.
+            Event::Low { .. } if self.ended.is_some() => {}
             Event::Low { level } => self.low |= self.prefetches() && level < self.policy.plan().watermark,
             Event::Request { waiter, want, got, deadline } => {
                 let ticket = self.next_ticket;
@@ -138,6 +143,10 @@ impl<W: Waiter> Engine<W> {
             Event::Close => self.end(ErrorKind::Closed, &ErrorKind::Closed.into(), out),
         }
         self.reserve(now, out);
+        if self.waiting.is_empty() {
+            // Idle sequences are many: they hold no memory for callers that once waited.
+            self.waiting.shrink_to_fit();
+        }
     }
 
     /// When to send the next [`Event::Tick`].
@@ -172,7 +181,7 @@ impl<W: Waiter> Engine<W> {
 
     fn queue(&mut self, waiting: Waiting<W>, out: &mut Vec<Command<W>>) {
         if let Some(reason) = self.ended {
-            self.refuse(waiting, reason.into(), out);
+            Self::refuse(waiting, reason.into(), out);
             return;
         }
         self.earliest =
@@ -213,7 +222,7 @@ impl<W: Waiter> Engine<W> {
 
     fn reserved(&mut self, grant: Grant, level: u64, now: Time, out: &mut Vec<Command<W>>) {
         let Some(flight) = self.flight.take() else { return };
-        self.policy.reserved(now.saturating_sub(flight.asked));
+        self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
         if flight.revoked || self.ended.is_some() {
             // Whether it was reserved before or after what a revocation was for cannot be told.
             out.push(Command::Gap(grant.range.len()));
@@ -238,22 +247,30 @@ impl<W: Waiter> Engine<W> {
             || range.end() > last_allowed + 1
         {
             format!("granted {range:?}, outside the bounds up to {last_allowed}")
+        } else if let Some(fault) = self.gone_back(grant) {
+            fault
         } else {
-            match self.origin {
-                Some((identity, reached))
-                    if identity == grant.identity && u128::from(range.start()) < reached =>
-                {
-                    format!(
-                        "granted {range:?}, although ids up to {} were granted before: it went back in time",
-                        reached - 1
-                    )
-                }
-                _ => return Ok(()),
-            }
+            return Ok(());
         };
         let message =
             format!("the store {fault}; nothing of it is used. Find out what happened to the store first");
         Err(Error::new(ErrorKind::StoreViolation, message).during(Operation::Reserve))
+    }
+
+    /// What shows that the store has lost what it had committed: by a restored backup, or a failover that lost writes.
+    fn gone_back(&self, grant: &Grant) -> Option<String> {
+        let (identity, last) = self.origin?;
+        let (range, epoch) = (grant.range, grant.identity.epoch);
+        if identity == grant.identity && range.start() <= last {
+            return Some(format!(
+                "granted {range:?}, although {last} was granted before: it went back in time"
+            ));
+        }
+        // Resets count up, so an epoch that was left does not come again.
+        let earlier = identity.incarnation == grant.identity.incarnation && epoch < identity.epoch;
+        earlier.then(|| {
+            format!("is at epoch {epoch}, although it was at {} before: it went back in time", identity.epoch)
+        })
     }
 
     fn last_allowed(&self, grant: &Grant) -> u128 {
@@ -266,17 +283,30 @@ impl<W: Waiter> Engine<W> {
         let other = self.origin.is_some_and(|(identity, _)| identity != grant.identity);
         if other {
             out.push(Command::Discard);
+            self.void_parts(out);
         }
-        self.origin = Some((grant.identity, grant.range.end()));
-        self.backoff = backoff(self.settings.seed);
+        self.origin = grant.range.last().map(|last| (grant.identity, last));
+        self.backoff = None;
         self.last_error = None;
         self.low = false;
         other
     }
 
+    /// What waiting callers have of another identity goes the way of what is in memory: together with what comes, they could
+    /// get a number twice, and not in growing order.
+    fn void_parts(&mut self, out: &mut Vec<Command<W>>) {
+        for waiting in &mut self.waiting {
+            let void = std::mem::replace(&mut waiting.got, Ranges::none());
+            if !void.is_empty() {
+                out.push(Command::Gap(void.len()));
+            }
+        }
+    }
+
     /// Hands a range out: to those who wait, then to memory.
     fn serve(&mut self, grant: &Grant, before: u64, level: u64, out: &mut Vec<Command<W>>) {
         let mut rest = grant.range;
+        let before_replies = out.len();
         let at_end = grant.range.end() == self.last_allowed(grant) + 1;
         while self.waiting.front().is_some_and(|first| first.ticket < before) {
             if !self.serve_first(&mut rest, at_end, out) {
@@ -284,13 +314,13 @@ impl<W: Waiter> Engine<W> {
             }
         }
         if at_end {
-            self.publish(rest, 0, out);
+            self.publish(rest, 0, before_replies, out);
             self.end(ErrorKind::Exhausted, &ErrorKind::Exhausted.into(), out);
             return;
         }
         let watermark = self.policy.plan().watermark;
         self.low = self.prefetches() && level + rest.len() < watermark;
-        self.publish(rest, watermark, out);
+        self.publish(rest, watermark, before_replies, out);
     }
 
     /// Answers the caller who waits longest; `false` if it must wait on.
@@ -306,7 +336,7 @@ impl<W: Waiter> Engine<W> {
             out.push(Command::Reply { waiter: first.waiter, ids: first.got });
         } else if at_end {
             // What is left stays for those who want less.
-            self.refuse(first, ErrorKind::Exhausted.into(), out);
+            Self::refuse(first, ErrorKind::Exhausted.into(), out);
         } else {
             first.got.push(rest.take_front(missing));
             self.waiting.push_front(first);
@@ -315,15 +345,16 @@ impl<W: Waiter> Engine<W> {
         true
     }
 
-    fn publish(&self, rest: Range, watermark: u64, out: &mut Vec<Command<W>>) {
+    fn publish(&self, rest: Range, watermark: u64, position: usize, out: &mut Vec<Command<W>>) {
         if rest.is_empty() {
             return;
         }
-        out.push(if self.prefetches() {
+        let command = if self.prefetches() {
             Command::Publish { range: rest, watermark }
         } else {
             Command::Gap(rest.len())
-        });
+        };
+        out.insert(position, command);
     }
 
     fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Command<W>>) {
@@ -336,7 +367,9 @@ impl<W: Waiter> Engine<W> {
                 if status == Status::Unknown {
                     out.push(Command::Unknown(flight.count));
                 }
-                self.retry_at = self.backoff.next().map(|delay| now + delay);
+                let seed = self.settings.seed;
+                let delay = self.backoff.get_or_insert_with(|| Box::new(backoff(seed))).next();
+                self.retry_at = delay.map(|delay| now + delay);
                 self.last_error = Some(error);
             }
         }
@@ -347,7 +380,7 @@ impl<W: Waiter> Engine<W> {
         self.low = false;
         self.last_error = Some(error.clone());
         while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, error.clone(), out);
+            Self::refuse(waiting, error.clone(), out);
         }
         self.earliest = None;
     }
@@ -365,7 +398,7 @@ impl<W: Waiter> Engine<W> {
         out.push(Command::Finish(reason));
     }
 
-    fn refuse(&self, waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
+    fn refuse(waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
         if !waiting.got.is_empty() {
             out.push(Command::Gap(waiting.got.len()));
         }
@@ -389,7 +422,7 @@ impl<W: Waiter> Engine<W> {
         self.earliest = waiting.iter().map(|waiting| waiting.deadline).min();
         self.waiting = waiting;
         for waiting in late {
-            self.refuse(waiting, self.too_late(), out);
+            Self::refuse(waiting, self.too_late(), out);
         }
     }
 

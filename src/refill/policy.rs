@@ -14,64 +14,7 @@
 use std::time::Duration;
 
 use crate::mailbox::Time;
-use crate::segment::MAX_LEN;
-use crate::store::Bounds;
-
-/// How much a refill reserves and when it starts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-
-pub(crate) enum Sizing {
-    /// Always the same.
-    Fixed {
-        /// How many ids a refill reserves; at least 1.
-        step: u64,
-        /// How many ids remain when it starts: 0 (only when dry: the *batch* mode) up to `step`.
-        watermark: u64,
-    },
-    /// From the measured rate and latency.
-    Adaptive(Adaptive),
-}
-
-/// The settings of [`Sizing::Adaptive`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Adaptive {
-    /// How long to keep serving at the present rate while the store is away.
-    pub(crate) outage_budget: Duration,
-    /// The most ids that may be in memory, hence lost by a restart; wins over the budget.
-    pub(crate) max_waste: u64,
-    /// The smallest refill, and the first.
-    pub(crate) min_step: u64,
-}
-
-impl Adaptive {
-    /// The default for a sequence of these bounds: 5 s of budget, and at most a ten-thousandth of the sequence wasted
-    /// by a restart, a million ids at the most.
-    pub(crate) fn for_bounds(bounds: Bounds) -> Self {
-        let max_waste = ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000);
-        Self { outage_budget: Duration::from_secs(5), max_waste, min_step: max_waste.div_ceil(2).min(32) }
-    }
-}
-
-impl Sizing {
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match *self {
-            Self::Fixed { step, .. } if step == 0 || step > MAX_LEN => {
-                Err(format!("a step of {step} ids; it must be 1 to 2^48"))
-            }
-            Self::Fixed { step, watermark } if watermark > step => Err(format!(
-                "a watermark of {watermark} is above the step of {step}: one refill would not lead above it"
-            )),
-            Self::Adaptive(Adaptive { min_step, max_waste, .. })
-                if min_step == 0 || min_step > max_waste || max_waste > MAX_LEN =>
-            {
-                Err(format!(
-                    "a smallest step of {min_step} and a waste cap of {max_waste} ids; it must be 1 <= step <= cap <= 2^48"
-                ))
-            }
-            _ => Ok(()),
-        }
-    }
-}
+use crate::settings::{Adaptive, Sizing};
 
 /// The sizes of the next refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +35,6 @@ const LATENCY_MARGIN: f64 = 4.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    sizing: Sizing,
     /// Ids drawn a second, and the store's latency in seconds, both as believed now.
     rate: f64,
     latency: f64,
@@ -102,14 +44,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn new(sizing: Sizing) -> Self {
-        let plan = match sizing {
+    pub(crate) fn new(sizing: &Sizing) -> Self {
+        let plan = match *sizing {
             Sizing::Fixed { step, watermark } => Plan { step, watermark },
             Sizing::Adaptive(Adaptive { min_step, max_waste, .. }) => {
                 Plan { step: min_step, watermark: (min_step / 2).min(max_waste - min_step) }
             }
         };
-        Self { sizing, rate: 0.0, latency: 0.0, seen: None, plan }
+        Self { rate: 0.0, latency: 0.0, seen: None, plan }
     }
 
     /// The sizes to use now.
@@ -139,11 +81,12 @@ impl Policy {
         self.seen = Some((now, total));
     }
 
-    /// A reserve took this long; the sizes are worked out anew.
-    pub(crate) fn reserved(&mut self, latency: Duration) {
+    /// A reserve took this long; the sizes are worked out anew. The settings are passed in, since a million policies
+    /// share them.
+    pub(crate) fn reserved(&mut self, latency: Duration, sizing: &Sizing) {
         self.latency = latency.as_secs_f64().max(self.latency * PEAK_DECAY);
-        if let Sizing::Adaptive(settings) = self.sizing {
-            self.plan = self.adapted(settings);
+        if let Sizing::Adaptive(settings) = sizing {
+            self.plan = self.adapted(*settings);
         }
     }
 
@@ -169,13 +112,15 @@ fn ids(count: f64) -> u64 {
 #[cfg(all(test, not(idmill_loom)))]
 mod tests {
     use super::*;
+    use crate::segment::MAX_LEN;
     use proptest::prelude::*;
 
     fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {
-        let mut policy = Policy::new(Sizing::Adaptive(settings));
+        let sizing = Sizing::Adaptive(settings);
+        let mut policy = Policy::new(&sizing);
         for tick in 0..seconds * 100 {
             policy.drawn(rate * tick / 100, Duration::from_millis(10 * tick));
-            policy.reserved(latency);
+            policy.reserved(latency, &sizing);
         }
         policy
     }
@@ -202,15 +147,16 @@ mod tests {
     #[test]
     fn a_burst_grows_the_step_fourfold_at_most_and_a_lull_shrinks_it() {
         let settings = Adaptive { outage_budget: Duration::from_secs(1), max_waste: 1 << 40, min_step: 16 };
-        let mut policy = Policy::new(Sizing::Adaptive(settings));
+        let sizing = Sizing::Adaptive(settings);
+        let mut policy = Policy::new(&sizing);
         policy.drawn(0, Duration::ZERO);
         policy.drawn(1 << 30, Duration::from_millis(1));
-        policy.reserved(Duration::from_millis(1));
+        policy.reserved(Duration::from_millis(1), &sizing);
         assert_eq!(policy.plan().step, 64);
         let mut policy = steady(settings, 1_000_000, Duration::from_millis(1), 10);
         assert!(policy.plan().step > 900_000);
         policy.drawn(10_000_000, Duration::from_secs(3600));
-        policy.reserved(Duration::from_millis(1));
+        policy.reserved(Duration::from_millis(1), &sizing);
         assert!(policy.plan().step < 100_000, "{:?}", policy.plan());
     }
 
@@ -224,14 +170,15 @@ mod tests {
         ) {
             let min_step = min_step.min(max_waste);
             let settings = Adaptive { outage_budget: Duration::from_secs(budget), max_waste, min_step };
-            Sizing::Adaptive(settings).check().unwrap();
-            let mut policy = Policy::new(Sizing::Adaptive(settings));
+            let sizing = Sizing::Adaptive(settings);
+            sizing.check().unwrap();
+            let mut policy = Policy::new(&sizing);
             let (mut now, mut total) = (Duration::ZERO, 0);
             for (ids, micros, latency) in events {
                 now += Duration::from_micros(micros);
                 total += ids;
                 policy.drawn(total, now);
-                policy.reserved(Duration::from_millis(latency));
+                policy.reserved(Duration::from_millis(latency), &sizing);
                 let plan = policy.plan();
                 prop_assert!(plan.step >= 1 && plan.watermark <= plan.step, "{:?}", plan);
                 prop_assert!(plan.step + plan.watermark <= max_waste.max(1), "{:?} over {}", plan, max_waste);

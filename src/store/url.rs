@@ -1,6 +1,7 @@
 //! From a URL to a store.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -75,6 +76,26 @@ impl StoreUrl {
             #[cfg(feature = "sqlite")]
             Target::Sqlite(_) => "sqlite",
             Target::Memory => "memory",
+        }
+    }
+
+    /// The file that the store is kept in, as it was given; `None` for a store that is not one file.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.0 {
+            #[cfg(feature = "sqlite")]
+            Target::Sqlite(options) => Some(options.path()),
+            Target::Memory => None,
+        }
+    }
+
+    /// The same store, but opening it creates nothing: what does not exist is [`NotFound`](ErrorKind::NotFound). For
+    /// looking at a store, where a mistyped path should not leave an empty one behind. `memory:` stays as it is.
+    #[must_use]
+    pub fn existing(self) -> Self {
+        match self.0 {
+            #[cfg(feature = "sqlite")]
+            Target::Sqlite(options) => Self(Target::Sqlite(options.existing())),
+            Target::Memory => self,
         }
     }
 
@@ -193,6 +214,21 @@ mod tests {
         let url: StoreUrl = "SQLite:ids.db?mode=rw".parse().unwrap();
         assert_eq!((url.scheme(), url.to_string().as_str()), ("sqlite", "sqlite:ids.db?mode=rw"));
         assert_eq!(StoreUrl::parse("memory://").unwrap().to_string(), "memory:");
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "sqlite")]
+    async fn an_existing_store_is_never_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = StoreUrl::parse(&format!("sqlite:{}", dir.path().join("ids.db").display())).unwrap();
+        let file = url.file().unwrap().to_owned();
+        let error = url.clone().existing().connect().await.unwrap_err();
+        assert_eq!((error.kind(), file.exists()), (ErrorKind::NotFound, false));
+        url.connect().await.unwrap();
+        assert!(url.existing().connect().await.is_ok());
+        let read_only = StoreUrl::parse("sqlite:ids.db?mode=ro").unwrap();
+        assert_eq!(read_only.clone().existing(), read_only);
+        assert_eq!(StoreUrl::parse("memory:").unwrap().existing().file(), None);
     }
 
     #[tokio::test]

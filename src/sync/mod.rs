@@ -1,6 +1,6 @@
 //! The one door to shared-memory primitives.
 //!
-//! Everything that threads share in this crate is built from what is exported here, and `clippy.toml` holds the
+//! Everything that threads share in this crate is built from what is exported here, and `tests/facade.rs` holds the
 //! door. In production these are std, arc-swap, crossbeam, parking_lot, papaya and tokio. Under `--cfg idmill_loom` they are
 //! stand-ins that the loom model checker sees through, so that the models in `loom-tests/` run over the very same
 //! source. A private cfg, since dependencies react to the bare `loom`.
@@ -20,4 +20,4 @@ pub(crate) use real::*;
 
 /// The same in both worlds: its count decides when memory is freed, which safe code cannot get wrong, and loom's
 /// own would make each clone one more step to explore. That `Arc`s reach other threads properly is seen at what is in them.
-pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::{Arc, Weak};

@@ -1,6 +1,4 @@
 //! Production: thin names for what the ecosystem keeps well.
-// This file is what the disallowed types are imported through.
-#![allow(clippy::disallowed_types)]
 
 /// For numbers that are merely counted, and that no protocol reads: the model checker does not look at them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;

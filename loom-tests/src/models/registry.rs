@@ -18,7 +18,7 @@ use crate::world::{name, settings};
 models![a_name_has_one_core, nobody_gets_an_evicted_core];
 
 fn find_or_create(registry: &Registry, mailbox: &Arc<Mailbox>) -> Arc<Core> {
-    registry.find_or_create(&name(), || Core::new(name(), settings(1, 0, 100), mailbox.clone()))
+    registry.find_or_create(&name(), || Core::new(name(), Arc::new(settings(1, 0, 100)), mailbox.clone()))
 }
 
 fn a_name_has_one_core() {

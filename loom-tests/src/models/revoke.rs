@@ -87,7 +87,7 @@ fn leases_are_void() {
         let (core, _mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 4), 0, 0));
         let mut block = Block::EMPTY;
-        let first = block.renew(&core, 3).expect("there are enough");
+        let first = block.renew(&core, &mut core.stock.current(), 3).expect("there are enough");
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
             let (core, returned) = (core.clone(), returned.clone());
@@ -115,14 +115,16 @@ fn a_lease_renewed_meanwhile_is_void() {
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
             let (core, returned) = (core.clone(), returned.clone());
+            // A lease remembers the segment that it took from last.
+            let mut held = core.stock.current();
             thread::spawn(move || {
                 let mut block = Block::EMPTY;
                 // As `Lease::draw` does.
                 let draw_one = || {
                     let after = returned.load(Ordering::Acquire);
-                    let drawn = block.draw(&core.stock).map_or_else(|| block.renew(&core, 2), Ok);
-                    assert!(!after || drawn == Err(ErrorKind::Dry), "{drawn:?} after revocation");
-                    drawn.ok()
+                    let drawn = block.draw(&core.stock).or_else(|| block.renew(&core, &mut held, 2));
+                    assert!(!after || drawn.is_none(), "{drawn:?} after revocation");
+                    drawn
                 };
                 let drawn = std::iter::repeat_with(draw_one).take(2).flatten().count();
                 block.abandon(&core);

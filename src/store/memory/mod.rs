@@ -6,7 +6,7 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use self::state::State;
 use super::{

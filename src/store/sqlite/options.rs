@@ -103,6 +103,14 @@ impl SqliteOptions {
         self
     }
 
+    /// The same database, but opening it creates nothing.
+    pub(crate) fn existing(self) -> Self {
+        match self.mode {
+            Mode::Create => self.mode(Mode::ReadWrite),
+            Mode::ReadWrite | Mode::ReadOnly => self,
+        }
+    }
+
     /// Where the database is, as it was given.
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,0 +1,188 @@
+//! What can be typed: the command line, and the help that teaches it.
+
+mod bench;
+mod texts;
+mod values;
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use idmill::SequenceName;
+use idmill::store::Bounds;
+
+pub(crate) use bench::{Bench, Mode};
+use values::{duration, id, length, sequence};
+
+use crate::failure::Outcome;
+
+/// Small, unique, ordered numeric ids from the store you already run
+///
+/// A sequence is a named counter in a store. `idmill` reserves ranges of it and prints the ids. No id is ever printed
+/// twice, by however many processes, whatever crashes: an id that was reserved and not printed is a gap.
+#[derive(Debug, Parser)]
+#[command(name = "idmill", version, max_term_width = 100, after_long_help = texts::MAIN)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// The store, such as `sqlite:ids.db` [default: $IDMILL_STORE, else sqlite:idmill.db]
+    ///
+    /// `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc` names an SQLite database. `next` and `create` make it where
+    /// it is missing, and say so on stderr; `mode=rw` keeps them from it. The other commands never make one.
+    #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
+    pub(crate) store: Option<String>,
+    /// Print JSON: results on stdout, errors and notes one a line on stderr
+    ///
+    /// Field names are stable. Ids are numbers: JavaScript reads them exactly up to 2^53 only.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Log what happens to stderr; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print the next ids of a sequence, one a line
+    ///
+    /// Nothing else goes to stdout. The sequence and its store are created on first use.
+    ///
+    /// Exactly as many ids are reserved as are printed, unless --step says otherwise, at most 100,000 at a time, so that
+    /// any number of ids streams. An id is printed only after its range is durable in the store.
+    #[command(after_long_help = texts::NEXT)]
+    Next(Next),
+    /// Create a sequence
+    ///
+    /// Only needed to choose its bounds ahead of time: `next` creates a sequence on first use.
+    #[command(after_long_help = texts::CREATE)]
+    Create(Create),
+    /// List all sequences of the store
+    #[command(after_long_help = texts::LIST)]
+    List,
+    /// Show one sequence
+    #[command(after_long_help = texts::LIST)]
+    Show(Show),
+    /// Change the next id or the bounds of a sequence
+    ///
+    /// Prints it before and after. Forwards is always safe: ids that are skipped become a gap. Backwards is refused without
+    /// --backwards.
+    #[command(after_long_help = texts::SET)]
+    Set(Set),
+    /// Remove a sequence
+    ///
+    /// For good. Refused without --yes: a sequence created later under the same name begins anew, and repeats ids that this
+    /// one handed out.
+    #[command(after_long_help = texts::REMOVE)]
+    Remove(Remove),
+    /// Measure how fast ids are drawn on this machine
+    ///
+    /// From memory, in several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    #[command(after_long_help = texts::BENCH)]
+    Bench(Bench),
+    /// Print a completion script for a shell
+    #[command(after_long_help = texts::COMPLETIONS)]
+    Completions(Completions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Next {
+    /// The sequence: 1 to 200 bytes without control characters
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
+    /// How many ids to print
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", value_parser = id, allow_negative_numbers = true)]
+    pub(crate) count: u64,
+    #[command(flatten)]
+    pub(crate) bounds: BoundsArgs,
+    /// Reserve in ranges of this size [default: what is printed, at most 100,000 at a time]
+    ///
+    /// What the last range has left is a gap.
+    #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
+    pub(crate) step: Option<u64>,
+    /// How long to go on trying while the store is busy or away
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct BoundsArgs {
+    /// The first id of a new sequence [default: 1]
+    ///
+    /// Refused if the sequence exists with another.
+    #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    pub(crate) start: Option<u64>,
+    /// The last id of a new sequence, handed out too [default: 2^64 - 1]
+    ///
+    /// Refused if the sequence exists with another. For a column of 32-bit integers: 2147483647; of 64-bit integers:
+    /// 9223372036854775807.
+    #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    pub(crate) max: Option<u64>,
+}
+
+impl BoundsArgs {
+    /// The bounds of a sequence created with these.
+    pub(crate) fn check(self) -> Outcome<Bounds> {
+        let defaults = Bounds::of::<u64>();
+        let (start, max) = (self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()));
+        Ok(Bounds::new(start, max)?)
+    }
+
+    pub(crate) fn are_given(self) -> bool {
+        self.start.is_some() || self.max.is_some()
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Create {
+    /// The sequence: 1 to 200 bytes without control characters
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
+    #[command(flatten)]
+    pub(crate) bounds: BoundsArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// The sequence
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Set {
+    /// The sequence
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
+    /// The next id to hand out
+    #[arg(long, required_unless_present = "max", value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    pub(crate) next: Option<u64>,
+    /// The last id, handed out too
+    #[arg(long, required_unless_present = "next", value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    pub(crate) max: Option<u64>,
+    /// Allow going back behind ids that were reserved already: they will be handed out again
+    #[arg(long)]
+    pub(crate) backwards: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Remove {
+    /// The sequence
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
+    /// Remove it: nothing keeps its ids from being repeated by a sequence of the same name
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}

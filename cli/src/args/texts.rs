@@ -1,0 +1,111 @@
+//! What follows the options in `--help`: examples and what they mean.
+
+pub(super) const MAIN: &str = "\
+Examples:
+  idmill next orders              the next id of the sequence `orders`
+  idmill next orders -n 1000      a thousand of them, one a line
+  idmill list                     every sequence of the store
+  idmill bench                    how fast ids are drawn on this machine
+
+What holds:
+  unique    No id is printed twice: a range is durable in the store before an id of it is printed,
+            and a reserve whose outcome is unknown is never used.
+  ordered   Within one run ids grow. A run that begins after another ended prints larger ids.
+  gaps      A run that is killed loses the ids it had reserved and not printed.
+
+Exit codes:
+  0    done; also where the reader of stdout closed it early, as `head` does
+  1    failed for good: access denied, a broken store, a full disk behind stdout
+  2    the command line or the URL cannot be right; nothing was changed
+  3    the sequence is exhausted
+  4    no such sequence, store or directory
+  5    refused: it exists already or differs from what was asked for, or a guard held
+  75   try again later: the store is busy or away
+  76   the outcome is unknown: it may have been done or not
+  130, 143   interrupted by Ctrl-C; terminated";
+
+pub(super) const NEXT: &str = "\
+Examples:
+  idmill next orders                          one id
+  idmill next orders -n 1_000_000 > ids       a million
+  idmill next users --max 2147483647          ids that fit a 32-bit column
+  id=$(idmill next orders) || exit            in a script: stops unless there is an id
+
+Where the sequence ends early, the ids there were are printed and used, and the exit code is 3.
+A script wants to look at the exit code before it counts on having COUNT lines.
+
+A reader that closes the pipe early (`| head`) ends the command without an error; what was reserved
+and not read, at most 100,000 ids or one --step, is a gap.";
+
+pub(super) const CREATE: &str = "\
+Examples:
+  idmill create orders --start 1000           the first id is 1000
+  idmill create users --max 2147483647        ids that fit a 32-bit column";
+
+pub(super) const LIST: &str = "\
+Columns:
+  NEXT          the next id to be reserved; `-` where none is left
+  START, MAX    the first and the last id, both handed out
+  REMAINING     how many ids can still be reserved
+  USED          the part of START to MAX that was reserved; ids that became gaps count
+  INCARNATION   tells sequences of one name apart: another after `remove` and `create`
+  EPOCH         how often it was set backwards
+
+Looking at a sequence consumes nothing. A running process has reserved ahead of what it handed out.";
+
+pub(super) const SET: &str = "\
+Examples:
+  idmill set orders --next 5000               skip ahead, say after an import brought ids of its own
+  idmill set users --max 9223372036854775807  make room, after the column was widened
+  idmill set tests --next 1 --backwards       begin again; see below
+
+Backwards: ids from the new value on were reserved before and will be handed out again. That is
+right only where nobody kept those: in a test, or after the rows were deleted. The epoch is raised,
+so that running processes drop the ids they hold when they next reserve; until then they hand those
+out.";
+
+pub(super) const REMOVE: &str = "\
+Examples:
+  idmill remove tests --yes
+  idmill create tests --start 5001            its ids do not repeat those up to 5000
+
+Processes that run go on with what they hold, and create the sequence anew when they next reserve.";
+
+pub(super) const BENCH: &str = "\
+Modes:
+  handle   `Handle::try_next`: a view of the allocator for one thread
+  shared   `Allocator::try_next` through one shared reference, as from a web server's state
+  thread   the same under `Order::Thread`: each thread draws from a stripe of its own
+  lease    `Lease::try_next`: --lease ids at a time that belong to one thread
+  take     `Allocator::take_blocking`: --take ids in one call
+  async    `Allocator::next().await`
+  batch    `handle` without prefetching: whoever finds memory empty waits for the store
+  global   `Order::Global`: each id costs a round trip to the store, shared by those who wait
+
+Examples:
+  idmill bench --threads 1,2
+  idmill bench --mode handle,batch --step 100_000     what prefetching is worth
+  idmill bench --mode global --store sqlite:ids.db    the store itself, where it really is
+
+How it measures:
+  NS/ID is the time of all threads over the ids they drew. X BARE sets it beside that of a bare
+  `AtomicU64::fetch_add` on one counter, measured in the same run with as many threads.
+
+  A clock takes some twenty times as long to read as an id to draw. So one draw in 4096 is timed by
+  itself, less the time of reading the clock, and stands for the others; and every draw that waits
+  for the store is timed, so that none of the long ones is missed. A draw of `take` is one call,
+  and all of them are timed. A draw of a few nanoseconds is less than the clock can tell: for the
+  mean see NS/ID, for the tail the percentiles.
+
+  WAITED counts calls that found no id in memory, the first of all among them; GAPS ids that were
+  reserved and lost; LEFT ids that were still in memory when the run ended.
+
+The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
+not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an
+idle machine.";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  idmill completions bash > ~/.local/share/bash-completion/completions/idmill
+  idmill completions zsh > ~/.zfunc/_idmill
+  idmill completions fish > ~/.config/fish/completions/idmill.fish";

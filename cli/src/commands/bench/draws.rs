@@ -1,0 +1,122 @@
+//! One draw in each of the modes, as small as it can be written.
+
+#![allow(clippy::inline_always)] // a call around a draw takes about as long as the draw that is measured
+
+use std::future::Future;
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use idmill::{Allocator, ErrorKind, Handle, Lease, Result};
+use tokio::runtime::Runtime;
+
+/// How long a draw may take before the measurement is given up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) trait Draw {
+    /// How many draws one timed draw stands for.
+    const BLOCK: u64 = 4096;
+
+    /// How many ids a draw brings.
+    fn ids(&self) -> u64 {
+        1
+    }
+
+    /// One draw; and how long it took, if it had to wait for the store.
+    fn draw(&mut self) -> Result<Option<Duration>>;
+}
+
+/// The instruction that all others are set beside. On a cache line of its own, as the allocator's cursor is.
+#[allow(clippy::disallowed_types)] // the bare atomic itself is what is measured
+pub(super) mod bare {
+    use std::hint::black_box;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::{Draw, Result};
+
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    pub(in super::super) struct Counter(AtomicU64);
+
+    impl Draw for &Counter {
+        #[inline(always)]
+        fn draw(&mut self) -> Result<Option<Duration>> {
+            black_box(self.0.fetch_add(1, Ordering::Relaxed));
+            Ok(None)
+        }
+    }
+}
+
+/// Draws from memory with `$try`, and where there is nothing, with `$wait`, timed.
+macro_rules! draws {
+    ($ty:ty) => {
+        impl Draw for $ty {
+            #[inline(always)]
+            fn draw(&mut self) -> Result<Option<Duration>> {
+                match self.try_next() {
+                    Ok(id) => {
+                        black_box(id);
+                        Ok(None)
+                    }
+                    Err(error) if error.kind() == ErrorKind::Dry => {
+                        let before = Instant::now();
+                        black_box(self.next_blocking(PATIENCE)?);
+                        Ok(Some(before.elapsed()))
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    };
+}
+
+draws!(Handle);
+draws!(Lease);
+draws!(&Allocator);
+
+/// Several ids in one call.
+pub(super) struct Take<'a> {
+    pub(super) allocator: &'a Allocator,
+    pub(super) ids: u64,
+}
+
+impl Draw for Take<'_> {
+    // A call is not told apart that waits, so that all are timed: beside many ids, that is little.
+    const BLOCK: u64 = 1;
+
+    fn ids(&self) -> u64 {
+        self.ids
+    }
+
+    #[inline(always)]
+    fn draw(&mut self) -> Result<Option<Duration>> {
+        let _ = black_box(self.allocator.take_blocking(self.ids, PATIENCE)?);
+        Ok(None)
+    }
+}
+
+/// Futures: ready at once, or awaited on a runtime.
+pub(super) struct Future_<'a> {
+    pub(super) allocator: &'a Allocator,
+    pub(super) runtime: Runtime,
+}
+
+impl Draw for Future_<'_> {
+    #[inline(always)]
+    fn draw(&mut self) -> Result<Option<Duration>> {
+        let mut next = pin!(self.allocator.next());
+        match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(id) => {
+                black_box(id?);
+                Ok(None)
+            }
+            Poll::Pending => {
+                let before = Instant::now();
+                black_box(self.runtime.block_on(next)?);
+                Ok(Some(before.elapsed()))
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `idmill bench`: how fast ids are drawn, beside the bare atomic instruction.
+
+mod draws;
+mod measure;
+mod report;
+mod runs;
+
+use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Store, StoreUrl};
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use self::measure::{Plan, Progress};
+use self::report::{Report, Row};
+use self::runs::Subject;
+use crate::args::{Bench, Global};
+use crate::failure::{Failure, Outcome};
+use crate::output;
+
+/// Steps of the progress bar for one measurement.
+const PER_RUN: u64 = 1000;
+
+pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
+    if args.ids == Some(0) {
+        return Err(Failure::usage("0 ids cannot be measured").hint("give --ids at least 1, or a --duration"));
+    }
+    let store = BenchStore::open(global).await?;
+    output::note(global.json, &store.description);
+    let rows = measure_all(&store.store, args).await?;
+    if global.json {
+        output::print_json(&Report { store: store.url.clone(), runs: rows })
+    } else {
+        output::print(&report::human(&rows))
+    }
+}
+
+struct BenchStore {
+    store: Arc<dyn Store>,
+    url: String,
+    description: String,
+    /// Deleted when dropped.
+    _directory: Option<TempDir>,
+}
+
+impl BenchStore {
+    /// The environment is not looked at: a store that others use is measured, and written to, by explicit wish only.
+    async fn open(global: &Global) -> Outcome<Self> {
+        if let Some(url) = &global.store {
+            let url = StoreUrl::parse(url)?;
+            let description =
+                format!("measuring the sequence `{}` of {url}, which is left there", runs::SEQUENCE);
+            let store = url.connect().await?;
+            return Ok(Self { store, url: url.to_string(), description, _directory: None });
+        }
+        let failed = |error| Failure::io("no directory for a temporary store", &error);
+        let directory = tempfile::Builder::new().prefix("idmill-bench-").tempdir().map_err(failed)?;
+        let file = directory.path().join("bench.db");
+        let store = Arc::new(idmill::store::sqlite::SqliteStore::open(&file).await?);
+        let url = idmill::store::sqlite::SqliteOptions::new(file).to_string();
+        let description = format!("measuring in {url}, a temporary store; --store names another");
+        Ok(Self { store, url, description, _directory: Some(directory) })
+    }
+}
+
+/// The bare instruction and then every mode, for each number of threads.
+async fn measure_all(store: &Arc<dyn Store>, args: Bench) -> Outcome<Vec<Row>> {
+    let total = args.threads.len() * (args.mode.len() + 1);
+    let bar = bar(total as u64 * PER_RUN);
+    let args = Arc::new(args);
+    let mut rows: Vec<Row> = Vec::new();
+    for &threads in &args.threads {
+        let modes = args.mode.iter().map(|mode| Subject::Mode(*mode));
+        let mut bare = None;
+        for subject in std::iter::once(Subject::Bare).chain(modes) {
+            bar.set_message(format!("{} x {threads}", subject.name()));
+            let row = measure(store, &args, subject, threads, &bar).await?;
+            let base = *bare.get_or_insert(row.ns_per_id);
+            rows.push(row.beside(base));
+            bar.set_position(rows.len() as u64 * PER_RUN);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+async fn measure(
+    store: &Arc<dyn Store>,
+    args: &Arc<Bench>,
+    subject: Subject,
+    threads: u16,
+    bar: &ProgressBar,
+) -> Outcome<Row> {
+    let plan = Arc::new(Plan::new(args, threads));
+    let before = bar.position();
+    let (store, args, of_run) = (store.clone(), args.clone(), plan.clone());
+    let mut run = tokio::spawn(async move { runs::run(store, &args, subject, &of_run).await });
+    loop {
+        match tokio::time::timeout(Duration::from_millis(100), &mut run).await {
+            Ok(outcome) => return Ok(outcome.expect("the measurement does not panic")?),
+            Err(_) => bar.set_position(before + permille(&plan.progress)),
+        }
+    }
+}
+
+// A share of 0 to 1, so the cast neither loses a sign nor overflows.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn permille(progress: &Progress) -> u64 {
+    (progress.share() * PER_RUN as f64) as u64
+}
+
+fn bar(len: u64) -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = "{bar:30} {percent} %  {msg}";
+    ProgressBar::new(len).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
+}

@@ -1,0 +1,87 @@
+//! One measurement: a sequence opened as the mode wants it, drawn from, and looked at.
+
+use std::sync::Arc;
+
+use idmill::store::Store;
+use idmill::{Allocator, Order, Result, Sequences};
+use tokio::runtime::Builder;
+
+use super::draws::{Future_, PATIENCE, Take, bare};
+use super::measure::{Plan, Seen, measure};
+use super::report::Row;
+use crate::args::{Bench, Mode};
+
+pub(super) const SEQUENCE: &str = "idmill-bench";
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject {
+    Bare,
+    Mode(Mode),
+}
+
+impl Subject {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Mode(mode) => mode.name(),
+        }
+    }
+}
+
+pub(super) async fn run(
+    store: Arc<dyn Store>,
+    args: &Arc<Bench>,
+    subject: Subject,
+    plan: &Arc<Plan>,
+) -> Result<Row> {
+    let Subject::Mode(mode) = subject else {
+        let of_threads = plan.clone();
+        let seen = on_threads(move || {
+            let counter = bare::Counter::default();
+            measure(&of_threads, || Ok(&counter))
+        });
+        return Ok(Row::new(subject.name(), plan.threads, &seen.await?, None));
+    };
+    // Anew for each measurement: settings belong to the open sequence.
+    let sequences = Sequences::new(store)?;
+    let allocator = open(&sequences, args, mode).await?;
+    allocator.warm().await?;
+    let (of_threads, args, ids) = (plan.clone(), args.clone(), allocator.clone());
+    let seen = on_threads(move || draw(&ids, &args, mode, &of_threads)).await?;
+    let row = Row::new(subject.name(), plan.threads, &seen, Some(&allocator.snapshot()));
+    sequences.close().await;
+    Ok(row)
+}
+
+async fn open(sequences: &Sequences, args: &Bench, mode: Mode) -> Result<Allocator> {
+    let (order, watermark) = match mode {
+        Mode::Global => (Order::Global, 0),
+        Mode::Batch => (Order::Process, 0),
+        Mode::Thread | Mode::Lease => (Order::Thread, args.step / 2),
+        Mode::Handle | Mode::Shared | Mode::Take | Mode::Async => (Order::Process, args.step / 2),
+    };
+    let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).lease_size(args.lease);
+    sequence.step(args.step).watermark(watermark).patience(PATIENCE).await
+}
+
+fn draw(allocator: &Allocator, args: &Bench, mode: Mode, plan: &Plan) -> Result<Seen> {
+    match mode {
+        Mode::Handle | Mode::Batch => measure(plan, || Ok(allocator.handle())),
+        Mode::Shared | Mode::Thread | Mode::Global => measure(plan, || Ok(allocator)),
+        Mode::Lease => measure(plan, || allocator.lease(args.lease)),
+        Mode::Take => measure(plan, || Ok(Take { allocator, ids: args.take })),
+        Mode::Async => measure(plan, || {
+            let runtime = Builder::new_current_thread().enable_time().build();
+            Ok(Future_ { allocator, runtime: runtime.map_err(no_runtime)? })
+        }),
+    }
+}
+
+fn no_runtime(error: std::io::Error) -> idmill::Error {
+    idmill::Error::new(idmill::ErrorKind::Unavailable, "no runtime for a thread").because(error)
+}
+
+/// Off the runtime's only worker, which drives the refills.
+async fn on_threads(work: impl FnOnce() -> Result<Seen> + Send + 'static) -> Result<Seen> {
+    tokio::task::spawn_blocking(work).await.expect("the measurement does not panic")
+}

@@ -1,0 +1,221 @@
+//! What goes wrong, as people, scripts and exit codes are told of it.
+
+use std::error::Error as _;
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind as UsageKind;
+use idmill::{Error, ErrorKind, Operation, Status};
+use serde::Serialize;
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// The exit codes, as `--help` and docs/cli.md list them.
+mod exit {
+    pub(super) const FAILED: u8 = 1;
+    pub(super) const USAGE: u8 = 2;
+    pub(super) const EXHAUSTED: u8 = 3;
+    pub(super) const NOT_FOUND: u8 = 4;
+    pub(super) const REFUSED: u8 = 5;
+    /// `EX_TEMPFAIL` of sysexits.h.
+    pub(super) const TRY_AGAIN: u8 = 75;
+    /// `EX_PROTOCOL` of sysexits.h, the nearest to a reply that never came.
+    pub(super) const UNKNOWN: u8 = 76;
+}
+
+/// An error on its way to stderr.
+#[derive(Debug)]
+pub(crate) struct Failure(Box<Report>);
+
+/// What there is to say. The fields are those of the JSON form; their names and meanings are stable.
+#[derive(Debug, Serialize)]
+struct Report {
+    kind: &'static str,
+    /// `transient`, `permanent` or `unknown`: whether another try makes sense.
+    status: &'static str,
+    exit_code: u8,
+    operation: Option<String>,
+    sequence: Option<String>,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+    /// How many ids had been printed; `null` where none were to be.
+    printed: Option<u64>,
+}
+
+impl Failure {
+    /// Input that cannot be right; nothing was changed.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::permanent("invalid_input", exit::USAGE, message.into())
+    }
+
+    /// Something that a guard refused; nothing was changed.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::permanent("conflict", exit::REFUSED, message.into())
+    }
+
+    /// The operating system said no.
+    pub(crate) fn io(what: &str, error: &io::Error) -> Self {
+        Self::permanent("io", exit::FAILED, format!("{what}: {error}"))
+    }
+
+    /// Somebody stopped the command.
+    pub(crate) fn signal(how: &str, exit_code: u8) -> Self {
+        let message = format!("{how}; what was reserved and not printed is a gap");
+        Self::permanent("interrupted", exit_code, message)
+    }
+
+    fn permanent(kind: &'static str, exit_code: u8, message: String) -> Self {
+        Self(Box::new(Report {
+            kind,
+            status: "permanent",
+            exit_code,
+            operation: None,
+            sequence: None,
+            message,
+            causes: Vec::new(),
+            hint: None,
+            printed: None,
+        }))
+    }
+
+    /// Names the remedy, in place of the general one.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds how far a command got that was to print `count` ids.
+    pub(crate) fn after_printing(mut self, printed: u64, count: u64) -> Self {
+        self.0.printed = Some(printed);
+        if printed > 0 {
+            let message = &self.0.message;
+            self.0.message = format!("{message}; {printed} of {count} ids were printed, and are used");
+        }
+        self
+    }
+
+    /// Tells of it on stderr and says what to exit with.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if json {
+            let report = serde_json::to_string(&self.0).expect("a report has a JSON form");
+            eprintln!("{{\"error\":{report}}}");
+        } else {
+            self.print();
+        }
+        ExitCode::from(self.0.exit_code)
+    }
+
+    fn print(&self) {
+        anstream::eprintln!("\x1b[1;31merror:\x1b[0m {}", self.0.message);
+        for cause in &self.0.causes {
+            anstream::eprintln!("  caused by: {cause}");
+        }
+        if let Some(hint) = &self.0.hint {
+            anstream::eprintln!("\x1b[1;36mhint:\x1b[0m {hint}");
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = match error.status() {
+            Status::Transient => "transient",
+            Status::Unknown => "unknown",
+            _ => "permanent",
+        };
+        let message = error.to_string();
+        Self(Box::new(Report {
+            kind: error.kind().as_str(),
+            status,
+            exit_code: exit_code(error.kind()),
+            operation: error.operation().map(|operation| operation.to_string()),
+            sequence: error.sequence().map(str::to_owned),
+            causes: causes(&error, &message),
+            hint: hint(&error, &message),
+            printed: None,
+            message,
+        }))
+    }
+}
+
+/// The causes that say something the message does not.
+fn causes(error: &Error, message: &str) -> Vec<String> {
+    let mut said = message.to_owned();
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            said += &text;
+            causes.push(text);
+        }
+        next = cause.source();
+    }
+    causes
+}
+
+fn exit_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::InvalidInput => exit::USAGE,
+        ErrorKind::Exhausted => exit::EXHAUSTED,
+        ErrorKind::NotFound => exit::NOT_FOUND,
+        ErrorKind::AlreadyExists | ErrorKind::Conflict => exit::REFUSED,
+        kind => match kind.status() {
+            Status::Transient => exit::TRY_AGAIN,
+            Status::Unknown => exit::UNKNOWN,
+            _ => exit::FAILED,
+        },
+    }
+}
+
+fn hint(error: &Error, message: &str) -> Option<String> {
+    let name = error.sequence().map_or_else(|| "NAME".to_owned(), quoted);
+    let connecting = error.operation() == Some(Operation::Connect);
+    Some(match error.kind() {
+        ErrorKind::Exhausted => format!("`idmill set {name} --max N` raises the last id"),
+        ErrorKind::NotFound if connecting => {
+            "`idmill next` and `idmill create` make a store; --store and IDMILL_STORE name another".to_owned()
+        }
+        ErrorKind::NotFound => format!("`idmill list` shows what there is; `idmill create {name}` makes it"),
+        ErrorKind::AlreadyExists => format!("`idmill show {name}` shows it, `idmill set {name}` changes it"),
+        ErrorKind::Conflict if error.operation() == Some(Operation::Set) && message.contains("backwards") => {
+            "add --backwards if no id above the new value was ever used; `idmill set --help` says what it means"
+                .to_owned()
+        }
+        ErrorKind::Conflict => format!("`idmill show {name}` shows what is stored"),
+        ErrorKind::UnknownOutcome => {
+            format!("it may have been done or not: see `idmill show {name}` before you repeat it")
+        }
+        ErrorKind::StoreViolation => {
+            "hand out nothing more until you know what happened to the store: a restored backup, a moved file?"
+                .to_owned()
+        }
+        kind if kind.status() == Status::Transient => "run it again later; nothing was lost".to_owned(),
+        _ => return None,
+    })
+}
+
+/// A sequence's name as a shell would have to be given it.
+pub(crate) fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
+    if name.chars().all(plain) && !name.starts_with('-') {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    }
+}
+
+/// What the arguments themselves had wrong; or the help that was asked for, which is no failure.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let asked = matches!(error.kind(), UsageKind::DisplayHelp | UsageKind::DisplayVersion);
+    if !asked && std::env::args_os().any(|arg| arg == "--json") {
+        let text = error.to_string();
+        // What follows an empty line is the usage and where to find more of it.
+        let text = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
+        return Failure::usage(text.split_whitespace().collect::<Vec<_>>().join(" ")).report(true);
+    }
+    // Whoever closed the stream does not want to read it.
+    let _ = error.print();
+    if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+}

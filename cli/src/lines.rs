@@ -1,0 +1,113 @@
+//! Ids as lines on stdout.
+
+use std::io::{self, Write};
+
+use idmill::Range;
+
+/// What a pipe takes in one piece or not at all (`PIPE_BUF`), and hence the most that is written at once: a process
+/// killed at any moment has written whole lines only.
+const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
+/// 2^64 - 1 and the end of its line.
+const LONGEST_LINE: usize = 21;
+
+/// Whether anybody still reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Listens,
+    /// The other end of the pipe was closed, as `head` does once it has what it wants.
+    Left,
+}
+
+/// A buffer of whole lines before a stream.
+#[derive(Debug)]
+pub(crate) struct Lines<W: Write> {
+    out: W,
+    buffer: Vec<u8>,
+    buffered: u64,
+    written: u64,
+}
+
+impl<W: Write> Lines<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Self { out, buffer: Vec::with_capacity(AT_ONCE), buffered: 0, written: 0 }
+    }
+
+    /// How many lines the stream has taken.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Writes every id of a range.
+    pub(crate) fn write(&mut self, range: Range) -> io::Result<Reader> {
+        for id in range {
+            if self.buffer.len() + LONGEST_LINE > AT_ONCE && self.flush()? == Reader::Left {
+                return Ok(Reader::Left);
+            }
+            writeln!(self.buffer, "{id}")?;
+            self.buffered += 1;
+        }
+        Ok(Reader::Listens)
+    }
+
+    /// Hands over what is buffered.
+    pub(crate) fn flush(&mut self) -> io::Result<Reader> {
+        match self.out.write_all(&self.buffer).and_then(|()| self.out.flush()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Reader::Left),
+            Err(error) => return Err(error),
+        }
+        self.buffer.clear();
+        self.written += std::mem::take(&mut self.buffered);
+        Ok(Reader::Listens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes each write by itself.
+    #[derive(Debug, Default)]
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl Write for Pieces {
+        fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+            self.0.push(piece.to_vec());
+            Ok(piece.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_write_is_of_whole_lines_that_a_pipe_takes_at_once() {
+        let mut lines = Lines::new(Pieces::default());
+        let ids = Range::new(u64::MAX - 999, 1000).unwrap();
+        assert_eq!(lines.write(ids).unwrap(), Reader::Listens);
+        assert!(lines.written() < 1000);
+        lines.flush().unwrap();
+        assert_eq!(lines.written(), 1000);
+        let pieces = lines.out.0;
+        assert!(pieces.iter().all(|piece| piece.len() <= AT_ONCE && piece.ends_with(b"\n")));
+        let text = String::from_utf8(pieces.concat()).unwrap();
+        assert!(text.lines().map(|line| line.parse::<u64>().unwrap()).eq(ids.ids()));
+    }
+
+    #[test]
+    fn a_reader_that_leaves_is_no_error_and_a_full_disk_is_one() {
+        struct Fails(io::ErrorKind);
+        impl Write for Fails {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let ids = Range::new(1, 10_000).unwrap();
+        assert_eq!(Lines::new(Fails(io::ErrorKind::BrokenPipe)).write(ids).unwrap(), Reader::Left);
+        assert!(Lines::new(Fails(io::ErrorKind::StorageFull)).write(ids).is_err());
+    }
+}

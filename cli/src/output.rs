@@ -1,0 +1,171 @@
+//! How sequences are printed: as tables for people, as JSON for programs.
+
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+use idmill::store::SequenceInfo;
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+
+/// A sequence as JSON has it. Names and meanings are stable.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Sequence {
+    name: String,
+    /// `null` once max has been reserved.
+    next: Option<u64>,
+    start: u64,
+    max: u64,
+    /// Up to 2^64.
+    remaining: u128,
+    used_percent: f64,
+    /// A name and no number, whatever it looks like: only ever compared.
+    incarnation: String,
+    epoch: u64,
+}
+
+impl From<&SequenceInfo> for Sequence {
+    fn from(info: &SequenceInfo) -> Self {
+        let (start, max, remaining) = (info.bounds.start(), info.bounds.max(), info.remaining());
+        let all = u128::from(max) - u128::from(start) + 1;
+        Self {
+            name: info.name.to_string(),
+            next: info.next,
+            start,
+            max,
+            remaining,
+            used_percent: (all - remaining) as f64 / all as f64 * 100.0,
+            incarnation: format!("{:016x}", info.identity.incarnation),
+            epoch: info.identity.epoch,
+        }
+    }
+}
+
+impl Sequence {
+    fn cells(&self) -> [String; 8] {
+        [
+            self.name.clone(),
+            self.next.map_or_else(|| "-".to_owned(), |next| next.to_string()),
+            self.start.to_string(),
+            self.max.to_string(),
+            self.remaining.to_string(),
+            percent(self.used_percent),
+            self.incarnation.clone(),
+            self.epoch.to_string(),
+        ]
+    }
+}
+
+/// Two digits, but never all or nothing where it is neither.
+fn percent(value: f64) -> String {
+    match value {
+        0.0 => "0 %".to_owned(),
+        100.0.. => "100 %".to_owned(),
+        ..0.01 => "< 0.01 %".to_owned(),
+        99.99.. => "> 99.99 %".to_owned(),
+        value => format!("{value:.2} %"),
+    }
+}
+
+const HEADINGS: [&str; 8] = ["NAME", "NEXT", "START", "MAX", "REMAINING", "USED", "INCARNATION", "EPOCH"];
+
+/// Sequences one below the other.
+pub(crate) fn sequences(all: &[Sequence]) -> String {
+    let mut table = table(&HEADINGS, &[0, 6]);
+    table.add_rows(all.iter().map(Sequence::cells));
+    render(&table)
+}
+
+/// One sequence, a field a line.
+pub(crate) fn sequence(one: &Sequence) -> String {
+    fields(one.cells().map(|cell| vec![cell]).to_vec())
+}
+
+/// What changed, a field a line.
+pub(crate) fn change(before: &Sequence, after: &Sequence) -> String {
+    let both = before.cells().into_iter().zip(after.cells());
+    fields(
+        both.map(
+            |(before, after)| {
+                if before == after { vec![before] } else { vec![before, format!("-> {after}")] }
+            },
+        )
+        .collect(),
+    )
+}
+
+fn fields(rows: Vec<Vec<String>>) -> String {
+    let mut table = bare_table();
+    for (heading, mut cells) in HEADINGS.iter().zip(rows) {
+        cells.insert(0, heading.to_lowercase());
+        table.add_row(cells);
+    }
+    render(&table)
+}
+
+/// A table without lines; numbers to the right, but for the columns named.
+pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
+    let mut table = bare_table();
+    table.set_header(headings);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if !left.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn bare_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table
+}
+
+/// The table as text, flush left and without blanks at the ends of lines.
+pub(crate) fn render(table: &Table) -> String {
+    let lines = table.lines().map(|line| {
+        let line = line.trim_end();
+        format!("{}\n", line.strip_prefix(' ').unwrap_or(line))
+    });
+    lines.collect()
+}
+
+/// Prints a result.
+pub(crate) fn print(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("the result cannot be written to stdout", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a result as one JSON document.
+pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value).expect("these values have a JSON form");
+    print(&(text + "\n"))
+}
+
+/// Tells people what they may want to know, on stderr.
+pub(crate) fn note(json: bool, text: &str) {
+    if json {
+        eprintln!("{}", serde_json::json!({ "note": text }));
+    } else {
+        eprintln!("note: {text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_never_claims_all_or_nothing_that_is_not() {
+        for (value, text) in
+            [(0.0, "0 %"), (0.001, "< 0.01 %"), (12.345, "12.35 %"), (99.999, "> 99.99 %"), (100.0, "100 %")]
+        {
+            assert_eq!(percent(value), text);
+        }
+    }
+}

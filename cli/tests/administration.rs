@@ -1,0 +1,137 @@
+//! `create`, `list`, `show`, `set` and `remove`: what they print, and what they refuse.
+
+mod common;
+
+use common::Place;
+use serde_json::{Value, json};
+
+const FIELDS: [&str; 8] =
+    ["name", "next", "start", "max", "remaining", "used_percent", "incarnation", "epoch"];
+
+/// The names of an object's fields, in the order of the alphabet.
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn sorted(mut names: Vec<&str>) -> Vec<&str> {
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_sequence_has_the_same_fields_wherever_it_is_printed() {
+    let place = Place::new();
+    let created = place.json(&["create", "s", "--start", "10", "--max", "19", "--json"]);
+    assert_eq!(keys(&created), sorted(FIELDS.to_vec()));
+    place.run(&["next", "s", "-n", "4"]);
+    let shown = place.show();
+    let incarnation = created["incarnation"].as_str().unwrap();
+    assert_eq!(incarnation.len(), 16);
+    let expected = json!({
+        "name": "s", "next": 14, "start": 10, "max": 19, "remaining": 6, "used_percent": 40.0,
+        "incarnation": incarnation, "epoch": 0,
+    });
+    assert_eq!(shown, expected);
+    assert_eq!(place.json(&["list", "--json"]), json!({ "sequences": [shown] }));
+    let changed = place.json(&["set", "s", "--next", "15", "--json"]);
+    assert_eq!(keys(&changed), ["after", "before"]);
+    assert_eq!((&changed["before"], &changed["after"]["next"]), (&expected, &json!(15)));
+    let removed = place.json(&["remove", "s", "--yes", "--json"]);
+    assert_eq!(removed, json!({ "removed": changed["after"] }));
+    assert_eq!(place.json(&["list", "--json"]), json!({ "sequences": [] }));
+}
+
+#[test]
+fn json_keeps_the_order_of_the_documentation_and_every_digit() {
+    let place = Place::with_sequence(0, u64::MAX);
+    let text = place.run(&["show", "s", "--json"]).out;
+    let positions: Vec<_> = FIELDS.iter().map(|field| text.find(&format!("\"{field}\"")).unwrap()).collect();
+    assert!(positions.is_sorted(), "{text}");
+    assert!(text.contains(r#""max": 18446744073709551615,"#), "{text}");
+    assert!(text.contains(r#""remaining": 18446744073709551616,"#), "{text}");
+}
+
+#[test]
+fn tables_are_aligned_and_end_without_blanks() {
+    let place = Place::with_sequence(1, 1000);
+    place.run(&["create", "注文", "--start", "7", "--max", "7"]);
+    place.run(&["next", "注文"]);
+    let table = place.run(&["list"]).out;
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].starts_with("NAME  NEXT  START"), "{table}");
+    assert!(lines[1].starts_with("s        1      1"), "{table}");
+    // Each of the two characters is as wide as two.
+    assert!(lines[2].starts_with("注文     -      7"), "{table}");
+    assert!(lines.iter().all(|line| line.trim_end() == *line) && !table.contains('\x1b'));
+}
+
+#[test]
+fn set_goes_forwards_and_not_back_unless_told_to() {
+    let place = Place::with_sequence(1, 1000);
+    place.run(&["next", "s", "-n", "10"]);
+    let before = place.show();
+    for back in [["--next", "5"], ["--max", "8"]] {
+        let ran = place.run(&[&["set", "s"], &back[..]].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{back:?}");
+        assert!(ran.err.contains("handed out twice") || ran.err.contains("reserved already"), "{}", ran.err);
+        assert!(ran.err.contains("hint: add --backwards"), "{}", ran.err);
+    }
+    assert_eq!(place.show(), before);
+    let ran = place.run(&["set", "s", "--next", "50"]);
+    assert!(ran.out.contains("next         11") && ran.out.contains("-> 50\n"), "{}", ran.out);
+    assert_eq!(place.run(&["set", "s", "--next", "5", "--backwards"]).code, 0);
+    let after = place.show();
+    assert_eq!((&after["next"], &after["epoch"]), (&json!(5), &json!(1)));
+    assert_eq!(after["incarnation"], before["incarnation"]);
+    assert_eq!(place.run(&["next", "s"]).ids(), [5]);
+}
+
+#[test]
+fn a_sequence_that_is_exhausted_goes_on_once_its_max_is_raised() {
+    let place = Place::with_sequence(1, 3);
+    assert_eq!(place.run(&["next", "s", "-n", "4"]).code, 3);
+    assert_eq!(place.run(&["set", "s", "--max", "5"]).code, 0);
+    assert_eq!(place.run(&["next", "s", "-n", "2"]).ids(), [4, 5]);
+}
+
+#[test]
+fn remove_wants_to_be_told_twice_and_gives_another_incarnation() {
+    let place = Place::with_sequence(1, 1000);
+    place.run(&["next", "s", "-n", "41"]);
+    let before = place.show();
+    let ran = place.run(&["remove", "s"]);
+    assert_eq!((ran.code, ran.out.as_str()), (5, ""));
+    assert!(ran.err.contains("ids before 42") && ran.err.contains("`idmill remove s --yes`"), "{}", ran.err);
+    assert_eq!(place.show(), before);
+    assert_eq!(place.run(&["remove", "s", "--yes"]).code, 0);
+    assert_eq!(place.run(&["remove", "s", "--yes"]).code, 4);
+    place.run(&["create", "s"]);
+    assert_ne!(place.show()["incarnation"], before["incarnation"]);
+}
+
+#[test]
+fn what_exists_is_not_created_again_and_what_does_not_is_not_found() {
+    let place = Place::with_sequence(5, 1000);
+    let ran = place.run(&["create", "s"]);
+    assert_eq!((ran.code, ran.out.as_str()), (5, ""));
+    assert!(ran.err.contains("exists already") && ran.err.contains("`idmill show s`"), "{}", ran.err);
+    assert_eq!(place.show()["start"], 5);
+    for args in [&["show", "other"][..], &["set", "other", "--next", "5"], &["remove", "other", "--yes"]] {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{args:?}");
+        assert!(ran.err.contains("`other`") && ran.err.contains("hint: `idmill list`"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn looking_for_a_store_never_makes_one() {
+    let place = Place::new();
+    let commands = [&["list"][..], &["show", "s"], &["set", "s", "--next", "5"], &["remove", "s", "--yes"]];
+    for args in commands {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{args:?}");
+        assert!(ran.err.contains("idmill.db: there is no such file"), "{}", ran.err);
+        assert!(place.files().is_empty());
+    }
+}

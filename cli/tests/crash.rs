@@ -1,0 +1,160 @@
+//! Real processes over one SQLite file, killed with SIGKILL at any moment: no id is ever seen twice.
+//!
+//! Some of them are the command line; the others are this test binary again, running `child` alone, which
+//! uses the library with several threads, handles and leases.
+#![cfg(unix)]
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::sqlite::rusqlite::Connection;
+use idmill::{Allocator, Order, Sequences};
+
+const FILE: &str = "IDMILL_CRASH_CHILD_FILE";
+const LONG: Duration = Duration::from_secs(60);
+
+/// How often processes are started and killed.
+fn rounds() -> u64 {
+    std::env::var("IDMILL_CRASH_ROUNDS").map_or(12, |text| text.parse().expect("a number"))
+}
+
+/// Not a test by itself: what a process that uses the library runs.
+#[test]
+fn child() {
+    let Some(file) = std::env::var_os(FILE) else { return };
+    let url = format!("sqlite:{}", file.to_str().expect("a path of this test"));
+    let ids = Sequences::connect_blocking(&url).expect("the store opens");
+    let open = |order| ids.sequence::<u64>("s").order(order).step(20).watermark(15).lazy().expect("opens");
+    // One sequence has one order in a process; another time it is another.
+    let thread_order = std::process::id().is_multiple_of(2);
+    let allocator = open(if thread_order { Order::Thread } else { Order::Process });
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let allocator = allocator.clone();
+            scope.spawn(move || draw_for_ever(&allocator, number));
+        }
+    });
+}
+
+fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
+    let (mut handle, mut lease) = (allocator.handle(), allocator.lease(5).ok());
+    loop {
+        let id = match (number, &mut lease) {
+            (0, _) => allocator.next_blocking(LONG),
+            (1, Some(lease)) => lease.next_blocking(LONG),
+            _ => handle.next_blocking(LONG),
+        };
+        // One write for a line, so that a kill leaves whole lines but for the last. The harness writes of its own
+        // too, hence the mark.
+        let line = format!("id {}\n", id.expect("the store is there"));
+        std::io::stdout().write_all(line.as_bytes()).expect("stdout is a file");
+    }
+}
+
+fn start(mut command: Command, output: &Path) -> Child {
+    let output = File::create(output).expect("a file for the output");
+    command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().expect("starts")
+}
+
+fn library(file: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["child", "--exact", "--nocapture", "--test-threads=1"]).env(FILE, file);
+    command
+}
+
+fn next(file: &Path, count: u64, step: u64) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idmill"));
+    let (count, step) = (count.to_string(), step.to_string());
+    command.args(["next", "s", "-n", &count, "--step", &step, "--store"]);
+    command.arg(format!("sqlite:{}", file.display()));
+    command
+}
+
+/// The ids on whole lines.
+fn printed(output: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(output).expect("text");
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let id = |line: &str| line.rsplit("id ").next().and_then(|id| id.parse().ok());
+    whole.lines().filter_map(id).collect()
+}
+
+struct Scene {
+    dir: tempfile::TempDir,
+    ids: Vec<u64>,
+    killed: u64,
+    started: u64,
+}
+
+impl Scene {
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("ids.db")
+    }
+
+    /// Several processes at once, each killed when its time has come, if it is not done by then.
+    fn round(&mut self, round: u64) {
+        let file = self.file();
+        let output = |slot: u64| self.dir.path().join(format!("output-{slot}"));
+        let mut children = Vec::new();
+        for slot in 0..6 {
+            let command = match slot % 3 {
+                0 => library(&file),
+                1 => next(&file, 1 + round % 5, 1),
+                _ => next(&file, 500_000, 1 + round * 3),
+            };
+            children.push(start(command, &output(slot)));
+        }
+        for child in &mut children {
+            // From before it has opened the file until well after it prints, unlike from one to the next.
+            thread::sleep(Duration::from_micros(round * 7919 % 29_000));
+            child.kill().expect("may be killed");
+            self.killed += u64::from(!child.wait().expect("is there").success());
+            self.started += 1;
+        }
+        for slot in 0..6 {
+            self.ids.extend(printed(&output(slot)));
+        }
+    }
+
+    fn no_id_is_there_twice(&mut self) {
+        self.ids.sort_unstable();
+        let twice = self.ids.windows(2).find(|pair| pair[0] == pair[1]);
+        assert_eq!(twice, None, "printed twice");
+    }
+
+    fn the_file_is_whole(&self) {
+        let db = Connection::open(self.file()).expect("opens");
+        let check: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("answers");
+        assert_eq!(check, "ok");
+    }
+
+    fn a_later_run_goes_on(&self) {
+        let output = next(&self.file(), 10, 1).output().expect("runs");
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let later: Vec<u64> = text.lines().map(|line| line.parse().expect("an id a line")).collect();
+        assert_eq!(later.len(), 10);
+        assert!(later.iter().all(|id| Some(id) > self.ids.last()), "{later:?}");
+    }
+}
+
+#[test]
+fn no_id_is_printed_twice_whoever_is_killed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut scene = Scene { dir, ids: Vec::new(), killed: 0, started: 0 };
+    // A slow machine needs more rounds to get anything done at all.
+    for round in 1..1000 {
+        if round > rounds() && scene.killed > 0 && scene.ids.len() > 100 {
+            break;
+        }
+        scene.round(round);
+    }
+    scene.no_id_is_there_twice();
+    scene.the_file_is_whole();
+    scene.a_later_run_goes_on();
+    println!("{} ids of {} processes, {} of them killed", scene.ids.len(), scene.started, scene.killed);
+    assert!(scene.killed > 0 && scene.ids.len() > 100, "a test of nothing");
+}

@@ -1,0 +1,194 @@
+//! `idmill next`: ids and nothing else, none of them twice.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use common::{Place, Ran};
+use idmill::store::sqlite::rusqlite;
+
+#[test]
+fn the_first_run_makes_the_store_and_says_so_and_the_second_goes_on() {
+    let place = Place::new();
+    let first = place.run(&["next", "s", "-n", "3"]);
+    assert_eq!((first.code, first.out.as_str()), (0, "1\n2\n3\n"));
+    assert!(first.err.starts_with("note: created the store sqlite:idmill.db (/"), "{}", first.err);
+    assert_eq!(first.err.lines().count(), 1);
+    let second = place.run(&["next", "s"]);
+    assert_eq!((second.code, second.out.as_str(), second.err.as_str()), (0, "4\n", ""));
+    assert_eq!(place.files(), ["idmill.db"]);
+}
+
+#[test]
+fn exactly_what_is_printed_is_reserved_unless_a_step_says_otherwise() {
+    let place = Place::with_sequence(1, 10_000_000);
+    for (args, printed, next) in [
+        (vec!["-n", "250_001"], 250_001, 250_002_u64),
+        (vec!["-n", "3", "--step", "10"], 3, 250_012),
+        (vec!["-n", "25", "--step", "10"], 25, 250_042),
+        (vec!["-n", "250_000", "--step", "150_000"], 250_000, 550_042),
+    ] {
+        let ran = place.run(&[&["next", "s"], &args[..]].concat());
+        assert_eq!(ran.ids().len(), printed);
+        assert!(ran.ids().is_sorted_by(|a, b| a < b));
+        assert_eq!(place.show()["next"], next, "{args:?}");
+    }
+}
+
+#[test]
+fn no_ids_are_wanted_and_nothing_is_touched() {
+    let place = Place::new();
+    let ran = place.run(&["next", "s", "-n", "0"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""));
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn bounds_make_a_sequence_and_are_compared_with_one_that_exists() {
+    let place = Place::new();
+    let bounds = ["--start", "100", "--max", "200"];
+    assert_eq!(place.run(&[&["next", "s"], &bounds[..]].concat()).ids(), [100]);
+    assert_eq!(place.run(&[&["next", "s"], &bounds[..]].concat()).ids(), [101]);
+    for (flag, value, says) in
+        [("--start", "1", "exists with start 100, not 1"), ("--max", "300", "exists with max 200, not 300")]
+    {
+        let ran = place.run(&["next", "s", flag, value]);
+        assert_eq!((ran.code, ran.out.as_str()), (5, ""));
+        assert!(ran.err.contains(says) && ran.err.contains("hint: "), "{}", ran.err);
+    }
+    assert_eq!(place.show()["next"], 102);
+}
+
+#[test]
+fn the_end_of_a_sequence_gives_what_there_is_and_says_so() {
+    for step in [&[][..], &["--step", "4"], &["--step", "1000"]] {
+        let place = Place::with_sequence(1, 7);
+        let ran = place.run(&[&["next", "s", "-n", "10"], step].concat());
+        assert_eq!((ran.code, ran.ids()), (3, (1..=7).collect()), "{step:?}");
+        assert!(ran.err.contains("exhausted; 7 of 10 ids were printed"), "{}", ran.err);
+        let ran = place.run(&["next", "s", "--json"]);
+        assert_eq!((ran.code, ran.out.as_str()), (3, ""));
+        assert!(
+            ran.err.contains(r#""kind":"exhausted""#) && ran.err.contains(r#""printed":0"#),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn the_very_last_ids_of_all_are_printed() {
+    let place = Place::with_sequence(u64::MAX - 1, u64::MAX);
+    assert_eq!(place.run(&["next", "s", "-n", "2"]).ids(), [u64::MAX - 1, u64::MAX]);
+    assert_eq!(place.show()["next"], serde_json::Value::Null);
+    assert_eq!(place.run(&["next", "s"]).code, 3);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it_without_a_word_and_costs_a_chunk_at_most() {
+    let place = Place::with_sequence(1, u64::MAX);
+    let mut child = place
+        .command(&["next", "s", "-n", "100_000_000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert_eq!(first, "1\n");
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(place.show()["next"].as_u64().unwrap() <= 100_001);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_behind_stdout_is_an_error() {
+    let place = Place::with_sequence(1, u64::MAX);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ran = Ran::from(place.command(&["next", "s"]).stdout(full).output().unwrap());
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("ids cannot be written to stdout"), "{}", ran.err);
+}
+
+#[test]
+fn many_processes_at_once_on_a_fresh_file_share_no_id() {
+    let place = Place::new();
+    let start = |_| {
+        let mut command = place.command(&["next", "s", "-n", "500", "--step", "7"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children: Vec<_> = (0..8).map(start).collect();
+    let mut all = BTreeSet::new();
+    for child in children {
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let ids = ran.ids();
+        assert_eq!(ids.len(), 500);
+        assert!(ids.is_sorted_by(|a, b| a < b));
+        assert!(ids.into_iter().all(|id| all.insert(id)), "an id was printed twice");
+    }
+    assert_eq!(all.len(), 4000);
+}
+
+#[test]
+#[cfg(unix)]
+fn signals_end_it_after_a_whole_line() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let place = Place::with_sequence(1, u64::MAX);
+        let mut command = place.command(&["next", "s", "-n", "1_000_000_000"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        // It is in the middle of its work, and then held up by a pipe that nobody empties.
+        let mut text = vec![0; 100_000];
+        out.read_exact(&mut text).unwrap();
+        let kill = format!("kill -{signal} {}", child.id());
+        assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(code));
+        out.read_to_end(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let printed = text.lines().count();
+        // The last line is the id that its place says: none is missing, and none is cut.
+        assert!(text.ends_with(&format!("\n{printed}\n")));
+        assert_eq!(place.run(&["next", "s"]).ids().len(), 1);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_killed_process_has_written_whole_lines_and_repeats_none() {
+    let place = Place::with_sequence(1, u64::MAX);
+    let mut last = 0;
+    for _ in 0..5 {
+        let mut command = place.command(&["next", "s", "-n", "1_000_000_000"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut text = vec![0; 300_000];
+        out.read_exact(&mut text).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        out.read_to_end(&mut text).unwrap();
+        assert!(text.ends_with(b"\n"));
+        for line in String::from_utf8(text).unwrap().lines() {
+            let id = line.parse().unwrap();
+            assert!(id > last, "{id} after {last}");
+            last = id;
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_busy_is_waited_for_and_then_given_up_as_temporary() {
+    let place = Place::with_sequence(1, 100);
+    let db = rusqlite::Connection::open(place.path().join("idmill.db")).unwrap();
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let store = ["--store", "sqlite:idmill.db?busy_timeout=10ms"];
+    let ran = place.run(&[&["next", "s", "--timeout", "200ms"], &store[..]].concat());
+    assert_eq!((ran.code, ran.out.as_str()), (75, ""), "{ran:?}");
+    assert!(ran.err.contains("database is locked") && ran.err.contains("hint: "), "{}", ran.err);
+    db.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(place.run(&["next", "s"]).ids(), [1]);
+}

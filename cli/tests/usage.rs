@@ -1,0 +1,140 @@
+//! What is typed: stores, help, and everything that cannot be right.
+
+mod common;
+
+use common::{Place, Ran};
+use serde_json::Value;
+
+const COMMANDS: [&str; 8] = ["next", "create", "list", "show", "set", "remove", "bench", "completions"];
+
+#[test]
+fn every_command_explains_itself() {
+    let place = Place::new();
+    for command in COMMANDS {
+        let (short, long) = (place.run(&[command, "-h"]), place.run(&[command, "--help"]));
+        assert_eq!((short.code, long.code), (0, 0), "{command}");
+        assert!(short.out.contains("Usage: idmill") && long.out.contains("Usage: idmill"));
+        assert!(long.out.len() > short.out.len(), "{command}");
+        assert!(long.err.is_empty() && !long.out.contains('\x1b'));
+        assert!(long.out.lines().all(|line| line.chars().count() <= 120), "{command}");
+    }
+    let help = place.run(&["--help"]).out;
+    assert!(COMMANDS.iter().all(|command| help.contains(command)) && help.contains("Exit codes:"));
+    assert_eq!(place.run(&["--version"]).out, format!("idmill {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn what_cannot_be_right_is_named_and_changes_nothing() {
+    let place = Place::new();
+    let long = "x".repeat(201);
+    for (args, says) in [
+        (&["next"][..], "<NAME>"),
+        (&["next", ""], "is empty"),
+        (&["next", &long], "201 bytes"),
+        (&["next", "a\nb"], "control character"),
+        (&["next", " a"], "white space"),
+        (&["next", "s", "-n", "-1"], "'-1'"),
+        (&["next", "s", "-n", "1e6"], "1_000_000"),
+        (&["next", "s", "-n", "18446744073709551616"], "0 to 18446744073709551615"),
+        (&["next", "s", "--step", "0"], "1 to 2^48"),
+        (&["next", "s", "--step", "281474976710657"], "1 to 2^48"),
+        (&["next", "s", "--start", "5", "--max", "4"], "start 5 is larger than max 4"),
+        (&["next", "s", "--timeout", "5"], "500ms"),
+        (&["create", "s", "--start", "5", "--max", "4"], "start 5 is larger than max 4"),
+        (&["next", "s", "--store", "redis://localhost"], "`sqlite:PATH`"),
+        (&["next", "s", "--store", "ids.db"], "`sqlite:ids.db`"),
+        (&["next", "s", "--store", ""], "URL is empty"),
+        (&["next", "s", "--store", "sqlite:ids.db?tabel=x"], "`tabel`"),
+        (&["next", "s", "--store", "memory:"], "would repeat every id"),
+        (&["set", "s"], "--next"),
+        (&["bench", "--mode", "fast"], "'fast'"),
+        (&["bench", "--threads", "0"], "'0'"),
+        (&["bench", "-n", "0"], "0 ids"),
+        (&["frobnicate"], "frobnicate"),
+        (&[], "Usage: idmill"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {ran:?}");
+        assert!(ran.err.contains(says), "{args:?}: {}", ran.err);
+        assert!(place.files().is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_told_from_one_that_is_away() {
+    let place = Place::new();
+    std::fs::write(place.path().join("text"), "this is no database, however long it is. ".repeat(99))
+        .unwrap();
+    for (store, code, says) in [
+        ("sqlite:no/where/ids.db", 4, "does not exist"),
+        ("sqlite:.", 2, "directory"),
+        ("sqlite:text", 1, "not an SQLite database"),
+        ("sqlite:ids.db?mode=rw", 4, "no such file"),
+    ] {
+        let ran = place.run(&["next", "s", "--store", store]);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{store}: {ran:?}");
+        assert!(ran.err.contains(says), "{store}: {}", ran.err);
+    }
+    assert_eq!(place.files(), ["text"]);
+}
+
+#[test]
+fn the_store_is_that_of_the_flag_or_the_environment_or_the_directory() {
+    let place = Place::new();
+    let with = |value: &str, args: &[&str]| -> Ran {
+        place.command(args).env("IDMILL_STORE", value).output().unwrap().into()
+    };
+    assert_eq!(with("sqlite:env.db", &["next", "s"]).code, 0);
+    assert_eq!(place.files(), ["env.db"]);
+    assert_eq!(with("sqlite:env.db", &["next", "s", "--store", "sqlite:flag.db"]).code, 0);
+    assert_eq!(place.files(), ["env.db", "flag.db"]);
+    assert_eq!(with("", &["next", "s"]).code, 0);
+    assert_eq!(place.files(), ["env.db", "flag.db", "idmill.db"]);
+    let ran = with("nonsense", &["list"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("environment variable IDMILL_STORE"), "{}", ran.err);
+}
+
+#[test]
+fn errors_are_json_where_json_is_asked_for() {
+    let place = Place::with_sequence(1, 10);
+    let fields =
+        ["causes", "exit_code", "hint", "kind", "message", "operation", "printed", "sequence", "status"];
+    for (args, code, kind) in [
+        (&["show", "other", "--json"][..], 4, "not_found"),
+        (&["create", "s", "--json"], 5, "already_exists"),
+        (&["set", "s", "--max", "0", "--json"], 2, "invalid_input"),
+        (&["remove", "s", "--json"], 5, "conflict"),
+        (&["next", "s", "-n", "11", "--json"], 3, "exhausted"),
+        (&["next", "--json"], 2, "invalid_input"),
+        (&["next", "s", "--step", "0", "--json"], 2, "invalid_input"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, code, "{args:?}: {ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+        let error = &serde_json::from_str::<Value>(&ran.err).unwrap()["error"];
+        assert!(error.as_object().unwrap().keys().eq(fields), "{error}");
+        assert_eq!((&error["kind"], &error["exit_code"]), (&kind.into(), &code.into()), "{error}");
+    }
+    let noted = place.run(&["next", "s", "--json", "--store", "sqlite:new.db"]);
+    assert_eq!(noted.out, "1\n");
+    assert!(serde_json::from_str::<Value>(&noted.err).unwrap()["note"].is_string());
+}
+
+#[test]
+fn logs_go_to_stderr_and_only_if_asked_for() {
+    let place = Place::with_sequence(1, 10);
+    assert_eq!(place.run(&["next", "s"]).err, "");
+    let ran = place.run(&["next", "s", "-v"]);
+    assert!(ran.out == "2\n" && ran.err.contains("reserving"), "{ran:?}");
+}
+
+#[test]
+fn completions_know_every_command() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).out;
+        assert!(COMMANDS.iter().all(|command| script.contains(command)), "{shell}");
+    }
+}

@@ -1,0 +1,334 @@
+//! An oracle for the engine: arbitrary events in, and every command that comes out is held against what the engine
+//! promises. It knows nothing of how the engine decides.
+//!
+//! What it plays are the driver, the stock, the callers, the clock, and a store that can be honest, short, reset, mad
+//! or broken. Each broken promise panics with the promise's name.
+
+mod promises;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::engine::{Engine, Event, Waiter};
+use crate::bytes::Bytes;
+use crate::error::ErrorKind;
+use crate::mailbox::Time;
+use crate::name::SequenceName;
+use crate::range::{Range, Ranges};
+use crate::segment::MAX_LEN;
+use crate::settings::{Adaptive, Order, Settings, Sizing};
+use crate::store::{Bounds, Grant, Identity, SequenceInfo};
+use crate::sync::Arc;
+
+struct Caller {
+    number: usize,
+    gone: Rc<Cell<bool>>,
+}
+
+impl Waiter for Caller {
+    fn is_gone(&self) -> bool {
+        self.gone.get()
+    }
+}
+
+/// A caller as the oracle remembers it.
+struct Asked {
+    want: u64,
+    deadline: Time,
+    gone: Rc<Cell<bool>>,
+    answered: bool,
+}
+
+impl Asked {
+    fn waits(&self) -> bool {
+        !self.answered && !self.gone.get()
+    }
+}
+
+struct Flight {
+    count: u64,
+    /// How many callers had asked when it was sent.
+    callers: usize,
+    revoked: bool,
+}
+
+/// What is going on, and so which commands can be right.
+#[derive(Default)]
+struct Cause {
+    /// What a failed caller may hear of it.
+    error: Option<ErrorKind>,
+    /// What of the grant was not given to anybody yet; `None` if nothing of it may be used.
+    rest: Option<Range>,
+    /// Under `Order::Global`, callers from this one on came too late for the grant.
+    before: usize,
+    tick: bool,
+    /// Whether something was left for memory.
+    published: bool,
+}
+
+pub(crate) struct Oracle {
+    engine: Engine<Caller>,
+    settings: Settings,
+    now: Time,
+    callers: Vec<Asked>,
+    flight: Option<Flight>,
+    stored: SequenceInfo,
+    /// The ids in memory, in the order in which they are drawn.
+    memory: Vec<Range>,
+    /// Every id that somebody has, by identity: start → end.
+    used: BTreeMap<(u64, u64), u128>,
+    origin: Option<Identity>,
+    reached: u128,
+    ended: Option<ErrorKind>,
+    failed_at: Option<Time>,
+    cause: Cause,
+    granted: u128,
+    handed: u128,
+    lost: u128,
+}
+
+/// Runs the engine through whatever `data` means; panics on the first promise that is broken.
+pub(crate) fn run(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let mut oracle = Oracle::new(&mut bytes);
+    while !bytes.is_empty() {
+        oracle.step(&mut bytes);
+    }
+    oracle.end();
+}
+
+impl Oracle {
+    fn new(bytes: &mut Bytes<'_>) -> Self {
+        let settings = settings(bytes);
+        let name = SequenceName::new("s").expect("a name");
+        let identity = Identity { incarnation: 1, epoch: 0 };
+        let next = Some(settings.bounds.start());
+        Self {
+            engine: Engine::new(Arc::new(settings)),
+            now: Duration::ZERO,
+            callers: Vec::new(),
+            flight: None,
+            stored: SequenceInfo { name, next, bounds: settings.bounds, identity },
+            memory: Vec::new(),
+            used: BTreeMap::new(),
+            origin: None,
+            reached: 0,
+            ended: None,
+            failed_at: None,
+            cause: Cause::default(),
+            granted: 0,
+            handed: 0,
+            lost: 0,
+            settings,
+        }
+    }
+
+    fn step(&mut self, bytes: &mut Bytes<'_>) {
+        match bytes.below(16) {
+            0..=3 => self.request(bytes),
+            4 => self.cancel(bytes),
+            5 => self.low(bytes.below(4) == 0, bytes),
+            6..=9 => self.answer(bytes),
+            10 | 11 => self.pass_time(bytes),
+            12 | 13 => self.draw(bytes.number()),
+            14 => match bytes.below(8) {
+                0..=2 => self.revoke(),
+                3 => self.close(),
+                _ => self.measure(bytes),
+            },
+            _ => self.reset(bytes),
+        }
+    }
+
+    /// As the driver does it: memory first, unless others wait already.
+    fn request(&mut self, bytes: &mut Bytes<'_>) {
+        let (want, patience) = (bytes.number(), Duration::from_millis(bytes.number() >> 20 | 1));
+        let mut got = Ranges::none();
+        if self.engine.waiting() == 0 {
+            if want > 0 && self.level() >= want {
+                return self.draw(want);
+            }
+            self.take(want, |range| got.push(range));
+        }
+        let (number, gone) = (self.callers.len(), Rc::new(Cell::new(false)));
+        let deadline = self.now.saturating_add(patience);
+        self.callers.push(Asked { want, deadline, gone: gone.clone(), answered: false });
+        let error = self.ended;
+        self.on(
+            Event::Request { waiter: Caller { number, gone }, want, got, deadline },
+            Cause { error, ..Cause::default() },
+        );
+        assert!(self.ended.is_none() || self.callers[number].answered, "refused at once: it has ended");
+    }
+
+    fn cancel(&mut self, bytes: &mut Bytes<'_>) {
+        let number = usize::from(bytes.byte()) % self.callers.len().max(1);
+        // Mostly one of the last, who may still be waiting.
+        if let Some(asked) = self.callers.iter().rev().nth(number / 8) {
+            asked.gone.set(true);
+        }
+    }
+
+    fn low(&mut self, any: bool, bytes: &mut Bytes<'_>) {
+        let level = if any { bytes.number() >> 4 } else { self.level() };
+        let watermark = self.engine.policy().plan().watermark;
+        let low = self.prefetches() && level < watermark;
+        self.on(Event::Low { level }, Cause::default());
+        let delayed = self.ended.is_some() || self.failed_at.is_some();
+        assert!(!low || delayed || self.flight.is_some(), "low water is answered by a reserve");
+    }
+
+    fn answer(&mut self, bytes: &mut Bytes<'_>) {
+        // Also once in a while where nothing was asked for, as an answer that comes after a close.
+        let asked = self.flight.as_ref().map(|flight| flight.count);
+        let (Some(count), kind) = (asked.or(self.ended.map(|_| 1)), bytes.below(16)) else { return };
+        match kind {
+            0..=8 => self.honest(count, 0),
+            9 => self.honest(count, bytes.number()),
+            10 => self.honest((u64::from(bytes.byte()) + 1).min(count), 0),
+            11 | 12 => self.nonsense(count, bytes),
+            _ => self.fail(bytes),
+        }
+    }
+
+    /// What an honest store grants, after `others` were granted `skip` ids.
+    fn honest(&mut self, count: u64, skip: u64) {
+        let ceiling = self.settings.ceiling;
+        if skip > 0 {
+            let _ = self.stored.grant(skip, ceiling);
+        }
+        match self.stored.grant(count, ceiling) {
+            Ok(grant) => self.granted(grant),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    fn nonsense(&mut self, count: u64, bytes: &mut Bytes<'_>) {
+        let (identity, bounds) = (self.stored.identity, self.stored.bounds);
+        let range = match bytes.below(4) {
+            0 => Range::new(bounds.start(), 0),
+            1 => Range::new(bounds.start(), count + 1),
+            2 => bounds.max().min(self.settings.ceiling).checked_add(1).and_then(|id| Range::new(id, 1)),
+            _ => Range::new(bytes.number(), bytes.number()),
+        };
+        if let Some(range) = range {
+            self.granted(Grant { range, identity, bounds });
+        }
+    }
+
+    fn fail(&mut self, bytes: &mut Bytes<'_>) {
+        use ErrorKind::{Conflict, Denied, Exhausted, Unavailable, UnknownOutcome};
+        let kinds = [Unavailable, Unavailable, UnknownOutcome, UnknownOutcome, Denied, Conflict, Exhausted];
+        self.failed(kinds[usize::from(bytes.below(7))].into());
+    }
+
+    fn pass_time(&mut self, bytes: &mut Bytes<'_>) {
+        let kind = bytes.below(4);
+        self.now = match self.engine.next_timer() {
+            Some(due) if kind > 0 => self.now.max(due),
+            _ => self.now.saturating_add(Duration::from_micros(bytes.number() >> 16)),
+        };
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        self.on(Event::Tick, Cause { tick: true, error: Some(ErrorKind::Deadline), ..Cause::default() });
+        let now = self.now;
+        assert!(!self.waiting().any(|asked| asked.deadline <= now), "answered by the deadline");
+        assert!(self.engine.next_timer().is_none_or(|due| due > now), "no timer storm");
+    }
+
+    /// Somebody draws from memory.
+    fn draw(&mut self, n: u64) {
+        let before = self.level();
+        let mut drawn = Vec::new();
+        self.take(n, |range| drawn.push(range));
+        for range in drawn {
+            self.hand_out(range);
+        }
+        let watermark = self.engine.policy().plan().watermark;
+        if before >= watermark && self.level() < watermark {
+            self.low(false, &mut Bytes::new(&[]));
+        }
+    }
+
+    fn revoke(&mut self) {
+        self.lost += u128::from(self.level());
+        self.memory.clear();
+        if let Some(flight) = &mut self.flight {
+            flight.revoked = true;
+        }
+        self.ended = self.ended.filter(|reason| *reason == ErrorKind::Closed);
+        self.on(Event::Revoked, Cause::default());
+    }
+
+    fn close(&mut self) {
+        self.on(Event::Close, Cause { error: Some(ErrorKind::Closed), ..Cause::default() });
+        self.flight = None;
+        assert_eq!(self.ended, Some(ErrorKind::Closed), "closed");
+        assert_eq!(self.waiting().count(), 0, "nobody waits for what is closed");
+        assert!(self.engine.next_timer().is_none() && self.engine.waiting() == 0, "closed is quiet");
+    }
+
+    fn measure(&mut self, bytes: &mut Bytes<'_>) {
+        let total = self.handed.try_into().unwrap_or(u64::MAX);
+        self.engine.policy().drawn(total, self.now);
+        self.now += Duration::from_micros(u64::from(bytes.byte()));
+    }
+
+    /// An administrator sets the sequence back, or creates it anew.
+    fn reset(&mut self, bytes: &mut Bytes<'_>) {
+        self.stored.identity.epoch += 1;
+        let bounds = self.stored.bounds;
+        self.stored.next = Some(bounds.start().saturating_add(bytes.number()).min(bounds.max()));
+    }
+
+    fn end(&mut self) {
+        if let Some(due) = self.engine.next_timer() {
+            self.now = self.now.max(due);
+            self.tick();
+        }
+        self.close();
+        assert_eq!(self.held(), 0, "every granted id is accounted for");
+    }
+}
+
+fn settings(bytes: &mut Bytes<'_>) -> Settings {
+    let order = [Order::Global, Order::Process, Order::Thread][usize::from(bytes.below(3))];
+    let start = bytes.number();
+    let max = start.saturating_add(bytes.number() << bytes.below(8));
+    let bounds = Bounds::new(start, max).expect("start comes before max");
+    let step = bytes.number().clamp(1, MAX_LEN);
+    let sizing = match bytes.below(3) {
+        0 => Sizing::Fixed { step, watermark: 0 },
+        1 => Sizing::Fixed { step, watermark: bytes.number().min(step) },
+        _ => {
+            let max_waste = bytes.number().clamp(1, MAX_LEN);
+            let outage_budget = Duration::from_millis(bytes.number() >> 20);
+            Sizing::Adaptive(Adaptive { outage_budget, max_waste, min_step: step.min(max_waste) })
+        }
+    };
+    sizing.check().expect("settings that can be");
+    let ceiling = if bytes.below(4) == 0 { start.saturating_add(bytes.number()) } else { u64::MAX };
+    Settings { order, sizing, bounds, ceiling, seed: Some(bytes.number()), ..Settings::of::<u64>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_engine_keeps_its_promises(data in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..100),
+            prop::collection::vec(any::<u8>(), 0..1000),
+            prop::collection::vec(0..17_u8, 0..1000),
+        ]) {
+            super::run(&data);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Everything that threads share is imported through `src/sync`: else a model in `loom-tests/` would miss it.
+
+use std::fs;
+use std::path::Path;
+
+/// What only `src/sync` may name.
+const PRIMITIVES: [&str; 7] = [
+    "std::sync::atomic",
+    "std::sync::Mutex",
+    "arc_swap::",
+    "parking_lot::",
+    "crossbeam_queue::",
+    "papaya::",
+    "loom::",
+];
+
+/// Beside the facade: a counter that is in no protocol, as its comment says.
+const EXCEPTIONS: [(&str, &str); 1] = [("src/core.rs", "static KEY")];
+
+fn visit(folder: &Path, found: &mut Vec<String>, files: &mut usize) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("src/sync") {
+                visit(&path, found, files);
+            }
+            continue;
+        }
+        *files += 1;
+        let (name, text) = (path.display().to_string(), fs::read_to_string(&path).unwrap());
+        let excepted =
+            |line: &str| EXCEPTIONS.iter().any(|(file, part)| name.ends_with(file) && line.contains(part));
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if PRIMITIVES.iter().any(|primitive| code.contains(primitive)) && !excepted(line) {
+                found.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+}
+
+#[test]
+fn primitives_are_imported_through_the_facade() {
+    let (mut found, mut files) = (Vec::new(), 0);
+    visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found, &mut files);
+    assert!(files > 20, "looked at {files} files only");
+    assert!(found.is_empty(), "import these through crate::sync:\n{}", found.join("\n"));
+}

@@ -1,0 +1,83 @@
+//! A million sequences in one process, within the memory of the design: 1 KiB each.
+
+#![cfg(target_os = "linux")] // for /proc
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture,
+};
+use idmill::{Error, ErrorKind, Range, Result, SequenceName, Sequences};
+
+/// All of them in a release build; enough to measure by in a debug build.
+const SEQUENCES: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+
+/// Grants each sequence its first ids, and remembers nothing, so that all memory seen is the allocators'.
+#[derive(Debug)]
+struct Forgetful;
+
+fn unsupported<T: Send + 'static>() -> StoreFuture<'static, Result<T>> {
+    Box::pin(async { Err(Error::from(ErrorKind::Unsupported)) })
+}
+
+impl Store for Forgetful {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { durability: Durability::Process, retry: RetryCost::Gap, batches: true, shared: false }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        let range = Range::new(1, request.count).unwrap();
+        let identity = Identity { incarnation: 1, epoch: 0 };
+        Box::pin(async move { Ok(Grant { range, identity, bounds: request.create }) })
+    }
+
+    fn create<'a>(&'a self, _: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        unsupported()
+    }
+
+    fn inspect<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        unsupported()
+    }
+
+    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+        unsupported()
+    }
+
+    fn set<'a>(&'a self, _: &'a SequenceName, _: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        unsupported()
+    }
+
+    fn remove<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        unsupported()
+    }
+}
+
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn a_million_sequences_take_at_most_a_kibibyte_each() {
+    let ids = Sequences::builder(Arc::new(Forgetful) as Arc<dyn Store>).start().unwrap();
+    let open = |n: u64| {
+        let sequence = ids.sequence::<u64>(format!("tenant-{n}")).step(100).watermark(0);
+        sequence.patience(Duration::from_secs(5)).lazy().unwrap()
+    };
+    let before = resident();
+    for n in 0..SEQUENCES {
+        assert_eq!(open(n).next().await.unwrap(), 1);
+    }
+    let each = (resident() - before) / SEQUENCES;
+    println!("{SEQUENCES} sequences, each drawn from: {each} bytes each");
+    assert_eq!(ids.len() as u64, SEQUENCES);
+    assert!(each <= 1024, "{each} bytes each");
+    // They are all there still: the second id comes from memory.
+    for n in (0..SEQUENCES).step_by(997) {
+        assert_eq!(open(n).try_next().unwrap(), 2);
+    }
+}

@@ -1,0 +1,40 @@
+//! Few threads and few draws, for Miri (`ci/steps/miri`): it shows undefined behaviour, and orderings of memory
+//! that the machine at hand would never show. Each seed is another schedule.
+
+mod threads;
+
+use idmill::Order;
+use threads::Scale;
+
+const SCALE: Scale = Scale { threads: 2, draws: 5, step: 3 };
+
+#[test]
+fn every_way_grows_across_threads() {
+    threads::every_way_grows_across_threads(SCALE);
+}
+
+#[test]
+fn stripes_and_leases_grow_for_each() {
+    threads::stripes_and_leases_grow_for_each(SCALE);
+}
+
+#[test]
+fn nothing_outlives_a_revocation() {
+    threads::nothing_outlives_a_revocation(SCALE, Order::Process);
+    threads::nothing_outlives_a_revocation(SCALE, Order::Thread);
+}
+
+#[test]
+fn closing_reaches_everybody() {
+    threads::closing_reaches_everybody(SCALE);
+}
+
+#[test]
+fn opened_and_evicted_at_once() {
+    threads::opened_and_evicted_at_once(Scale { draws: 2, ..SCALE });
+}
+
+#[test]
+fn callers_that_give_up() {
+    threads::callers_that_give_up(Scale { draws: 3, ..SCALE });
+}

@@ -1,0 +1,190 @@
+//! Many sequences of one store: opened by name, refilled together, failing apart, let go of when idle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Faults, MemoryStore, Store};
+use idmill::{ErrorKind, Order, Sequences, SequencesBuilder};
+
+fn builder(store: &MemoryStore) -> SequencesBuilder {
+    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
+}
+
+#[tokio::test]
+async fn refills_that_fall_due_together_share_a_round_trip() {
+    let store = MemoryStore::with_faults(Faults::default().latency(Duration::from_millis(5)));
+    let ids = builder(&store).start().unwrap();
+    let calls: Vec<_> = (0..200)
+        .map(|n| {
+            let sequence = ids.sequence::<u64>(format!("tenant-{n}")).lazy().unwrap();
+            tokio::spawn(async move { sequence.next().await.unwrap() })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), 1);
+    }
+    assert_eq!(store.requests(), 200);
+    assert!(store.reserves() <= 3, "{} round trips for 200 sequences", store.reserves());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_sequences_failure_is_its_own() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    store.fail_sequence("bad", ErrorKind::Unavailable);
+    store.fail_sequence("worse", ErrorKind::Denied);
+    let open = |name| {
+        ids.sequence::<u64>(name).step(1).watermark(0).patience(Duration::from_secs(1)).lazy().unwrap()
+    };
+    let (good, bad, worse) = (open("good"), open("bad"), open("worse"));
+    let failing = tokio::spawn(async move { (bad.next().await, worse.next().await, bad) });
+    for expected in 1..=50 {
+        assert_eq!(good.next().await.unwrap(), expected);
+    }
+    assert_eq!(good.snapshot().failures, 0);
+    let (bad_outcome, worse_outcome, bad) = failing.await.unwrap();
+    assert_eq!(bad_outcome.unwrap_err().kind(), ErrorKind::Deadline, "it was worth trying on");
+    assert_eq!(worse_outcome.unwrap_err().kind(), ErrorKind::Denied);
+    store.heal_sequence("bad");
+    assert_eq!(bad.next().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_sequences_are_let_go_and_come_back() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).idle_eviction(Duration::from_secs(60)).start().unwrap();
+    let kept = ids.sequence::<u64>("kept").step(10).await.unwrap();
+    assert_eq!(kept.next().await.unwrap(), 1);
+    for n in 0..100 {
+        let passing = ids.sequence::<u64>(format!("passing-{n}")).step(10).lazy().unwrap();
+        assert_eq!(passing.next().await.unwrap(), 1);
+    }
+    assert_eq!(ids.len(), 101);
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert_eq!(ids.len(), 1, "only what somebody still holds");
+    assert_eq!(kept.try_next().unwrap(), 2);
+    let back = ids.sequence::<u64>("passing-7").step(10).lazy().unwrap();
+    assert_eq!(back.next().await.unwrap(), 11, "what it had in memory is a gap");
+}
+
+#[tokio::test]
+async fn a_name_is_one_sequence_with_one_set_of_settings() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    let first = ids.sequence::<u32>("orders").step(10).await.unwrap();
+    let again = ids.sequence::<u32>("orders").step(10).await.unwrap();
+    assert_eq!((first.next().await.unwrap(), again.next().await.unwrap()), (1, 2));
+    for other in [
+        ids.sequence::<u32>("orders").step(11).await.map(drop),
+        ids.sequence::<u32>("orders").step(10).order(Order::Thread).await.map(drop),
+        ids.sequence::<i32>("orders").step(10).await.map(drop),
+    ] {
+        assert_eq!(other.unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    assert_eq!(ids.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_asked_for_must_be_what_is_stored() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    let _ = ids.sequence::<u32>("orders").start(100).max(1_000).await.unwrap();
+    // Another process.
+    let others = builder(&store).start().unwrap();
+    let differs = others.sequence::<u32>("orders").start(101).await.unwrap_err();
+    assert_eq!(differs.kind(), ErrorKind::Conflict);
+    assert!(differs.to_string().contains("start 100"), "{differs}");
+    assert_eq!(others.sequence::<u32>("orders").max(2_000).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(others.sequence::<u32>("orders").await.unwrap().next().await.unwrap(), 100);
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_are_refused_by_name() {
+    let ids = builder(&MemoryStore::new()).start().unwrap();
+    let refused = [
+        ("step of 0", ids.sequence::<u64>("x").step(0).lazy().unwrap_err()),
+        ("above the step", ids.sequence::<u64>("x").step(10).watermark(11).lazy().unwrap_err()),
+        ("needs a step", ids.sequence::<u64>("x").watermark(11).lazy().unwrap_err()),
+        ("one or the other", ids.sequence::<u64>("x").step(1).max_waste(11).lazy().unwrap_err()),
+        ("waste cap of 0", ids.sequence::<u64>("x").max_waste(0).lazy().unwrap_err()),
+        ("larger than max", ids.sequence::<u64>("x").start(2).max(1).lazy().unwrap_err()),
+        ("do not fit", ids.sequence::<i32>("x").max(1 << 31).lazy().unwrap_err()),
+        ("do not fit", ids.sequence::<std::num::NonZeroU32>("x").start(0).lazy().unwrap_err()),
+        ("lease of 0", ids.sequence::<u64>("x").lease_size(0).lazy().unwrap_err()),
+        ("is empty", ids.sequence::<u64>("").lazy().unwrap_err()),
+        ("max_waiting", builder(&MemoryStore::new()).max_waiting(0).start().unwrap_err()),
+    ];
+    for (part, error) in refused {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(part), "{error} lacks {part:?}");
+    }
+    let leases = ids.sequence::<u64>("process").lazy().unwrap().lease(8).unwrap_err();
+    assert!(leases.to_string().contains("Order::Thread"), "{leases}");
+    assert_eq!(ids.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_beyond_the_places_wait_and_then_hear_that_it_is_overloaded() {
+    let store = MemoryStore::with_faults(Faults::outage());
+    let ids = builder(&store).max_waiting(3).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(1)).lazy().unwrap();
+    let call =
+        |orders: idmill::Allocator<u64>| tokio::spawn(async move { orders.next().await.unwrap_err().kind() });
+    let calls: Vec<_> = (0..8).map(|_| call(orders.clone())).collect();
+    let mut kinds = Vec::new();
+    for call in calls {
+        kinds.push(call.await.unwrap());
+    }
+    assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Deadline).count(), 3);
+    assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Overloaded).count(), 5);
+    // Places are given back.
+    store.set_faults(Faults::default());
+    for expected in 1..=10 {
+        assert_eq!(orders.next().await.unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
+    let store = MemoryStore::with_faults(Faults::outage());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (ids, orders) = runtime.block_on(async {
+        // One place: of those who wait, one waits for the actor, and the others for its place.
+        let ids = builder(&store).max_waiting(1).start().unwrap();
+        let orders = ids.sequence::<u64>("orders").lazy().unwrap();
+        (ids, orders)
+    });
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let orders = orders.clone();
+            std::thread::spawn(move || orders.next_blocking(Duration::from_secs(60)).unwrap_err().kind())
+        })
+        .collect();
+    while orders.snapshot().waits == 0 {
+        std::thread::yield_now();
+    }
+    // Mostly enough for the others to come to wait, too; the outcome is the same if not.
+    std::thread::sleep(Duration::from_millis(20));
+    drop(runtime);
+    for caller in waiting {
+        assert_eq!(caller.join().unwrap(), ErrorKind::Closed);
+    }
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
+    ids.close_blocking();
+}
+
+#[test]
+fn the_last_one_out_ends_the_actor() {
+    let store = MemoryStore::new();
+    let held = Arc::new(store.clone()) as Arc<dyn Store>;
+    let weak = Arc::downgrade(&held);
+    let ids = Sequences::builder(held).own_thread().start().unwrap();
+    let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
+    drop(ids);
+    assert_eq!(orders.next_blocking(Duration::from_secs(60)).unwrap(), 1);
+    drop(orders);
+    // The actor holds the store until it has ended.
+    while weak.strong_count() > 0 {
+        std::thread::yield_now();
+    }
+}

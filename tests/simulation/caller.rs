@@ -1,0 +1,162 @@
+//! What callers do.
+
+use std::future::Future;
+use std::time::Duration;
+
+use fastrand::Rng;
+use idmill::{Allocator, Handle, Lease, Order, Ranges, Result};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::history::{Draw, Outcome, Shared, Span, View};
+use crate::plan::SequencePlan;
+use crate::store::Gate;
+
+pub(crate) struct Caller {
+    pub(crate) life: usize,
+    pub(crate) number: usize,
+    pub(crate) sequence: usize,
+    pub(crate) rng: Rng,
+    pub(crate) history: Shared,
+    pub(crate) gate: Gate,
+    pub(crate) allocator: Allocator<u64>,
+    pub(crate) handle: Handle<u64>,
+    pub(crate) lease: Option<Lease<u64>>,
+    /// The most that it thinks between calls; exactly that if `calm`.
+    pub(crate) think: Duration,
+    pub(crate) calm: bool,
+}
+
+fn one(id: u64) -> Vec<Span> {
+    vec![(id, 1)]
+}
+
+fn several(ranges: &Ranges<u64>) -> Vec<Span> {
+    ranges.as_slice().iter().map(|range| (range.start(), range.len())).collect()
+}
+
+impl Caller {
+    pub(crate) fn new(
+        (life, number, sequence): (usize, usize, usize),
+        allocator: Allocator<u64>,
+        plan: &SequencePlan,
+        (history, gate): (Shared, Gate),
+        rng: Rng,
+    ) -> Self {
+        let lease = (plan.order == Order::Thread).then(|| allocator.lease(plan.lease).expect("a lease"));
+        let handle = allocator.handle();
+        let think = Duration::ZERO;
+        Self { life, number, sequence, rng, history, gate, allocator, handle, lease, think, calm: false }
+    }
+
+    pub(crate) async fn run(mut self, ops: usize) {
+        for _ in 0..ops {
+            self.think().await;
+            self.gate.pass().await;
+            if self.calm {
+                self.next(None).await;
+                continue;
+            }
+            let cancel = (self.rng.u32(0..8) == 0).then(|| Duration::from_millis(self.rng.u64(0..60)));
+            match self.rng.u32(0..100) {
+                0..=34 => self.next(cancel).await,
+                35..=49 => self.handle_next(cancel).await,
+                50..=59 => self.lease_next(cancel).await,
+                60..=79 => self.take(cancel).await,
+                80..=96 => self.burst(),
+                97 => drop(self.allocator.warm().await),
+                98 => drop(self.allocator.snapshot()),
+                _ => self.revoke(),
+            }
+        }
+    }
+
+    async fn think(&mut self) {
+        let most = u64::try_from(self.think.as_millis()).expect("short");
+        let think = if self.calm { most } else { self.rng.u64(0..=most) };
+        sleep(Duration::from_millis(think)).await;
+    }
+
+    async fn next(&mut self, cancel: Option<Duration>) {
+        let allocator = self.allocator.clone();
+        let call = async { allocator.next().await.map(one) };
+        self.call(View::Allocator, 1, cancel, call).await;
+    }
+
+    async fn handle_next(&mut self, cancel: Option<Duration>) {
+        // Taken out and put back, since the call borrows all of the caller.
+        let spare = self.allocator.handle();
+        let mut handle = std::mem::replace(&mut self.handle, spare);
+        self.call(View::Handle, 1, cancel, async { handle.next().await.map(one) }).await;
+        self.handle = handle;
+    }
+
+    async fn lease_next(&mut self, cancel: Option<Duration>) {
+        let Some(mut lease) = self.lease.take() else { return self.next(cancel).await };
+        self.call(View::Lease, 1, cancel, async { lease.next().await.map(one) }).await;
+        self.lease = Some(lease);
+    }
+
+    async fn take(&mut self, cancel: Option<Duration>) {
+        let n = if self.rng.u32(0..4) == 0 { self.rng.u64(0..1000) } else { self.rng.u64(0..30) };
+        let allocator = self.allocator.clone();
+        let call = async { allocator.take(n).await.map(|ranges| several(&ranges)) };
+        self.call(View::Take, n, cancel, call).await;
+    }
+
+    /// Draws that never wait, one after the other.
+    fn burst(&mut self) {
+        for _ in 0..self.rng.u32(1..40) {
+            let (view, outcome) = match (self.rng.u32(0..3), &mut self.lease) {
+                (0, Some(lease)) => (View::Lease, lease.try_next()),
+                (1, _) => (View::Handle, self.handle.try_next()),
+                _ => (View::Allocator, self.allocator.try_next()),
+            };
+            let began = self.begins();
+            self.note(view, (false, 1), began, outcome.map(one).into());
+        }
+    }
+
+    fn revoke(&self) {
+        let mut history = self.history.lock();
+        let tick = history.tick(&(self.life, self.sequence));
+        history.revoked.push((self.life, self.sequence, tick));
+        self.allocator.revoke();
+    }
+
+    fn begins(&self) -> (u64, Instant) {
+        (self.history.lock().tick(&(self.life, self.number)), Instant::now())
+    }
+
+    async fn call(
+        &mut self,
+        view: View,
+        want: u64,
+        cancel: Option<Duration>,
+        call: impl Future<Output = Result<Vec<Span>>>,
+    ) {
+        let began = self.begins();
+        let outcome = match cancel {
+            None => call.await.into(),
+            // The call is polled first, so that what is ready is had.
+            Some(after) => timeout(after, call).await.map_or(Outcome::Cancelled, Outcome::from),
+        };
+        self.note(view, (true, want), began, outcome);
+    }
+
+    fn note(&self, view: View, (waits, want): (bool, u64), began: (u64, Instant), outcome: Outcome) {
+        let mut history = self.history.lock();
+        let ended = history.tick(&self.number);
+        let (life, sequence, caller) = (self.life, self.sequence, self.number);
+        let (began, took) = (began.0, began.1.elapsed());
+        history.drew(Draw { life, sequence, caller, view, waits, want, began, ended, took, outcome });
+    }
+}
+
+impl From<Result<Vec<Span>>> for Outcome {
+    fn from(result: Result<Vec<Span>>) -> Self {
+        match result {
+            Ok(ids) => Self::Ids(ids),
+            Err(error) => Self::Refused(error.kind()),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Every granted id was handed out, is in memory, or is counted as a gap.
+
+use idmill::Order;
+use idmill::store::Grant;
+
+use super::{Case, Verdict};
+use crate::history::Left;
+
+pub(crate) fn check(case: &Case<'_>) -> Verdict {
+    lost_on_the_way(case)?;
+    let left = case.history.left.iter().filter(|left| left.sequence == case.sequence);
+    left.into_iter().try_for_each(|left| each_left(case, left))
+}
+
+/// What the store reserved and nobody heard of is at most what failed or was under way at a crash.
+fn lost_on_the_way(case: &Case<'_>) -> Verdict {
+    let granted: u128 = case.world.store.granted(&case.plan.name).iter().map(len).sum();
+    let sent = case.history.sent.iter().filter(|sent| sent.sequence == case.sequence);
+    let (mut heard, mut unheard) = (0_u128, 0_u128);
+    for sent in sent {
+        match &sent.grant {
+            Some(grant) => heard += len(grant),
+            // One that asks too much of a mad store may be granted one more.
+            None => unheard += u128::from(sent.count) + 1,
+        }
+    }
+    if granted <= heard + unheard {
+        return Ok(());
+    }
+    Err(format!("{granted} granted, {heard} heard of, at most {unheard} lost on the way"))
+}
+
+fn len(grant: &Grant) -> u128 {
+    u128::from(grant.range.len())
+}
+
+/// What a process that was done with a sequence says of it.
+fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
+    let snapshot = &left.snapshot;
+    let draws = case.history.draws.iter();
+    let draws = draws.filter(|draw| draw.sequence == case.sequence && draw.life == left.life);
+    let had: u64 = draws.flat_map(|draw| draw.ids().iter().map(|(_, len)| len)).sum();
+    let gaps = snapshot.gaps;
+    let known = snapshot.drawn + snapshot.remaining + gaps.revoked + gaps.abandoned + gaps.dropped;
+    let fault = if snapshot.drawn < had {
+        "more was handed out than counted"
+    } else if case.plan.order != Order::Thread && snapshot.drawn > had {
+        "more was counted than handed out"
+    } else if snapshot.drawn - had > case.plan.lease {
+        // The one stripe of the one thread; leases are dropped with their callers.
+        "more was counted than handed out and in the stripe"
+    } else if known > snapshot.granted {
+        "more is known than was granted"
+    } else if known < snapshot.granted && !case.has_nonsense() {
+        "ids are missing"
+    } else {
+        return Ok(());
+    };
+    Err(format!("life {}: {fault}: {had} handed out, {snapshot:?}", left.life))
+}

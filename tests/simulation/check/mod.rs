@@ -1,0 +1,59 @@
+//! What must hold after a run: one promise a file.
+
+mod deadlines;
+mod ended;
+mod flights;
+mod gaps;
+mod order;
+mod reserves;
+mod revoked;
+mod unique;
+mod waits;
+
+use crate::history::History;
+use crate::plan::SequencePlan;
+use crate::world::World;
+
+/// What one check found broken.
+pub(crate) type Verdict = Result<(), String>;
+
+/// One sequence of a run.
+pub(crate) struct Case<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) history: &'a History,
+    pub(crate) sequence: usize,
+    pub(crate) plan: &'a SequencePlan,
+}
+
+type Check = fn(&Case<'_>) -> Verdict;
+
+const CHECKS: [(&str, Check); 9] = [
+    ("unique", unique::check),
+    ("order", order::check),
+    ("gaps", gaps::check),
+    ("reserves", reserves::check),
+    ("revoked", revoked::check),
+    ("deadlines", deadlines::check),
+    ("flights", flights::check),
+    ("ended", ended::check),
+    ("waits", waits::check),
+];
+
+/// Every check on every sequence; the first that fails, by name.
+pub(crate) fn all(world: &World) -> Verdict {
+    let history = world.history.lock();
+    for (sequence, plan) in world.plan.sequences.iter().enumerate() {
+        let case = Case { world, history: &history, sequence, plan };
+        for (name, check) in CHECKS {
+            check(&case).map_err(|fault| format!("{name}: {fault}; sequence {plan:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+impl Case<'_> {
+    /// Whether the store also answers nonsense: such a grant is refused, and no gap.
+    fn has_nonsense(&self) -> bool {
+        self.world.plan.nonsense
+    }
+}

@@ -1,0 +1,36 @@
+//! The store is asked no more often than needed, and for no more than is needed.
+
+use super::{Case, Verdict};
+use crate::history::{Left, Outcome};
+use crate::plan::Sizing;
+
+pub(crate) fn check(case: &Case<'_>) -> Verdict {
+    let Sizing::Fixed { step, watermark } = case.plan.sizing else { return Ok(()) };
+    let left = case.history.left.iter().filter(|left| left.sequence == case.sequence);
+    left.into_iter().try_for_each(|left| each_left(case, left, step, watermark))
+}
+
+fn each_left(case: &Case<'_>, left: &Left, step: u64, watermark: u64) -> Verdict {
+    let (life, snapshot) = (left.life, &left.snapshot);
+    if case.plan.order == idmill::Order::Global {
+        return match snapshot.remaining {
+            0 => Ok(()),
+            _ => Err(format!("life {life}: Global keeps ids in memory: {snapshot:?}")),
+        };
+    }
+    // Shorter than a step only at the end of the bounds, and one under way.
+    let short = 2 + case.history.reset.len() as u64 * 8;
+    let most = snapshot.granted.div_ceil(step) + snapshot.failures + short;
+    if snapshot.reserves > most && !case.has_nonsense() {
+        return Err(format!("life {life}: {} reserves, at most {most}: {snapshot:?}", snapshot.reserves));
+    }
+    // What was reserved for those who gave up stays for others.
+    let draws = case.history.draws.iter();
+    let draws = draws.filter(|draw| draw.sequence == case.sequence && draw.life == life);
+    let given_up: u64 =
+        draws.filter(|draw| !matches!(draw.outcome, Outcome::Ids(_))).map(|draw| draw.want).sum();
+    if snapshot.remaining > step + watermark + given_up {
+        return Err(format!("life {life}: more in memory than step and watermark: {snapshot:?}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! Where the watermark covers the store's latency, nobody ever waits.
+
+use super::{Case, Verdict};
+
+pub(crate) fn check(case: &Case<'_>) -> Verdict {
+    if !case.world.plan.calm {
+        return Ok(());
+    }
+    // The first, which fills memory before the callers begin, has to wait.
+    let waited = case.history.left.iter().find(|left| left.snapshot.waits > 1);
+    waited.map_or(Ok(()), |left| Err(format!("somebody waited: {:?}", left.snapshot)))
+}

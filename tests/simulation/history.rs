@@ -1,0 +1,156 @@
+//! What was seen: the one thing that checks look at.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::Grant;
+use idmill::{ErrorKind, Snapshot};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Ids as start and length: many are counted by few.
+pub(crate) type Span = (u64, u64);
+
+/// How a caller asked. Order is promised within some of these and not across others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum View {
+    Allocator,
+    Handle,
+    Lease,
+    Take,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    Ids(Vec<Span>),
+    Refused(ErrorKind),
+    Cancelled,
+}
+
+/// One call of one caller. `began` and `ended` are ticks of the history: a call that began after another had
+/// ended has the larger tick, in whatever process.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Draw {
+    pub(crate) life: usize,
+    pub(crate) sequence: usize,
+    pub(crate) caller: usize,
+    pub(crate) view: View,
+    pub(crate) waits: bool,
+    pub(crate) want: u64,
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    pub(crate) took: Duration,
+    pub(crate) outcome: Outcome,
+}
+
+impl Draw {
+    pub(crate) fn ids(&self) -> &[Span] {
+        match &self.outcome {
+            Outcome::Ids(ids) => ids,
+            _ => &[],
+        }
+    }
+}
+
+/// One reserve that a process sent. Without a grant it failed, or nobody knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) life: usize,
+    pub(crate) sequence: usize,
+    pub(crate) count: u64,
+    pub(crate) tick: u64,
+    pub(crate) grant: Option<Grant>,
+}
+
+/// How a process left a sequence that it had no more calls on.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) life: usize,
+    pub(crate) sequence: usize,
+    pub(crate) snapshot: Snapshot,
+}
+
+#[derive(Debug)]
+pub(crate) struct History {
+    began: Instant,
+    tick: u64,
+    trace: DefaultHasher,
+    in_flight: BTreeMap<(usize, usize), usize>,
+    pub(crate) lives: usize,
+    pub(crate) draws: Vec<Draw>,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) left: Vec<Left>,
+    /// The tick of each sequence's first reset.
+    pub(crate) reset: BTreeMap<usize, u64>,
+    /// Life, sequence, and the tick of each revocation, when it was called.
+    pub(crate) revoked: Vec<(usize, usize, u64)>,
+    /// Ticks at which more than one reserve of one process and sequence was under way.
+    pub(crate) crowded: Vec<u64>,
+}
+
+pub(crate) type Shared = Arc<Mutex<History>>;
+
+impl History {
+    pub(crate) fn new() -> Shared {
+        Arc::new(Mutex::new(Self {
+            began: Instant::now(),
+            tick: 0,
+            trace: DefaultHasher::new(),
+            in_flight: BTreeMap::new(),
+            lives: 0,
+            draws: Vec::new(),
+            sent: Vec::new(),
+            left: Vec::new(),
+            reset: BTreeMap::new(),
+            revoked: Vec::new(),
+            crowded: Vec::new(),
+        }))
+    }
+
+    /// The same for two runs that did the same things at the same times.
+    pub(crate) fn trace(&self) -> u64 {
+        self.trace.finish()
+    }
+
+    /// Notes that something happened now.
+    pub(crate) fn tick(&mut self, what: &impl Hash) -> u64 {
+        self.tick += 1;
+        (self.tick, self.began.elapsed()).hash(&mut self.trace);
+        what.hash(&mut self.trace);
+        self.tick
+    }
+
+    pub(crate) fn drew(&mut self, draw: Draw) {
+        self.tick(&draw);
+        self.draws.push(draw);
+    }
+
+    pub(crate) fn reset(&mut self, sequence: usize) {
+        let tick = self.tick(&sequence);
+        self.reset.entry(sequence).or_insert(tick);
+    }
+
+    pub(crate) fn sends(&mut self, life: usize, sequence: usize, count: u64) -> usize {
+        let tick = self.tick(&(life, sequence, count));
+        let under_way = self.in_flight.entry((life, sequence)).or_default();
+        *under_way += 1;
+        if *under_way > 1 {
+            self.crowded.push(tick);
+        }
+        self.sent.push(Sent { life, sequence, count, tick, grant: None });
+        self.sent.len() - 1
+    }
+
+    pub(crate) fn hears(&mut self, sent: usize, grant: Option<Grant>) {
+        self.tick(&(sent, grant.map(|grant| (grant.range.start(), grant.range.len()))));
+        self.sent[sent].grant = grant;
+    }
+
+    /// Answered, or given up.
+    pub(crate) fn is_over(&mut self, sent: usize) {
+        let Sent { life, sequence, .. } = self.sent[sent];
+        *self.in_flight.entry((life, sequence)).or_default() -= 1;
+    }
+}

@@ -1,0 +1,182 @@
+//! What happens under one seed: everything random is drawn here or from generators that are seeded here.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use idmill::store::{Fault, Faults};
+use idmill::{ErrorKind, Order};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) sequences: Vec<SequencePlan>,
+    pub(crate) processes: Vec<ProcessPlan>,
+    pub(crate) weather: Weather,
+    /// No faults, no crash, and a watermark that covers latency × rate: then nobody may ever wait.
+    pub(crate) calm: bool,
+    /// The store also answers what no honest store does.
+    pub(crate) nonsense: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SequencePlan {
+    pub(crate) name: String,
+    pub(crate) order: Order,
+    pub(crate) sizing: Sizing,
+    pub(crate) start: u64,
+    pub(crate) max: u64,
+    pub(crate) patience: Duration,
+    pub(crate) lease: u64,
+    /// When an administrator sets it back.
+    pub(crate) resets: Vec<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sizing {
+    Fixed { step: u64, watermark: u64 },
+    Adaptive { max_waste: u64, outage_budget: Duration },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessPlan {
+    pub(crate) seed: u64,
+    pub(crate) callers: usize,
+    pub(crate) ops: usize,
+    pub(crate) think: Duration,
+    pub(crate) store_timeout: Duration,
+    pub(crate) max_waiting: usize,
+    /// How long each of its lives lasts at most; the last one goes on until its callers are done.
+    pub(crate) crashes: Vec<Duration>,
+    /// When it stands still, and for how long.
+    pub(crate) pauses: Vec<(Duration, Duration)>,
+    pub(crate) closes: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    pub(crate) faults: Faults,
+    pub(crate) outages: Vec<(Duration, Duration)>,
+}
+
+fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_millis(rng.u64(range))
+}
+
+fn chance(rng: &mut Rng, percent: u32) -> bool {
+    rng.u32(0..100) < percent
+}
+
+fn some<T>(rng: &mut Rng, percent: u32, most: usize, mut make: impl FnMut(&mut Rng) -> T) -> Vec<T> {
+    let count = if chance(rng, percent) { rng.usize(1..=most) } else { 0 };
+    (0..count).map(|_| make(rng)).collect()
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        if rng.u32(0..10) == 0 {
+            return Self::calm(seed, &mut rng);
+        }
+        let sequences = (0..rng.usize(1..=3)).map(|n| sequence(&mut rng, n)).collect();
+        let processes: Vec<_> = (0..rng.usize(1..=4)).map(|_| process(&mut rng)).collect();
+        // What a store repeats may be another process's, and nobody but the store can tell.
+        let alone = processes.len() == 1 && processes[0].crashes.is_empty();
+        let (weather, nonsense) = weather(&mut rng, alone);
+        Self { sequences, processes, weather, calm: false, nonsense }
+    }
+
+    fn calm(seed: u64, rng: &mut Rng) -> Self {
+        let (latency, callers, think) = (rng.u64(1..50), rng.usize(1..4), rng.u64(1..10));
+        let watermark = (latency / think + 2) * callers as u64;
+        let sizing = Sizing::Fixed { step: watermark + rng.u64(0..100), watermark };
+        let patience = Duration::from_secs(1);
+        let sequence = SequencePlan {
+            name: "calm".to_owned(),
+            order: Order::Process,
+            sizing,
+            start: 1,
+            max: u64::MAX,
+            patience,
+            lease: 1,
+            resets: Vec::new(),
+        };
+        let process = ProcessPlan {
+            callers,
+            think: Duration::from_millis(think),
+            crashes: Vec::new(),
+            pauses: Vec::new(),
+            closes: None,
+            max_waiting: 1000,
+            store_timeout: Duration::from_secs(10),
+            ..process(rng)
+        };
+        let faults =
+            Faults::none().latency_between(Duration::ZERO, Duration::from_millis(latency)).seed(seed);
+        let weather = Weather { faults, outages: Vec::new() };
+        Self { sequences: vec![sequence], processes: vec![process], weather, calm: true, nonsense: false }
+    }
+}
+
+fn sequence(rng: &mut Rng, number: usize) -> SequencePlan {
+    let order = [Order::Global, Order::Process, Order::Process, Order::Thread][rng.usize(0..4)];
+    let start = [0, 1, 1, 1000, u64::MAX - 5000][rng.usize(0..5)];
+    let max = if chance(rng, 35) { start + rng.u64(0..2000) } else { u64::MAX };
+    let step = if chance(rng, 50) { rng.u64(1..20) } else { rng.u64(1..500) };
+    let sizing = if chance(rng, 70) {
+        let watermark = if chance(rng, 30) { 0 } else { rng.u64(0..=step) };
+        Sizing::Fixed { step, watermark }
+    } else {
+        Sizing::Adaptive { max_waste: rng.u64(1..2000), outage_budget: millis(rng, 0..2000) }
+    };
+    SequencePlan {
+        name: format!("s{number}"),
+        order,
+        sizing,
+        start,
+        max,
+        patience: millis(rng, 20..5000),
+        lease: rng.u64(1..20),
+        resets: some(rng, 15, 3, |rng| millis(rng, 0..2000)),
+    }
+}
+
+fn process(rng: &mut Rng) -> ProcessPlan {
+    ProcessPlan {
+        seed: rng.u64(..),
+        callers: rng.usize(1..=5),
+        ops: rng.usize(5..60),
+        think: millis(rng, 0..40),
+        store_timeout: [20, 200, 2000, 60_000].map(Duration::from_millis)[rng.usize(0..4)],
+        max_waiting: if chance(rng, 10) { rng.usize(1..3) } else { 1000 },
+        crashes: some(rng, 40, 4, |rng| millis(rng, 0..1000)),
+        pauses: some(rng, 25, 3, |rng| (millis(rng, 0..1000), millis(rng, 1..3000))),
+        closes: chance(rng, 10).then(|| millis(rng, 0..1500)),
+    }
+}
+
+fn weather(rng: &mut Rng, alone: bool) -> (Weather, bool) {
+    let mut faults = Faults::none().seed(rng.u64(..));
+    if chance(rng, 85) {
+        faults = faults.latency_between(millis(rng, 0..5), millis(rng, 5..100));
+    }
+    let honest = [
+        Fault::LostRequest,
+        Fault::LostReply,
+        Fault::Hang,
+        Fault::HangBefore,
+        Fault::Refuse(ErrorKind::Denied),
+        Fault::Latency(Duration::from_secs(3)),
+    ];
+    let mad = [Fault::TooMany, Fault::OutOfBounds, Fault::Empty, Fault::Repeat];
+    for fault in some(rng, 60, 3, |rng| honest[rng.usize(0..honest.len())]) {
+        faults = faults.random(fault, f64::from(rng.u32(1..25)) / 100.0);
+    }
+    let nonsense = chance(rng, 15);
+    if nonsense {
+        let kinds = if alone { mad.len() } else { mad.len() - 1 };
+        faults = faults.random(mad[rng.usize(0..kinds)], 0.1);
+    }
+    (
+        Weather { faults, outages: some(rng, 20, 2, |rng| (millis(rng, 0..1000), millis(rng, 1..4000))) },
+        nonsense,
+    )
+}

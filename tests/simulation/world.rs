@@ -1,0 +1,169 @@
+//! The world of one seed: processes, a store between them, and what befalls both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::future::{join, join_all};
+use idmill::store::{Change, Faults, MemoryStore, Store};
+use idmill::{Allocator, Result, SequenceName, Sequences};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::caller::Caller;
+use crate::history::{History, Left, Shared};
+use crate::plan::{Plan, ProcessPlan, SequencePlan, Sizing};
+use crate::store::{Gate, Watched};
+
+/// Longer than anything lasts: who is not done by then hangs.
+const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) store: MemoryStore,
+    pub(crate) history: Shared,
+    pub(crate) hung: bool,
+    names: Arc<Vec<SequenceName>>,
+}
+
+/// Runs a plan to its end, on a clock of its own.
+pub(crate) fn run(plan: Plan) -> World {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async {
+        let name = |sequence: &SequencePlan| SequenceName::new(&sequence.name).expect("a name");
+        let names = Arc::new(plan.sequences.iter().map(name).collect());
+        let store = MemoryStore::with_faults(plan.weather.faults.clone()).recording();
+        let mut world = World { plan, store, history: History::new(), hung: false, names };
+        let processes = join_all(world.plan.processes.iter().map(|process| world.process(process)));
+        let hung = timeout(FOR_EVER, join(processes, world.befalls())).await.is_err();
+        world.hung = hung;
+        world
+    })
+}
+
+impl World {
+    /// Outages and resets.
+    async fn befalls(&self) {
+        let outages = self.plan.weather.outages.iter().map(|(at, lasts)| self.outage(*at, *lasts));
+        let all = self.plan.sequences.iter().enumerate();
+        let resets = all.flat_map(|(n, sequence)| sequence.resets.iter().map(move |at| self.reset(n, *at)));
+        join(join_all(outages), join_all(resets)).await;
+    }
+
+    async fn outage(&self, at: Duration, lasts: Duration) {
+        sleep(at).await;
+        self.store.set_faults(Faults::outage());
+        sleep(lasts).await;
+        self.store.set_faults(self.plan.weather.faults.clone());
+    }
+
+    async fn reset(&self, sequence: usize, at: Duration) {
+        sleep(at).await;
+        let next = Some(self.plan.sequences[sequence].start);
+        let change = Change { next, backwards: true, ..Change::default() };
+        // Noted before, since it may be in force before the administrator hears of it.
+        self.history.lock().reset(sequence);
+        let _ = self.store.set(&self.names[sequence], change).await;
+    }
+
+    /// One process: it crashes as planned, and is started again each time.
+    async fn process(&self, plan: &ProcessPlan) {
+        let mut rng = Rng::with_seed(plan.seed);
+        let gate = Gate::open();
+        let lives = async {
+            for crash in &plan.crashes {
+                // Dropping the life is the crash: its actor ends, with whatever is under way.
+                let _ = timeout(*crash, self.life(plan, &gate, rng.fork())).await;
+            }
+            self.life(plan, &gate, rng.fork()).await;
+        };
+        join(lives, join_all(plan.pauses.iter().map(|pause| pauses(&gate, *pause)))).await;
+    }
+
+    async fn life(&self, plan: &ProcessPlan, gate: &Gate, mut rng: Rng) {
+        let life = {
+            let mut history = self.history.lock();
+            history.lives += 1;
+            history.lives
+        };
+        let ids = self.sequences(life, plan, gate, rng.u64(..));
+        let mut allocators = Vec::new();
+        for sequence in &self.plan.sequences {
+            let allocator = open(&ids, sequence).await.or_else(|_| prepared(&ids, sequence).lazy());
+            allocators.push(allocator.expect("opens lazily, even in an outage"));
+        }
+        if self.plan.calm {
+            allocators[0].warm().await.expect("a calm store");
+        }
+        let closes = async {
+            if let Some(at) = plan.closes {
+                sleep(at).await;
+                ids.close().await;
+            }
+        };
+        join(self.calls(life, plan, gate, &allocators, &mut rng), closes).await;
+        for (sequence, allocator) in allocators.iter().enumerate() {
+            self.leave(life, sequence, allocator).await;
+        }
+    }
+
+    fn sequences(&self, life: usize, plan: &ProcessPlan, gate: &Gate, seed: u64) -> Sequences {
+        let (store, history) = (self.store.clone(), self.history.clone());
+        let watched = Watched { life, store, history, gate: gate.clone(), names: self.names.clone() };
+        let builder = Sequences::builder(Arc::new(watched) as Arc<dyn Store>).seed(seed);
+        let builder = builder.store_timeout(plan.store_timeout).max_waiting(plan.max_waiting);
+        builder.start().expect("a runtime is there")
+    }
+
+    async fn calls(
+        &self,
+        life: usize,
+        plan: &ProcessPlan,
+        gate: &Gate,
+        allocators: &[Allocator<u64>],
+        rng: &mut Rng,
+    ) {
+        let mut callers = Vec::new();
+        for number in 0..plan.callers * allocators.len() {
+            let sequence = number % allocators.len();
+            let allocator = allocators[sequence].clone();
+            let shared = (self.history.clone(), gate.clone());
+            let place = (life, number, sequence);
+            let mut caller =
+                Caller::new(place, allocator, &self.plan.sequences[sequence], shared, rng.fork());
+            (caller.think, caller.calm) = (plan.think, self.plan.calm);
+            callers.push(caller.run(plan.ops));
+        }
+        join_all(callers).await;
+    }
+
+    /// Waits until nothing is under way, so that what is counted stands still: the part that a caller who gave up had
+    /// is with the engine until it next hears from the store.
+    async fn leave(&self, life: usize, sequence: usize, allocator: &Allocator<u64>) {
+        sleep(Duration::from_secs(200)).await;
+        let snapshot = allocator.snapshot();
+        self.history.lock().left.push(Left { life, sequence, snapshot });
+    }
+}
+
+async fn pauses(gate: &Gate, (at, lasts): (Duration, Duration)) {
+    sleep_until(Instant::now() + at).await;
+    gate.shut_until(Instant::now() + lasts);
+}
+
+fn prepared(ids: &Sequences, plan: &SequencePlan) -> idmill::SequenceBuilder<u64> {
+    let builder = ids.sequence::<u64>(&plan.name).order(plan.order).start(plan.start).max(plan.max);
+    let builder = builder.patience(plan.patience).lease_size(plan.lease);
+    match plan.sizing {
+        Sizing::Fixed { step, watermark } => builder.step(step).watermark(watermark),
+        Sizing::Adaptive { max_waste, outage_budget } => {
+            builder.max_waste(max_waste).outage_budget(outage_budget)
+        }
+    }
+}
+
+/// Opening gives up after a while, since a store that is away can hang.
+async fn open(ids: &Sequences, plan: &SequencePlan) -> Result<Allocator<u64>> {
+    let opening = timeout(Duration::from_secs(1), prepared(ids, plan).into_future());
+    opening.await.unwrap_or_else(|_| Err(idmill::ErrorKind::Deadline.into()))
+}

@@ -1,0 +1,48 @@
+//! Many rounds of many threads. Meant for ThreadSanitizer (`ci/steps/tsan`), which says where two threads touch the
+//! same memory without an order between them; `IDMILL_STRESS_ROUNDS` says how often.
+
+mod threads;
+
+use idmill::Order;
+use threads::Scale;
+
+const SCALE: Scale = Scale { threads: 4, draws: 500, step: 16 };
+
+fn rounds(test: impl Fn(Scale)) {
+    let rounds = std::env::var("IDMILL_STRESS_ROUNDS").map_or(3, |text| text.parse().expect("a number"));
+    for round in 0..rounds {
+        // With other sizes in each round, segments end at other moments.
+        test(Scale { step: SCALE.step + round % 7, ..SCALE });
+    }
+}
+
+#[test]
+fn every_way_grows_across_threads() {
+    rounds(threads::every_way_grows_across_threads);
+}
+
+#[test]
+fn stripes_and_leases_grow_for_each() {
+    rounds(threads::stripes_and_leases_grow_for_each);
+}
+
+#[test]
+fn nothing_outlives_a_revocation() {
+    rounds(|scale| threads::nothing_outlives_a_revocation(scale, Order::Process));
+    rounds(|scale| threads::nothing_outlives_a_revocation(scale, Order::Thread));
+}
+
+#[test]
+fn closing_reaches_everybody() {
+    rounds(threads::closing_reaches_everybody);
+}
+
+#[test]
+fn opened_and_evicted_at_once() {
+    rounds(|scale| threads::opened_and_evicted_at_once(Scale { draws: 100, ..scale }));
+}
+
+#[test]
+fn callers_that_give_up() {
+    rounds(|scale| threads::callers_that_give_up(Scale { draws: 100, ..scale }));
+}

@@ -1,0 +1,234 @@
+//! Real threads over the real primitives: what the model checker cannot see inside of. Used by `stress.rs` under
+//! ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::{Faults, MemoryStore, Store};
+use idmill::{Allocator, ErrorKind, Order, Sequences, SequencesBuilder};
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) threads: u64,
+    /// Draws of each thread.
+    pub(crate) draws: u64,
+    /// Small, so that segments are promoted all the time.
+    pub(crate) step: u64,
+}
+
+/// Longer than any machine takes: nothing here depends on how fast it is.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Sequences on a runtime whose thread is joined in the end, so that nothing runs on after a test.
+struct Served {
+    store: MemoryStore,
+    ids: Sequences,
+    stop: tokio::sync::oneshot::Sender<()>,
+    runtime: thread::JoinHandle<()>,
+}
+
+fn serve(set: impl FnOnce(SequencesBuilder) -> SequencesBuilder + Send + 'static) -> Served {
+    let store = MemoryStore::new().recording();
+    let shared = store.clone();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let runtime = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let builder = set(Sequences::builder(Arc::new(shared) as Arc<dyn Store>).store_timeout(LONG));
+            sender.send(builder.start().unwrap()).unwrap();
+            stopped.await.unwrap();
+        });
+    });
+    Served { store, ids: receiver.recv().unwrap(), stop, runtime }
+}
+
+impl Served {
+    fn open(&self, order: Order, scale: Scale) -> Allocator<u64> {
+        let builder = self.ids.sequence::<u64>("s").order(order).step(scale.step).patience(LONG);
+        builder.lease_size(3).lazy().unwrap()
+    }
+
+    fn end(self) {
+        self.ids.close_blocking();
+        self.stop.send(()).unwrap();
+        self.runtime.join().unwrap();
+    }
+}
+
+/// Runs `work` on each thread; every id that any of them returns must be there once.
+fn once<F>(threads: u64, work: F)
+where
+    F: Fn(u64) -> Vec<u64> + Send + Sync,
+{
+    let work = &work;
+    let mut all: BTreeMap<u64, u64> = BTreeMap::new();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|n| scope.spawn(move || work(n))).collect();
+        for (number, worker) in workers.into_iter().enumerate() {
+            for id in worker.join().unwrap() {
+                let other = all.insert(id, number as u64);
+                assert_eq!(other, None, "id {id} was handed out twice");
+            }
+        }
+    });
+}
+
+/// Ids grow across threads: whoever has seen an id gets larger ones.
+struct Seen(AtomicU64);
+
+impl Seen {
+    fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    fn draw(&self, draw: impl FnOnce() -> u64) -> u64 {
+        // Acquire and Release, as any sign between threads has that one was done before another began.
+        let before = self.0.load(Ordering::Acquire);
+        let id = draw();
+        assert!(id > before, "{id} came after {before}");
+        self.0.fetch_max(id, Ordering::Release);
+        id
+    }
+}
+
+/// By all the ways there are under [`Order::Process`], which promises growth across them.
+pub(crate) fn every_way_grows_across_threads(scale: Scale) {
+    let served = serve(|builder| builder);
+    let (ids, seen) = (served.open(Order::Process, scale), Seen::new());
+    once(scale.threads, |number| {
+        let mut handle = ids.handle();
+        let mut all = Vec::new();
+        for round in 0..scale.draws {
+            match (round + number) % 4 {
+                0 => all.push(seen.draw(|| ids.next_blocking(LONG).unwrap())),
+                1 | 2 => all.push(seen.draw(|| handle.next_blocking(LONG).unwrap())),
+                _ => {
+                    let mut taken = Vec::new();
+                    seen.draw(|| {
+                        taken.extend(ids.take_blocking(5, LONG).unwrap().ids());
+                        taken[0]
+                    });
+                    all.extend(taken);
+                }
+            }
+        }
+        all
+    });
+    // Counters stand still, and can be held against each other, once the actor has ended.
+    served.ids.close_blocking();
+    let snapshot = ids.snapshot();
+    let gaps = snapshot.gaps.total() - snapshot.gaps.unknown;
+    assert_eq!(snapshot.drawn + snapshot.remaining + gaps, snapshot.granted, "{snapshot:?}");
+    drop(ids);
+    served.end();
+}
+
+/// By stripes and leases, whose ids grow for each of them.
+pub(crate) fn stripes_and_leases_grow_for_each(scale: Scale) {
+    let served = serve(|builder| builder);
+    let ids = served.open(Order::Thread, scale);
+    once(scale.threads, |number| {
+        let mut lease = ids.lease(1 + number).unwrap();
+        let mut all = Vec::new();
+        let (mut own, mut leased) = (0, 0);
+        for _ in 0..scale.draws {
+            let id = ids.next_blocking(LONG).unwrap();
+            assert!(id > own, "{id} came after {own} in one thread");
+            own = id;
+            let id = lease.next_blocking(LONG).unwrap();
+            assert!(id > leased, "{id} came after {leased} in one lease");
+            leased = id;
+            all.extend([own, leased]);
+        }
+        all
+    });
+    drop(ids);
+    served.end();
+}
+
+/// A revocation reaches segments, handles, stripes and leases that other threads hold.
+pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
+    let served = serve(|builder| builder);
+    let (ids, store) = (served.open(order, scale), served.store.clone());
+    // What was granted before the last revocation ended here.
+    let floor = AtomicU64::new(0);
+    once(scale.threads, |number| {
+        let mut all = Vec::new();
+        let (mut handle, mut lease) = (ids.handle(), ids.lease(4).ok());
+        for round in 0..scale.draws {
+            if number == 0 && round % 4 == 3 {
+                let granted = store.granted("s").last().and_then(|grant| grant.range.last());
+                ids.revoke();
+                // Release, and the drawers' Acquire: the sign that the revocation was done.
+                floor.fetch_max(granted.unwrap_or(0), Ordering::Release);
+            }
+            let before = floor.load(Ordering::Acquire);
+            let id = match (round % 3, &mut lease) {
+                (0, _) => ids.next_blocking(LONG).unwrap(),
+                (1, Some(lease)) => lease.next_blocking(LONG).unwrap(),
+                _ => handle.next_blocking(LONG).unwrap(),
+            };
+            assert!(id > before, "{id}, although all up to {before} was revoked");
+            all.push(id);
+        }
+        all
+    });
+    drop(ids);
+    served.end();
+}
+
+/// Whoever draws while it is closed hears so, and nobody waits for ever.
+pub(crate) fn closing_reaches_everybody(scale: Scale) {
+    let served = serve(|builder| builder);
+    let ids = served.open(Order::Process, scale);
+    let drawn = AtomicU64::new(0);
+    once(scale.threads, |number| {
+        let mut all = Vec::new();
+        loop {
+            // Relaxed: only when to close is told by it.
+            let count = drawn.fetch_add(1, Ordering::Relaxed);
+            if number == 0 && count >= scale.draws {
+                served.ids.close_blocking();
+            }
+            match ids.next_blocking(LONG) {
+                Ok(id) => all.push(id),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Closed);
+                    return all;
+                }
+            }
+        }
+    });
+    drop(ids);
+    served.end();
+}
+
+/// Threads that open, use and let go of the same sequence, while it is evicted under their hands.
+pub(crate) fn opened_and_evicted_at_once(scale: Scale) {
+    let served = serve(|builder| builder.idle_eviction(Duration::from_nanos(1)));
+    once(scale.threads, |_| {
+        let open = || served.open(Order::Process, scale);
+        (0..scale.draws).map(|_| open().next_blocking(LONG).unwrap()).collect()
+    });
+    served.end();
+}
+
+/// Callers that give up at any moment, while answers are on their way to them.
+pub(crate) fn callers_that_give_up(scale: Scale) {
+    let served = serve(|builder| builder);
+    let faults = Faults::none().latency(Duration::from_millis(1));
+    served.store.set_faults(faults);
+    let ids = served.open(Order::Global, scale);
+    once(scale.threads, |number| {
+        let patience = |round: u64| Duration::from_micros((round * 397 + number * 131) % 2000);
+        let call = |round| ids.next_blocking(patience(round));
+        (0..scale.draws).filter_map(|round| call(round).ok()).collect()
+    });
+    drop(ids);
+    served.end();
+}
