@@ -222,8 +222,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "wake::low_water_alone_wakes",
         &[edit(
             MAILBOX,
-            "self.low.push(core);\n",
-            "self.wake.notify_one(); self.low.push(core); if true { return; }\n",
+            "self.low.push(Arc::downgrade(core));\n",
+            "self.wake.notify_one(); self.low.push(Arc::downgrade(core)); if true { return; }\n",
         )],
     ),
     mutant(

@@ -17,8 +17,9 @@ pub(crate) enum Outcome {
     TimedOut,
 }
 
-/// What cargo needs to build this crate: the workspace's members, and none of their tests.
-const NEEDED: &[&str] = &["Cargo.toml", "Cargo.lock", "src", "cli", "benches", "loom-tests"];
+/// What cargo needs to build this crate: the members of the workspace, with all targets that their manifests name.
+const NEEDED: &[&str] =
+    &["Cargo.toml", "Cargo.lock", "src", "tests", "examples", "cli", "benches", "loom-tests"];
 
 pub(crate) struct Tree {
     root: PathBuf,
