@@ -1,11 +1,13 @@
 //! What callers do.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::future::{Either, select};
 use idmill::{Allocator, Handle, Lease, Order, Ranges, Result};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::history::{Draw, Outcome, Shared, Span, View};
 use crate::plan::SequencePlan;
@@ -137,8 +139,11 @@ impl Caller {
         let began = self.begins();
         let outcome = match cancel {
             None => call.await.into(),
-            // The call is polled first, so that what is ready is had.
-            Some(after) => timeout(after, call).await.map_or(Outcome::Cancelled, Outcome::from),
+            // The timer is polled first, so that a call can be dropped whose answer is there already.
+            Some(after) => match select(pin!(sleep(after)), pin!(call)).await {
+                Either::Left(_) => Outcome::Cancelled,
+                Either::Right((result, _)) => result.into(),
+            },
         };
         self.note(view, (true, want), began, outcome);
     }
