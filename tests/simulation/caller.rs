@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::future::{Either, select};
 use idmill::{Allocator, Handle, Lease, Order, Ranges, Result};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use crate::history::{Draw, Outcome, Shared, Span, View};
@@ -139,8 +140,8 @@ impl Caller {
         let began = self.begins();
         let outcome = match cancel {
             None => call.await.into(),
-            // The timer is polled first, so that a call can be dropped whose answer is there already.
-            Some(after) => match select(pin!(sleep(after)), pin!(call)).await {
+            // The timer is polled first, and after the actor, so that calls are dropped whose answer is there already.
+            Some(after) => match select(pin!(gives_up(after)), pin!(call)).await {
                 Either::Left(_) => Outcome::Cancelled,
                 Either::Right((result, _)) => result.into(),
             },
@@ -155,6 +156,11 @@ impl Caller {
         let (began, took) = (began.0, began.1.elapsed());
         history.drew(Draw { life, sequence, caller, view, waits, want, began, ended, took, outcome });
     }
+}
+
+async fn gives_up(after: Duration) {
+    sleep(after).await;
+    yield_now().await;
 }
 
 impl From<Result<Vec<Span>>> for Outcome {
