@@ -6,8 +6,8 @@ use crate::error::{ErrorKind, Result};
 use crate::mailbox::{Mailbox, Message, Request, Time};
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
-use crate::refill::Settings;
 use crate::segment::{Segment, Taken};
+use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, oneshot};
@@ -56,7 +56,7 @@ impl Core {
             users: AtomicUsize::new(1),
             slot: AtomicUsize::new(NO_SLOT),
             #[cfg(not(idmill_loom))]
-            stripes: (settings.order == crate::refill::Order::Thread).then(Box::default),
+            stripes: (settings.order == crate::settings::Order::Thread).then(Box::default),
             settings,
         }
     }

@@ -77,6 +77,7 @@ mod registry;
 mod segment;
 #[cfg(not(idmill_loom))]
 mod sequences;
+mod settings;
 #[cfg(not(idmill_loom))]
 mod snapshot;
 mod stats;
@@ -92,8 +93,8 @@ pub use name::SequenceName;
 #[cfg(not(idmill_loom))]
 pub use opening::SequenceBuilder;
 pub use range::{Ids, Range, Ranges};
-pub use refill::Order;
 #[cfg(not(idmill_loom))]
 pub use sequences::{Sequences, SequencesBuilder, connect};
+pub use settings::Order;
 #[cfg(not(idmill_loom))]
 pub use snapshot::{Gaps, Snapshot};

@@ -11,8 +11,8 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
-use crate::refill::{Adaptive, Order, Settings, Sizing};
 use crate::sequences::{Inner, on_runtime};
+use crate::settings::{Adaptive, Order, Settings, Sizing};
 use crate::store::{self, Bounds, SequenceInfo};
 use crate::sync::Arc;
 

@@ -13,9 +13,9 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::mailbox::Mailbox;
 use crate::opening::SequenceBuilder;
-use crate::refill::Settings;
 use crate::refill::actor::{Actor, Clock, Duties};
 use crate::registry::Registry;
+use crate::settings::Settings;
 use crate::store::{self, Store};
 use crate::sync::{Arc, Mutex};
 
@@ -217,13 +217,14 @@ impl SequencesBuilder {
         let _context = runtime.enter();
         let clock = Clock::start();
         let duties = Duties { store_timeout: self.store_timeout, idle: self.idle_eviction };
-        let actor = Actor::new(mailbox.clone(), self.store.clone(), registry.clone(), clock, duties);
+        let places = Arc::new(Semaphore::new(self.max_waiting));
+        let actor =
+            Actor::new(mailbox.clone(), self.store.clone(), registry.clone(), clock, duties, places.clone());
         runtime.spawn(async move {
             // Dropped after the actor, and so the sign that it has ended.
             let _alive = (alive, keeper);
             actor.run().await;
         });
-        let places = Arc::new(Semaphore::new(self.max_waiting));
         let inner = Inner {
             store: self.store,
             registry,

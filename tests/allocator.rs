@@ -227,6 +227,50 @@ async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
     assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
 }
 
+/// A part from before the reset and a rest from after it could hold one number twice.
+#[tokio::test]
+async fn a_take_across_a_reset_is_all_from_after_it() {
+    let store = MemoryStore::new();
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
+    let _ = orders.take(2).await.unwrap();
+    let name = idmill::SequenceName::new("o").unwrap();
+    let change = idmill::store::Change { next: Some(1), backwards: true, ..Default::default() };
+    store.set(&name, change).await.unwrap();
+    // Eight of them are in memory still.
+    let taken: Vec<_> = orders.take(12).await.unwrap().ids().collect();
+    assert!(taken.is_sorted_by(|a, b| a < b), "{taken:?}");
+    assert_eq!(taken.len(), 12);
+    assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
+}
+
+#[tokio::test]
+async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
+    let store = MemoryStore::new();
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
+    let backup = store.snapshot();
+    for _ in 0..10 {
+        orders.next().await.unwrap();
+    }
+    store.restore(&backup);
+    let error = orders.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation);
+    assert!(error.to_string().contains("went back in time"), "{error}");
+
+    // A reset after the backup, and the reset is lost too.
+    let name = idmill::SequenceName::new("o").unwrap();
+    let change = idmill::store::Change { next: Some(2), backwards: true, ..Default::default() };
+    let backup = store.snapshot();
+    store.set(&name, change).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 2, "as the administrator wanted it");
+    store.restore(&backup);
+    for _ in 0..9 {
+        orders.next().await.unwrap();
+    }
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::StoreViolation);
+}
+
 #[tokio::test]
 async fn closing_answers_everybody() {
     let store = MemoryStore::with_faults(Faults::outage());

@@ -149,19 +149,26 @@ fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
     let store = MemoryStore::with_faults(Faults::outage());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (ids, orders) = runtime.block_on(async {
-        let ids = builder(&store).start().unwrap();
+        // One place: of those who wait, one waits for the actor, and the others for its place.
+        let ids = builder(&store).max_waiting(1).start().unwrap();
         let orders = ids.sequence::<u64>("orders").lazy().unwrap();
         (ids, orders)
     });
-    let waiting = {
-        let orders = orders.clone();
-        std::thread::spawn(move || orders.next_blocking(Duration::from_secs(60)).unwrap_err().kind())
-    };
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let orders = orders.clone();
+            std::thread::spawn(move || orders.next_blocking(Duration::from_secs(60)).unwrap_err().kind())
+        })
+        .collect();
     while orders.snapshot().waits == 0 {
         std::thread::yield_now();
     }
+    // Mostly enough for the others to come to wait, too; the outcome is the same if not.
+    std::thread::sleep(Duration::from_millis(20));
     drop(runtime);
-    assert_eq!(waiting.join().unwrap(), ErrorKind::Closed);
+    for caller in waiting {
+        assert_eq!(caller.join().unwrap(), ErrorKind::Closed);
+    }
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
     ids.close_blocking();
 }

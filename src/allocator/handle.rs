@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::lease::Block;
 use crate::range::Ranges;
-use crate::refill::Order;
 use crate::segment::{MAX_LEN, Segment};
+use crate::settings::Order;
 use crate::sync::Arc;
 
 macro_rules! waiting_draws {

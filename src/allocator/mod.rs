@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::{Range, Ranges};
-use crate::refill::Order;
 use crate::sequences::Inner;
+use crate::settings::Order;
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 
@@ -161,9 +161,18 @@ impl<T: Id> Allocator<T> {
     /// As [`next`](Self::next). Where the sequence ends with fewer than `n` ids, [`ErrorKind::Exhausted`]; those left
     /// stay for smaller draws. A call that fails or is cancelled after it had got some of its ids makes them a gap.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
-        match self.take_from_memory(n) {
-            Ok(ids) => Ok(ids.cast()),
-            Err((missing, part)) => part.and(self.wait(missing, self.patience()).await),
+        let (clock, patience) = (self.tenant.inner.clock, self.patience());
+        let begun = clock.now();
+        loop {
+            let part = match self.take_from_memory(n) {
+                Ok(ids) => return Ok(ids.cast()),
+                Err(part) => part,
+            };
+            let left = patience.saturating_sub(clock.now().saturating_sub(begun));
+            let rest = self.wait(part.missing, left).await?;
+            if let Some(ids) = part.and(rest) {
+                return Ok(ids.cast());
+            }
         }
     }
 
@@ -172,18 +181,29 @@ impl<T: Id> Allocator<T> {
     /// # Errors
     /// As [`take`](Self::take).
     pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
-        match self.take_from_memory(n) {
-            Ok(ids) => Ok(ids.cast()),
-            Err((missing, part)) => part.and(block_on_reply(self.wait(missing, timeout), timeout)),
+        let clock = self.tenant.inner.clock;
+        let begun = clock.now();
+        loop {
+            let part = match self.take_from_memory(n) {
+                Ok(ids) => return Ok(ids.cast()),
+                Err(part) => part,
+            };
+            let left = timeout.saturating_sub(clock.now().saturating_sub(begun));
+            let rest = block_on_reply(self.wait(part.missing, left), left)?;
+            if let Some(ids) = part.and(rest) {
+                return Ok(ids.cast());
+            }
         }
     }
 
-    /// `n` ids, or how many are missing, and the part that there is.
-    fn take_from_memory(&self, n: u64) -> Result<Ranges, (u64, Part<'_>)> {
+    /// `n` ids, or the part of them that there is.
+    fn take_from_memory(&self, n: u64) -> Result<Ranges, Part<'_>> {
         if n == 0 {
             return Ok(Ranges::none());
         }
-        self.core().take(n).map_err(|short| (short.missing, Part { core: self.core(), ids: short.got }))
+        let core = self.core();
+        let generation = core.stock.generation();
+        core.take(n).map_err(|short| Part { core, generation, missing: short.missing, ids: short.got })
     }
 
     fn patience(&self) -> Duration {
@@ -259,15 +279,23 @@ impl<T: Id> fmt::Debug for Allocator<T> {
 /// What a `take` has while it waits for the rest: a gap if that cannot be had, or nobody waits for it any more.
 struct Part<'a> {
     core: &'a Core,
+    /// The stock's generation before it was taken.
+    generation: u64,
+    missing: u64,
     ids: Ranges,
 }
 
 impl Part<'_> {
-    fn and<T: Id>(mut self, rest: Result<Ranges>) -> Result<Ranges<T>> {
-        let rest = rest?;
+    /// All that was wanted; `None`, and both a gap, if the sequence was revoked or reset meanwhile: the rest may be of
+    /// another identity, and hold the same numbers.
+    fn and(mut self, rest: Ranges) -> Option<Ranges> {
+        if !self.ids.is_empty() && !self.core.stock.stands(self.generation) {
+            self.core.stats.gap_dropped(rest.len());
+            return None;
+        }
         let mut all = std::mem::replace(&mut self.ids, Ranges::none());
         rest.into_iter().for_each(|range| all.push(range));
-        Ok(all.cast())
+        Some(all)
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, Stream};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tracing::Instrument as _;
 
@@ -66,6 +67,8 @@ pub(crate) struct Actor {
     registry: Arc<Registry>,
     clock: Clock,
     duties: Duties,
+    /// Where callers wait for a place to wait; closed at the end.
+    places: Arc<Semaphore>,
     drivers: Vec<Option<Box<Driver>>>,
     free: Vec<usize>,
     /// When which slot is to be woken. A tick too many does nothing.
@@ -92,6 +95,7 @@ impl Actor {
         registry: Arc<Registry>,
         clock: Clock,
         duties: Duties,
+        places: Arc<Semaphore>,
     ) -> Self {
         let sweep = Sweep { due: duties.idle.map(|idle| clock.now() + idle), ..Sweep::default() };
         Self {
@@ -100,6 +104,7 @@ impl Actor {
             registry,
             clock,
             duties,
+            places,
             drivers: Vec::new(),
             free: Vec::new(),
             timers: BinaryHeap::new(),
@@ -244,6 +249,8 @@ impl Actor {
 impl Drop for Actor {
     fn drop(&mut self) {
         self.mailbox.close();
+        // Before the runtime's timers end, which callers without a place hold one of.
+        self.places.close();
         let now = self.clock.now();
         // Nothing can arrive any more: what did is answered by the drivers' end.
         for message in self.mailbox.receive().0 {

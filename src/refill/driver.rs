@@ -221,7 +221,7 @@ mod tests {
     use crate::mailbox::Mailbox;
     use crate::name::SequenceName;
     use crate::range::Range;
-    use crate::refill::{Settings, Sizing};
+    use crate::settings::{Settings, Sizing};
     use crate::store::{Bounds, Identity};
 
     fn grant(start: u64, epoch: u64) -> Grant {

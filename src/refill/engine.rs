@@ -17,11 +17,11 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use super::policy::Policy;
-use super::{Order, Settings};
 use crate::error::{Error, ErrorKind, Operation, Result, Status};
 use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
 use crate::segment::MAX_LEN;
+use crate::settings::{Order, Settings};
 use crate::store::{Grant, Identity};
 use crate::sync::Arc;
 
@@ -247,17 +247,30 @@ impl<W: Waiter> Engine<W> {
             || range.end() > last_allowed + 1
         {
             format!("granted {range:?}, outside the bounds up to {last_allowed}")
+        } else if let Some(fault) = self.gone_back(grant) {
+            fault
         } else {
-            match self.origin {
-                Some((identity, last)) if identity == grant.identity && range.start() <= last => {
-                    format!("granted {range:?}, although {last} was granted before: it went back in time")
-                }
-                _ => return Ok(()),
-            }
+            return Ok(());
         };
         let message =
             format!("the store {fault}; nothing of it is used. Find out what happened to the store first");
         Err(Error::new(ErrorKind::StoreViolation, message).during(Operation::Reserve))
+    }
+
+    /// What shows that the store has lost what it had committed: by a restored backup, or a failover that lost writes.
+    fn gone_back(&self, grant: &Grant) -> Option<String> {
+        let (identity, last) = self.origin?;
+        let (range, epoch) = (grant.range, grant.identity.epoch);
+        if identity == grant.identity && range.start() <= last {
+            return Some(format!(
+                "granted {range:?}, although {last} was granted before: it went back in time"
+            ));
+        }
+        // Resets count up, so an epoch that was left does not come again.
+        let earlier = identity.incarnation == grant.identity.incarnation && epoch < identity.epoch;
+        earlier.then(|| {
+            format!("is at epoch {epoch}, although it was at {} before: it went back in time", identity.epoch)
+        })
     }
 
     fn last_allowed(&self, grant: &Grant) -> u128 {

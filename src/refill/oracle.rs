@@ -12,13 +12,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::engine::{Engine, Event, Waiter};
-use super::{Adaptive, Order, Settings, Sizing};
 use crate::bytes::Bytes;
 use crate::error::ErrorKind;
 use crate::mailbox::Time;
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::segment::MAX_LEN;
+use crate::settings::{Adaptive, Order, Settings, Sizing};
 use crate::store::{Bounds, Grant, Identity, SequenceInfo};
 use crate::sync::Arc;
 

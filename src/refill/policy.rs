@@ -14,64 +14,7 @@
 use std::time::Duration;
 
 use crate::mailbox::Time;
-use crate::segment::MAX_LEN;
-use crate::store::Bounds;
-
-/// How much a refill reserves and when it starts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-
-pub(crate) enum Sizing {
-    /// Always the same.
-    Fixed {
-        /// How many ids a refill reserves; at least 1.
-        step: u64,
-        /// How many ids remain when it starts: 0 (only when dry: the *batch* mode) up to `step`.
-        watermark: u64,
-    },
-    /// From the measured rate and latency.
-    Adaptive(Adaptive),
-}
-
-/// The settings of [`Sizing::Adaptive`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Adaptive {
-    /// How long to keep serving at the present rate while the store is away.
-    pub(crate) outage_budget: Duration,
-    /// The most ids that may be in memory, hence lost by a restart; wins over the budget.
-    pub(crate) max_waste: u64,
-    /// The smallest refill, and the first.
-    pub(crate) min_step: u64,
-}
-
-impl Adaptive {
-    /// The default for a sequence of these bounds: 5 s of budget, and at most a ten-thousandth of the sequence wasted
-    /// by a restart, a million ids at the most.
-    pub(crate) fn for_bounds(bounds: Bounds) -> Self {
-        let max_waste = ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000);
-        Self { outage_budget: Duration::from_secs(5), max_waste, min_step: max_waste.div_ceil(2).min(32) }
-    }
-}
-
-impl Sizing {
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match *self {
-            Self::Fixed { step, .. } if step == 0 || step > MAX_LEN => {
-                Err(format!("a step of {step} ids; it must be 1 to 2^48"))
-            }
-            Self::Fixed { step, watermark } if watermark > step => Err(format!(
-                "a watermark of {watermark} is above the step of {step}: one refill would not lead above it"
-            )),
-            Self::Adaptive(Adaptive { min_step, max_waste, .. })
-                if min_step == 0 || min_step > max_waste || max_waste > MAX_LEN =>
-            {
-                Err(format!(
-                    "a smallest step of {min_step} and a waste cap of {max_waste} ids; it must be 1 <= step <= cap <= 2^48"
-                ))
-            }
-            _ => Ok(()),
-        }
-    }
-}
+use crate::settings::{Adaptive, Sizing};
 
 /// The sizes of the next refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +112,7 @@ fn ids(count: f64) -> u64 {
 #[cfg(all(test, not(idmill_loom)))]
 mod tests {
     use super::*;
+    use crate::segment::MAX_LEN;
     use proptest::prelude::*;
 
     fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {

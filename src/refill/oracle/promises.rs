@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{Asked, Caller, Cause, Flight, Oracle};
 use crate::error::{Error, ErrorKind, Status};
 use crate::range::{Range, Ranges};
-use crate::refill::Order;
 use crate::refill::engine::{Command, Event};
 use crate::segment::MAX_LEN;
+use crate::settings::Order;
 use crate::store::Grant;
 
 /// The shortest delay before a reserve is tried again.
