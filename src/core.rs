@@ -5,6 +5,7 @@ use std::fmt;
 use crate::error::{ErrorKind, Result};
 use crate::mailbox::{Mailbox, Message, Request, Time};
 use crate::name::SequenceName;
+use crate::pending::Pending;
 use crate::range::{Range, Ranges};
 use crate::segment::{Segment, Taken};
 use crate::settings::Settings;
@@ -143,15 +144,11 @@ impl Core {
     ///
     /// # Errors
     /// [`ErrorKind::Closed`] if the actor is gone.
-    pub(crate) fn request(
-        self: &Arc<Self>,
-        want: u64,
-        deadline: Time,
-    ) -> Result<oneshot::Receiver<Result<Ranges>>, ErrorKind> {
+    pub(crate) fn request(self: &Arc<Self>, want: u64, deadline: Time) -> Result<Pending, ErrorKind> {
         let (reply, receiver) = oneshot::channel();
         let request = Request { core: self.clone(), want, deadline, reply };
         self.mailbox.send(Message::Request(request))?;
-        Ok(receiver)
+        Ok(Pending::new(receiver, self.clone()))
     }
 
     /// Takes everything in memory away from everybody; see [`Stock::revoke`].

@@ -54,9 +54,13 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(not(idmill_loom))]
+#[cfg(idmill_loom)]
+compile_error!(
+    "under `--cfg idmill_loom` this source is compiled by the package `loom-tests` alone: see its README.md"
+);
+
 mod allocator;
-#[cfg(all(any(test, fuzzing), not(idmill_loom)))]
+#[cfg(any(test, fuzzing))]
 mod bytes;
 mod core;
 mod error;
@@ -67,34 +71,28 @@ mod id;
 mod lease;
 mod mailbox;
 mod name;
-#[cfg(all(feature = "metrics", not(idmill_loom)))]
+#[cfg(feature = "metrics")]
 mod observe;
-#[cfg(not(idmill_loom))]
 mod opening;
+mod pending;
 mod range;
 mod refill;
 mod registry;
 mod segment;
-#[cfg(not(idmill_loom))]
 mod sequences;
 mod settings;
-#[cfg(not(idmill_loom))]
 mod snapshot;
 mod stats;
 mod stock;
 pub mod store;
 mod sync;
 
-#[cfg(not(idmill_loom))]
 pub use allocator::{Allocator, Handle, Lease, Next};
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;
 pub use name::SequenceName;
-#[cfg(not(idmill_loom))]
 pub use opening::SequenceBuilder;
 pub use range::{Ids, Range, Ranges};
-#[cfg(not(idmill_loom))]
 pub use sequences::{Sequences, SequencesBuilder, connect};
 pub use settings::Order;
-#[cfg(not(idmill_loom))]
 pub use snapshot::{Gaps, Snapshot};

@@ -232,7 +232,7 @@ impl<T> IntoIterator for Ranges<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(idmill_loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

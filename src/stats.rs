@@ -1,21 +1,21 @@
 //! What is counted of one sequence, cheaply enough to be always on: the draws themselves count nothing.
 
 use crate::store::{Grant, Identity};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Counter, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident / $add:ident),* $(,)?) => {
         /// Counters of one sequence. All accesses are `Relaxed`: nothing is inferred from one counter about another.
         #[derive(Debug, Default)]
         pub(crate) struct Stats {
-            $($(#[$doc])* $name: AtomicU64,)*
+            $($(#[$doc])* $name: Counter,)*
             /// Ids drawn a second, as the bits of an `f64`.
-            rate: AtomicU64,
-            incarnation: AtomicU64,
-            epoch: AtomicU64,
+            rate: Counter,
+            incarnation: Counter,
+            epoch: Counter,
             /// The last id there can be, and the last that was granted.
-            last: AtomicU64,
-            reached: AtomicU64,
+            last: Counter,
+            reached: Counter,
         }
 
         impl Stats {

@@ -360,7 +360,8 @@ impl<W: Waiter> Engine<W> {
     fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Command<W>>) {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
-            (ErrorKind::Exhausted, _) => self.end(ErrorKind::Exhausted, &error, out),
+            // The end that was seen before a revocation may be another now: who asks next finds out.
+            (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, out),
             (_, Status::Permanent) => self.give_up(&error, out),
             (_, status) => {
                 if status == Status::Unknown {

@@ -18,4 +18,6 @@ pub(crate) use model::*;
 #[cfg(not(idmill_loom))]
 pub(crate) use real::*;
 
+/// The same in both worlds: its count decides when memory is freed, which safe code cannot get wrong, and loom's
+/// own would make each clone one more step to explore. That `Arc`s reach other threads properly is seen at what is in them.
 pub(crate) use std::sync::{Arc, Weak};

@@ -1,0 +1,305 @@
+//! The known bugs, each as a change of text and the model that has to catch it.
+//!
+//! Left out, because nothing observable changes:
+//! - *The generation moves after the empty segment is published but before the seals.* Leases take from `current` anew, and
+//!   whoever reads the new generation sees the empty segment there. What matters is that it moves after both, or after
+//!   the first: see `generation-bumped-first`.
+//! - *`low_seen` with `Release` alone, or `signal_low` with `Relaxed`, where the mailbox lies between.* The queue and
+//!   the wake-up order the same two threads a second time.
+
+/// A bug.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    pub(crate) edits: &'static [Edit],
+    /// Which model has to fail.
+    pub(crate) model: &'static str,
+    /// Whether a model that does not end counts as caught.
+    pub(crate) hangs: bool,
+}
+
+/// Text that is in the file exactly once, and what to put in its place.
+pub(crate) struct Edit {
+    pub(crate) file: &'static str,
+    pub(crate) find: &'static str,
+    pub(crate) replace: &'static str,
+}
+
+const fn mutant(name: &'static str, model: &'static str, edits: &'static [Edit]) -> Mutant {
+    Mutant { name, edits, model, hangs: false }
+}
+
+const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> Edit {
+    Edit { file, find, replace }
+}
+
+const SEGMENT: &str = "src/segment.rs";
+const STOCK: &str = "src/stock.rs";
+const CORE: &str = "src/core.rs";
+const MAILBOX: &str = "src/mailbox.rs";
+const DRIVER: &str = "src/refill/driver.rs";
+const ENGINE: &str = "src/refill/engine.rs";
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    mutant(
+        "split-add",
+        "signal::one_draw_signals",
+        &[edit(
+            SEGMENT,
+            "let offset = self.cursor.fetch_add(1, Ordering::Relaxed);",
+            "let offset = self.cursor.load(Ordering::Relaxed); self.cursor.store(offset + 1, Ordering::Relaxed);",
+        )],
+    ),
+    mutant(
+        "several-draws-signal",
+        "signal::one_draw_signals",
+        &[edit(SEGMENT, "low: offset == self.mark });", "low: offset >= self.mark });")],
+    ),
+    mutant(
+        "watermark-looked-up-after-the-draw",
+        "signal::one_draw_signals",
+        &[edit(
+            SEGMENT,
+            "low: offset == self.mark });",
+            "low: self.cursor.load(Ordering::Relaxed) == self.mark + 1 });",
+        )],
+    ),
+    mutant(
+        "a-take-signals-if-it-ends-beyond-the-watermark",
+        "signal::a_take_signals_as_a_draw_does",
+        &[edit(
+            SEGMENT,
+            "let crossed = offset <= self.mark && self.mark < offset + n;",
+            "let crossed = self.mark < offset + n;",
+        )],
+    ),
+    mutant(
+        "permit-checked-then-set",
+        "signal::the_permit_is_not_lost_and_does_not_pile_up",
+        &[edit(
+            CORE,
+            "if !self.low.swap(true, Ordering::AcqRel) {",
+            "if !self.low.load(Ordering::Acquire) { self.low.store(true, Ordering::Release);",
+        )],
+    ),
+    mutant(
+        "permit-cleared-after-the-look",
+        "signal::the_permit_is_not_lost_and_does_not_pile_up",
+        &[
+            edit(MAILBOX, "core.low_seen();", ""),
+            edit(
+                DRIVER,
+                "self.step(Event::Low { level: self.core.stock.remaining() }, now)",
+                "let level = self.core.stock.remaining(); self.core.low_seen(); self.step(Event::Low { level }, now)",
+            ),
+        ],
+    ),
+    mutant(
+        "relaxed-link",
+        "promotion::published_while_drawing",
+        &[edit(
+            "src/sync/model/arc_swap.rs",
+            "self.index.swap(self.place(value), Ordering::Release);",
+            "self.index.swap(self.place(value), Ordering::Relaxed);",
+        )],
+    ),
+    mutant(
+        "promotion-without-comparing",
+        "promotion::a_late_promotion_undoes_nothing",
+        &[edit(STOCK, "self.current.compare_and_swap(dry, next);", "self.current.store(next);")],
+    ),
+    mutant(
+        "link-cleared-before-promotion",
+        "promotion::nobody_waits_while_there_are_ids",
+        &[edit(
+            STOCK,
+            "self.current.compare_and_swap(dry, next);",
+            "dry.next().store(None); self.current.compare_and_swap(dry, next);",
+        )],
+    ),
+    mutant(
+        "link-never-cleared",
+        "promotion::nobody_waits_while_there_are_ids",
+        &[edit(STOCK, "dry.next().store(None);", "")],
+    ),
+    mutant(
+        "no-second-look-at-what-is-current",
+        "promotion::nobody_waits_while_there_are_ids",
+        &[edit(
+            STOCK,
+            "let current = self.current();\n        if Arc",
+            "else { return Err(dry.reason()); }\n        let current = self.current();\n        if Arc",
+        )],
+    ),
+    mutant(
+        "take-not-capped",
+        "take_end::a_segment_is_cut_at_its_end",
+        &[edit(SEGMENT, "let n = n.min(self.len);", "")],
+    ),
+    mutant(
+        "take-keeps-ids-beyond-the-end",
+        "take_end::a_take_goes_on_in_the_next_segment",
+        &[edit(
+            SEGMENT,
+            "let range = self.whole().skip(offset).take_front(n);",
+            "let range = Range::new(self.start + offset, n).expect(\"fits\");",
+        )],
+    ),
+    mutant(
+        "take-drops-the-part-that-is-there",
+        "take_end::a_take_goes_on_in_the_next_segment",
+        &[edit(
+            SEGMENT,
+            "let range = self.whole().skip(offset).take_front(n);",
+            "let range = if offset + n > self.len { Range::EMPTY } else { self.whole().skip(offset).take_front(n) };",
+        )],
+    ),
+    mutant(
+        "a-large-take-uses-up-the-last-ids",
+        "take_end::the_last_ids_stay_for_smaller_draws",
+        &[edit(STOCK, "self.holds_or_grows(n)?;", "")],
+    ),
+    mutant(
+        "revoke-without-seal",
+        "revoke::held_segments_are_sealed",
+        &[edit(STOCK, "map(|segment| segment.seal()).sum();", "map(|segment| segment.remaining()).sum();")],
+    ),
+    mutant(
+        "sealed-in-two-steps",
+        "revoke::held_segments_are_sealed",
+        &[edit(
+            SEGMENT,
+            "self.len.saturating_sub(self.cursor.swap(SEALED, Ordering::Relaxed))",
+            "let left = self.remaining(); self.cursor.store(SEALED, Ordering::Relaxed); left",
+        )],
+    ),
+    mutant(
+        "publish-whatever-was-revoked",
+        "revoke::what_was_reserved_before_is_not_published",
+        &[edit(STOCK, "if self.generation() != generation {", "if self.generation() < generation {")],
+    ),
+    mutant(
+        "generation-bumped-first",
+        "revoke::a_lease_renewed_meanwhile_is_void",
+        &[
+            edit(STOCK, "self.generation.fetch_add(1, Ordering::Release);\n        lost", "lost"),
+            edit(
+                STOCK,
+                "let mut chain = self.chain.lock();\n        // Closed",
+                "self.generation.fetch_add(1, Ordering::Release);\n        let mut chain = self.chain.lock();\n        // Closed",
+            ),
+        ],
+    ),
+    mutant(
+        "lease-reads-the-generation-after-taking",
+        "revoke::a_lease_renewed_meanwhile_is_void",
+        &[
+            edit("src/lease.rs", "let generation = core.stock.generation();\n", ""),
+            edit(
+                "src/lease.rs",
+                "*self = Self::new(core.take_some(size)?, generation);",
+                "*self = Self::new(core.take_some(size)?, core.stock.generation());",
+            ),
+        ],
+    ),
+    mutant(
+        "lease-does-not-look-at-the-generation",
+        "revoke::leases_are_void",
+        &[edit(
+            "src/lease.rs",
+            "if self.left == 0 || !stock.stands(self.generation) {",
+            "let _ = stock; if self.left == 0 {",
+        )],
+    ),
+    mutant(
+        "discard-takes-in-another-revocation",
+        "revoke::a_new_identity_does_not_undo_it",
+        &[edit(DRIVER, "self.sent_under += 1;", "self.sent_under = stock.generation();")],
+    ),
+    mutant(
+        "the-end-outlives-a-revocation",
+        "revoke::the_end_is_heard_of_after_it",
+        &[edit(ENGINE, "(ErrorKind::Exhausted, _) if !flight.revoked =>", "(ErrorKind::Exhausted, _) =>")],
+    ),
+    mutant(
+        "wake-before-the-signal",
+        "wake::low_water_alone_wakes",
+        &[edit(
+            MAILBOX,
+            "self.low.push(core);\n",
+            "self.wake.notify_one(); self.low.push(core); if true { return; }\n",
+        )],
+    ),
+    mutant(
+        "wake-before-the-message",
+        "wake::callers_share_a_refill",
+        &[
+            edit(
+                MAILBOX,
+                "let mut inbox = self.inbox.lock();\n        if inbox.closed",
+                "self.wake.notify_one();\n        let mut inbox = self.inbox.lock();\n        if inbox.closed",
+            ),
+            edit(MAILBOX, "drop(inbox);\n        self.wake.notify_one();", ""),
+        ],
+    ),
+    mutant(
+        "no-second-look-at-memory",
+        "wake::callers_share_a_refill",
+        &[edit(DRIVER, "if self.engine.waiting() == 0 {", "if self.engine.waiting() == usize::MAX {")],
+    ),
+    mutant(
+        "last-come-first-served",
+        "wake::first_come_first_served",
+        &[edit(ENGINE, "self.waiting.push_back(waiting);", "self.waiting.push_front(waiting);")],
+    ),
+    mutant(
+        "cancelled-reply-not-counted-by-the-caller",
+        "cancel::every_id_is_drawn_or_counted",
+        &[edit("src/pending.rs", "self.core.stats.gap_dropped(ids.len());", "drop(ids);")],
+    ),
+    mutant(
+        "cancelled-reply-not-counted-by-the-actor",
+        "cancel::every_id_is_drawn_or_counted",
+        &[edit(DRIVER, "Err(_) => self.core.stats.gap_abandoned(len),", "Err(_) => (),")],
+    ),
+    mutant(
+        "question-taken-after-the-end",
+        "close::a_caller_gets_an_id_or_hears_of_it",
+        &[edit(MAILBOX, "if inbox.closed {", "if false {")],
+    ),
+    mutant(
+        "closed-is-opened-again",
+        "close::closed_stays_closed",
+        &[edit(
+            STOCK,
+            "self.current().reason() == ErrorKind::Closed {",
+            "self.current().reason() == ErrorKind::Denied {",
+        )],
+    ),
+    mutant(
+        "insert-replaces",
+        "registry::a_name_has_one_core",
+        &[edit(
+            "src/registry.rs",
+            "let kept = self.0.get_or_insert(name.clone(), created.clone());",
+            "self.0.remove_if(name, |_| true); let kept = self.0.get_or_insert(name.clone(), created.clone());",
+        )],
+    ),
+    mutant(
+        "evicted-under-its-users",
+        "registry::nobody_gets_an_evicted_core",
+        &[edit(
+            CORE,
+            "self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()",
+            "self.users.swap(EVICTED, Ordering::AcqRel) != EVICTED",
+        )],
+    ),
+    mutant(
+        "evicted-in-two-steps",
+        "registry::nobody_gets_an_evicted_core",
+        &[edit(
+            CORE,
+            "self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()",
+            "let free = self.users.load(Ordering::Acquire) == 0; if free { self.users.store(EVICTED, Ordering::Release); } free",
+        )],
+    ),
+];

@@ -1,0 +1,153 @@
+//! The copy of the source in which bugs are planted.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::table::Edit;
+
+/// What came of a model.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    Failed,
+    TimedOut,
+}
+
+/// What cargo needs to build this crate: the workspace's members, and none of their tests.
+const NEEDED: &[&str] = &["Cargo.toml", "Cargo.lock", "src", "cli", "benches", "loom-tests"];
+
+pub(crate) struct Tree {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+/// Files as they were, which are put back on drop.
+pub(crate) struct Planted(Vec<(PathBuf, String)>);
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        for (path, text) in self.0.drain(..).rev() {
+            fs::write(&path, text).expect("was written before");
+        }
+    }
+}
+
+impl Tree {
+    pub(crate) fn copy() -> Result<Self, String> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no workspace above this crate")?;
+        // <target>/<profile>/mutants. A target directory of its own inside: the copy builds programs of the same names.
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let target = this.ancestors().nth(2).ok_or("not run by cargo")?.join("mutants");
+        let root = target.join("tree");
+        let copied = remove(&root)
+            .and_then(|()| NEEDED.iter().try_for_each(|name| copy(&source.join(name), &root.join(name))));
+        copied.map_err(|error| format!("copying {} to {}: {error}", source.display(), root.display()))?;
+        Ok(Self { root, target })
+    }
+
+    /// The file with the edit made; an error unless its text is there exactly once.
+    pub(crate) fn planted(&self, edit: &Edit) -> Result<(PathBuf, String, String), String> {
+        let path = self.root.join(edit.file);
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", edit.file))?;
+        match text.matches(edit.find).count() {
+            1 => {
+                let changed = text.replacen(edit.find, edit.replace, 1);
+                Ok((path, text, changed))
+            }
+            count => Err(format!("found {count} times in {}, must be once:\n{}", edit.file, edit.find)),
+        }
+    }
+
+    pub(crate) fn plant(&self, edits: &[Edit]) -> Result<Planted, String> {
+        let mut planted = Planted(Vec::new());
+        for edit in edits {
+            let (path, before, after) = self.planted(edit)?;
+            fs::write(&path, after).map_err(|error| error.to_string())?;
+            planted.0.push((path, before));
+        }
+        Ok(planted)
+    }
+
+    /// The program that runs the models.
+    pub(crate) fn build(&self) -> Result<PathBuf, String> {
+        let output = self.cargo().output().map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(format!("does not build:\n{}", String::from_utf8_lossy(&output.stderr)));
+        }
+        let messages = String::from_utf8_lossy(&output.stdout);
+        let models = messages.lines().find(|line| line.contains("\"kind\":[\"test\"]"));
+        let path = models.and_then(|line| line.split_once("\"executable\":\"")?.1.split('"').next());
+        path.map(PathBuf::from).ok_or_else(|| "cargo names no executable".to_owned())
+    }
+
+    /// Runs one model of what was built.
+    pub(crate) fn run(&self, program: &Path, model: &str, limit: Duration) -> Result<Outcome, String> {
+        let log = self.root.join("model.log");
+        let file = fs::File::create(&log).map_err(|error| error.to_string())?;
+        let errors = file.try_clone().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.args(["--exact", model]).env("RUST_BACKTRACE", "0").stdout(file).stderr(errors);
+        let passed =
+            command.spawn().and_then(|child| ended(child, limit)).map_err(|error| error.to_string())?;
+        let log = fs::read_to_string(&log).map_err(|error| error.to_string())?;
+        if !log.contains(&format!("test {model} ...")) {
+            return Err(format!("{model} did not run:\n{log}"));
+        }
+        Ok(match passed {
+            Some(true) => Outcome::Passed,
+            Some(false) => Outcome::Failed,
+            None => Outcome::TimedOut,
+        })
+    }
+
+    fn cargo(&self) -> Command {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command
+            .args(["build", "--locked", "--package", "loom-tests", "--test", "models", "--profile", "loom"])
+            .args(["--message-format", "json-render-diagnostics", "--target-dir"])
+            .arg(&self.target)
+            .current_dir(&self.root)
+            .env("RUSTFLAGS", "--cfg idmill_loom")
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+/// Whether it ended well; `None` if it had to be stopped.
+fn ended(mut child: Child, limit: Duration) -> io::Result<Option<bool>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if begun.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if from.is_file() {
+        fs::create_dir_all(to.parent().unwrap_or(to))?;
+        return fs::copy(from, to).map(drop);
+    }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What becomes of the ids of a caller that gives up?
+//!
+//! *Threads*: one that asks and goes away at any moment; one that asks and waits; the actor. Bounded.
+//!
+//! *Asked*: everybody else is served, and every id granted was drawn, is in memory, or is counted as a gap.
+//!
+//! *What would break it*: a reply that is dropped on its way without being counted, on either side of the race.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use loom::thread;
+
+use crate::core::Core;
+use crate::explore::explore;
+use crate::harness::models;
+use crate::range::Ranges;
+use crate::sync::Arc;
+use crate::world::{Actor, NEVER, next, sequence};
+
+models![every_id_is_drawn_or_counted, the_others_are_served];
+
+/// Asks, looks once at most, and gives up.
+fn asks_and_gives_up(core: &Arc<Core>, look: bool) -> u64 {
+    let mut ask = pin!(core.request(1, NEVER).expect("open"));
+    if !look {
+        return 0;
+    }
+    match ask.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(ids) => ids.as_ref().map_or(0, Ranges::len),
+        Poll::Pending => 0,
+    }
+}
+
+/// Fails unless all ids that were granted are accounted for, once the actor is at its end.
+fn assert_counted(core: &Core, actor: &Actor, drawn: u64) {
+    let stats = &core.stats;
+    let gaps = stats.revoked() + stats.abandoned() + stats.dropped();
+    assert_eq!(actor.granted(), drawn + gaps, "drawn or counted: {stats:?}");
+}
+
+fn every_id_is_drawn_or_counted() {
+    for look in [false, true] {
+        explore(20, Some(3), move || {
+            let (core, mailbox) = sequence(2, 0, 100);
+            let actor = Actor::new(&core, &mailbox);
+            let actor = thread::spawn(move || actor.run(|| ()));
+            let drawn = asks_and_gives_up(&core, look);
+            mailbox.close();
+            assert_counted(&core, &actor.join().unwrap(), drawn);
+        });
+    }
+}
+
+fn the_others_are_served() {
+    explore(500, Some(3), || {
+        let (core, mailbox) = sequence(1, 0, 100);
+        let actor = Actor::new(&core, &mailbox);
+        let actor = thread::spawn(move || actor.run(|| ()));
+        let fickle = {
+            let core = core.clone();
+            thread::spawn(move || asks_and_gives_up(&core, false))
+        };
+        next(&core).expect("the store has enough");
+        let drawn = 1 + fickle.join().unwrap();
+        mailbox.close();
+        assert_counted(&core, &actor.join().unwrap(), drawn);
+    });
+}

@@ -1,0 +1,75 @@
+//! Does everybody hear that it is over?
+//!
+//! *Threads*: one that draws or waits; one that closes; the actor; for the memory alone, one that revokes. Bounded where the
+//! actor runs.
+//!
+//! *Asked*: a caller gets an id or `Closed`, and never waits for good; afterwards all hear `Closed`; no id is unaccounted
+//! for.
+//!
+//! *What would break it*: a mailbox that takes questions which nobody will read; an actor that forgets those that
+//! arrived last; a revocation that opens again what was closed.
+
+use loom::thread;
+
+use crate::error::ErrorKind;
+use crate::explore::{UNBOUNDED, explore};
+use crate::harness::models;
+use crate::world::{Actor, draw_anew, next, range, sequence, stock, wait};
+
+models![a_caller_gets_an_id_or_hears_of_it, closed_while_drawing, closed_stays_closed];
+
+fn a_caller_gets_an_id_or_hears_of_it() {
+    explore(500, Some(4), || {
+        let (core, mailbox) = sequence(1, 0, 100);
+        let actor = Actor::new(&core, &mailbox);
+        let actor = thread::spawn(move || actor.run(|| ()));
+        let caller = {
+            let core = core.clone();
+            thread::spawn(move || next(&core))
+        };
+        mailbox.close();
+        let actor = actor.join().unwrap();
+        let outcome = caller.join().unwrap();
+        assert!(matches!(outcome, Ok(1) | Err(ErrorKind::Closed)), "{outcome:?}");
+        assert_eq!(
+            actor.granted(),
+            u64::from(outcome.is_ok()) + core.stats.abandoned() + core.stats.revoked()
+        );
+        assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Closed));
+        assert_eq!(wait(&core), Err(ErrorKind::Closed));
+    });
+}
+
+fn closed_while_drawing() {
+    explore(20, UNBOUNDED, || {
+        let (core, _mailbox) = sequence(1, 0, 100);
+        assert!(core.stock.publish(range(1, 2), 0, 0));
+        let caller = {
+            let core = core.clone();
+            thread::spawn(move || {
+                let mut segment = core.stock.current();
+                [(); 2].map(|()| core.draw(&mut segment))
+            })
+        };
+        core.close();
+        assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Closed));
+        let drawn = caller.join().unwrap();
+        let ids = drawn.iter().filter(|drawn| drawn.is_ok()).count() as u64;
+        // Dry: a draw may see the seal and not yet why. It sends the caller to the mailbox, which says so.
+        let heard = |drawn: &Result<_, _>| matches!(drawn, Ok(_) | Err(ErrorKind::Dry | ErrorKind::Closed));
+        assert!(drawn.iter().all(heard), "{drawn:?}");
+        assert_eq!(ids + core.stats.revoked(), 2, "drawn or counted");
+    });
+}
+
+fn closed_stays_closed() {
+    explore(2, UNBOUNDED, || {
+        let stock = stock(&[1]);
+        let revoker = {
+            let stock = stock.clone();
+            thread::spawn(move || stock.revoke(ErrorKind::Dry))
+        };
+        let lost = stock.revoke(ErrorKind::Closed) + revoker.join().unwrap();
+        assert_eq!((lost, draw_anew(&stock)), (1, Err(ErrorKind::Closed)));
+    });
+}

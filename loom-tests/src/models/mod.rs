@@ -1,0 +1,23 @@
+//! One question a file.
+
+mod cancel;
+mod close;
+mod promotion;
+mod registry;
+mod revoke;
+mod signal;
+mod take_end;
+mod wake;
+
+use crate::harness::Model;
+
+pub(crate) const MODELS: &[&[Model]] = &[
+    signal::MODELS,
+    promotion::MODELS,
+    take_end::MODELS,
+    revoke::MODELS,
+    wake::MODELS,
+    cancel::MODELS,
+    close::MODELS,
+    registry::MODELS,
+];

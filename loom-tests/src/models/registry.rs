@@ -1,0 +1,60 @@
+//! Do all who ask for a name get the same core, and never one that was evicted?
+//!
+//! *Threads*: two that ask for a name that is missing; one that asks while the last user leaves and the core is evicted.
+//! The creation unbounded, the eviction, after which callers try again, bounded.
+//!
+//! *What would break it*: an insert that replaces; an eviction that does not see who has entered.
+
+use loom::thread;
+
+use crate::core::Core;
+use crate::explore::{UNBOUNDED, explore};
+use crate::harness::models;
+use crate::mailbox::Mailbox;
+use crate::registry::Registry;
+use crate::sync::Arc;
+use crate::world::{name, settings};
+
+models![a_name_has_one_core, nobody_gets_an_evicted_core];
+
+fn find_or_create(registry: &Registry, mailbox: &Arc<Mailbox>) -> Arc<Core> {
+    registry.find_or_create(&name(), || Core::new(name(), settings(1, 0, 100).into(), mailbox.clone()))
+}
+
+fn a_name_has_one_core() {
+    explore(16, UNBOUNDED, || {
+        let (registry, mailbox) = (Arc::new(Registry::new()), Arc::new(Mailbox::new()));
+        let other = {
+            let (registry, mailbox) = (registry.clone(), mailbox.clone());
+            thread::spawn(move || find_or_create(&registry, &mailbox))
+        };
+        let mine = find_or_create(&registry, &mailbox);
+        let others = other.join().unwrap();
+        assert!(Arc::ptr_eq(&mine, &others), "two cores draw from one sequence's memory each");
+        assert_eq!(registry.len(), 1);
+        mine.leave();
+        assert!(!mine.evict(), "it has one user left");
+        others.leave();
+        assert!(mine.evict());
+    });
+}
+
+fn nobody_gets_an_evicted_core() {
+    explore(200, Some(3), || {
+        let (registry, mailbox) = (Arc::new(Registry::new()), Arc::new(Mailbox::new()));
+        let old = find_or_create(&registry, &mailbox);
+        let newcomer = {
+            let (registry, mailbox) = (registry.clone(), mailbox.clone());
+            thread::spawn(move || find_or_create(&registry, &mailbox))
+        };
+        old.leave();
+        let evicted = old.evict();
+        if evicted {
+            registry.forget(&old);
+        }
+        let found = newcomer.join().unwrap();
+        assert_eq!(evicted, !Arc::ptr_eq(&found, &old), "a core with a user was evicted");
+        let kept = registry.find(&name()).expect("the newcomer's is there");
+        assert!(Arc::ptr_eq(&kept, &found), "what the newcomer uses was removed");
+    });
+}

@@ -1,0 +1,193 @@
+//! Does a revocation reach everybody who holds ids, at once?
+//!
+//! *Threads*: one that revokes; one that draws from a segment it has held for long, from a lease, or for the first
+//! time; one that publishes. Unbounded.
+//!
+//! *Asked*: no draw that begins after `revoke` returned yields an id from before it; every id is drawn or counted.
+//!
+//! *What would break it*: revoking without sealing; a generation that moves before the rest; a lease that takes first and
+//! reads the generation then; a range that is published although it was reserved before.
+
+use loom::thread;
+
+use crate::error::ErrorKind;
+use crate::explore::{UNBOUNDED, explore};
+use crate::harness::models;
+use crate::lease::Block;
+use crate::mailbox::{Mailbox, Message};
+use crate::refill::driver::Driver;
+use crate::store::Grant;
+use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::world::{
+    NEVER, NOW, asked, assert_each_once, drain, draw, draw_anew, identity, range, sequence, stock,
+};
+
+models![
+    held_segments_are_sealed,
+    what_was_reserved_before_is_not_published,
+    leases_are_void,
+    a_lease_renewed_meanwhile_is_void,
+    a_new_identity_does_not_undo_it,
+    the_end_is_heard_of_after_it,
+];
+
+fn held_segments_are_sealed() {
+    explore(50, UNBOUNDED, || {
+        let stock = stock(&[2, 1]);
+        let returned = Arc::new(AtomicBool::new(false));
+        let mut held = stock.current();
+        let caller = {
+            let (stock, returned) = (stock.clone(), returned.clone());
+            thread::spawn(move || -> Vec<u64> {
+                let draw_one = || {
+                    // Acquire: this draw begins after the revocation if it sees it.
+                    let after = returned.load(Ordering::Acquire);
+                    let drawn = draw(&stock, &mut held);
+                    assert!(!after || drawn == Err(ErrorKind::Dry), "{drawn:?} after revocation");
+                    drawn.ok()
+                };
+                std::iter::repeat_with(draw_one).take(2).flatten().collect()
+            })
+        };
+        let lost = stock.revoke(ErrorKind::Dry);
+        returned.store(true, Ordering::Release);
+        assert_eq!(draw_anew(&stock), Err(ErrorKind::Dry));
+        let drawn = caller.join().unwrap();
+        assert_each_once(drawn.clone(), 1, drawn.len() as u64);
+        assert_eq!(lost + drawn.len() as u64, 3, "drawn or counted");
+    });
+}
+
+/// The actor's part: read the generation, reserve, publish.
+fn what_was_reserved_before_is_not_published() {
+    explore(50, UNBOUNDED, || {
+        let stock = stock(&[1]);
+        let actor = {
+            let stock = stock.clone();
+            thread::spawn(move || {
+                let generation = stock.generation();
+                (generation, stock.publish(range(2, 2), 0, generation))
+            })
+        };
+        let lost = stock.revoke(ErrorKind::Dry);
+        let drawn = draw_anew(&stock).ok();
+        let (generation, published) = actor.join().unwrap();
+        let left = drain(&stock).len() as u64 + u64::from(drawn.is_some());
+        if generation == 0 {
+            assert_eq!(drawn, None, "reserved before the revocation");
+            assert_eq!((lost, left), (if published { 3 } else { 1 }, 0));
+        } else {
+            assert_eq!((published, lost, left), (true, 1, 2));
+        }
+    });
+}
+
+fn leases_are_void() {
+    explore(20, UNBOUNDED, || {
+        let (core, _mailbox) = sequence(4, 0, 100);
+        assert!(core.stock.publish(range(1, 4), 0, 0));
+        let mut block = Block::EMPTY;
+        let first = block.renew(&core, &mut core.stock.current(), 3).expect("there are enough");
+        let returned = Arc::new(AtomicBool::new(false));
+        let lessee = {
+            let (core, returned) = (core.clone(), returned.clone());
+            thread::spawn(move || {
+                let after = returned.load(Ordering::Acquire);
+                let drawn = block.draw(&core.stock);
+                assert!(!after || drawn.is_none(), "{drawn:?} after revocation");
+                block.abandon(&core);
+                drawn
+            })
+        };
+        let lost = core.stock.revoke(ErrorKind::Dry);
+        returned.store(true, Ordering::Release);
+        let second = lessee.join().unwrap();
+        assert_eq!((first, second.unwrap_or(2), lost), (1, 2, 1));
+        assert_eq!(core.stats.dropped(), 2 - u64::from(second.is_some()));
+    });
+}
+
+/// A lease that is renewed while everything is revoked.
+fn a_lease_renewed_meanwhile_is_void() {
+    explore(50, UNBOUNDED, || {
+        let (core, _mailbox) = sequence(4, 0, 100);
+        assert!(core.stock.publish(range(1, 4), 0, 0));
+        let returned = Arc::new(AtomicBool::new(false));
+        let lessee = {
+            let (core, returned) = (core.clone(), returned.clone());
+            thread::spawn(move || {
+                let mut block = Block::EMPTY;
+                // As `Lease::draw` does.
+                let draw_one = || {
+                    let after = returned.load(Ordering::Acquire);
+                    let drawn = block.draw(&core.stock);
+                    let drawn = drawn.or_else(|| block.renew(&core, &mut core.stock.current(), 2));
+                    assert!(!after || drawn.is_none(), "{drawn:?} after revocation");
+                    drawn
+                };
+                let drawn = std::iter::repeat_with(draw_one).take(2).flatten().count();
+                block.abandon(&core);
+                drawn as u64
+            })
+        };
+        let lost = core.stock.revoke(ErrorKind::Dry);
+        returned.store(true, Ordering::Release);
+        let drawn = lessee.join().unwrap();
+        assert_eq!(drawn + lost + core.stats.dropped(), 4, "drawn or counted");
+    });
+}
+
+/// The store answers under another identity, for which the actor revokes what is in memory, while a caller revokes
+/// for reasons of its own.
+fn a_new_identity_does_not_undo_it() {
+    explore(20, UNBOUNDED, || {
+        let (core, mailbox) = sequence(2, 2, 100);
+        let mut driver = Driver::new(core.clone());
+        let grant =
+            |range, epoch| Ok(Grant { range, identity: identity(epoch), bounds: core.settings.bounds });
+        let waiting = asked(&core, &mailbox, |request| driver.request(request, NOW));
+        // One id is replied, the other published; that is less than the watermark, hence one more order.
+        assert!(driver.answered(grant(range(1, 2), 0), NOW).is_some());
+        let answer = grant(range(1, 2), 1);
+        let actor = thread::spawn(move || drop(driver.answered(answer, NOW)));
+        core.revoke();
+        assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Dry), "reserved before the revocation");
+        actor.join().unwrap();
+        drop((waiting, mailbox.receive()));
+    });
+}
+
+/// The store says that the sequence is at its end while a caller revokes. Whoever asks after both is told so by memory, from then on:
+/// a `try_next` would otherwise hear for good that there is nothing *yet*.
+fn the_end_is_heard_of_after_it() {
+    explore(20, UNBOUNDED, || {
+        let (core, mailbox) = sequence(2, 0, 100);
+        let mut driver = Driver::new(core.clone());
+        let exhausted = || Err(ErrorKind::Exhausted.into());
+        let first = asked(&core, &mailbox, |request| driver.request(request, NOW));
+        let revoker = {
+            let core = core.clone();
+            thread::spawn(move || core.revoke())
+        };
+        tell(&mut driver, &mailbox);
+        assert!(driver.answered(exhausted(), NOW).is_none());
+        revoker.join().unwrap();
+        tell(&mut driver, &mailbox);
+        let second = core.request(1, NEVER).expect("open");
+        if tell(&mut driver, &mailbox) {
+            assert!(driver.answered(exhausted(), NOW).is_none());
+        }
+        assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Exhausted));
+        drop((first, second));
+    });
+}
+
+/// Hands the driver what has arrived; whether it gave an order.
+fn tell(driver: &mut Driver, mailbox: &Mailbox) -> bool {
+    let messages = mailbox.receive().0;
+    let orders = messages.into_iter().filter_map(|message| match message {
+        Message::Request(request) => driver.request(request, NOW),
+        Message::Revoked(_) => driver.revoked(NOW),
+    });
+    orders.count() > 0
+}

@@ -1,0 +1,86 @@
+//! Does low water reach the actor: exactly once for each segment, however it is drawn from, and never lost?
+//!
+//! *Threads*: callers that draw one id or several across the watermark; for the permit, the actor's look at the level.
+//! Unbounded.
+//!
+//! *What would break it*: an add in two steps; a comparison that several draws satisfy (`>=`); a check before the
+//! set of the permit; a permit that is given back after the level was looked at.
+
+use loom::thread;
+
+use crate::explore::{UNBOUNDED, explore};
+use crate::harness::models;
+use crate::refill::driver::Driver;
+use crate::segment::Segment;
+use crate::sync::Arc;
+use crate::world::{NOW, assert_each_once, range, sequence};
+
+models![one_draw_signals, a_take_signals_as_a_draw_does, the_permit_is_not_lost_and_does_not_pile_up];
+
+fn one_draw_signals() {
+    explore(90, UNBOUNDED, || {
+        let segment = Arc::new(Segment::new(range(1, 3), 2));
+        let draw_one = |segment: &Segment| segment.draw().expect("there are enough");
+        let callers = [(); 2].map(|()| {
+            let segment = segment.clone();
+            thread::spawn(move || draw_one(&segment))
+        });
+        let mut drawn = vec![draw_one(&segment)];
+        drawn.extend(callers.map(|caller| caller.join().unwrap()));
+        assert_eq!(drawn.iter().filter(|drawn| drawn.low).count(), 1, "{drawn:?}");
+        // The one that was drawn when two of three were left.
+        assert!(drawn.iter().all(|drawn| drawn.low == (drawn.id == 2)), "{drawn:?}");
+        assert_each_once(drawn.iter().map(|drawn| drawn.id).collect(), 1, 3);
+        assert_eq!(segment.draw(), None);
+    });
+}
+
+fn a_take_signals_as_a_draw_does() {
+    explore(100, UNBOUNDED, || {
+        let segment = Arc::new(Segment::new(range(1, 5), 3));
+        let taker = |n| {
+            let segment = segment.clone();
+            thread::spawn(move || segment.take(n))
+        };
+        let takers = [taker(2), taker(2)];
+        let drawn = segment.draw().expect("there are enough");
+        let (mut signals, mut ids) = (usize::from(drawn.low), vec![drawn.id]);
+        for taken in takers.map(|taker| taker.join().unwrap()) {
+            signals += usize::from(taken.low);
+            ids.extend(taken.range.ids());
+        }
+        assert_eq!(signals, 1);
+        assert_each_once(ids, 1, 5);
+    });
+}
+
+/// Two segments, so two signals, of two threads. Only after the second one is the level below the watermark: if that signal
+/// is lost, the refill is not ordered; if the first is still queued, there must not be two of them.
+fn the_permit_is_not_lost_and_does_not_pile_up() {
+    explore(100, Some(5), || {
+        let (core, mailbox) = sequence(2, 2, 100);
+        assert!(core.stock.publish(range(1, 2), 2, 0) && core.stock.publish(range(3, 2), 2, 0));
+        let callers = [1, 2].map(|ids| {
+            let core = core.clone();
+            thread::spawn(move || {
+                let mut segment = core.stock.current();
+                for _ in 0..ids {
+                    core.draw(&mut segment).expect("there are enough");
+                }
+            })
+        });
+        let mut driver = Driver::new(core.clone());
+        let mut ordered = 0;
+        let mut look = || {
+            let seen = mailbox.next_low().is_some();
+            ordered += usize::from(seen && driver.low(NOW).is_some());
+            seen
+        };
+        look();
+        for caller in callers {
+            caller.join().unwrap();
+        }
+        assert!(!(look() && look()), "signals piled up");
+        assert_eq!(ordered, 1, "one id of four is left, two are the watermark");
+    });
+}

@@ -1,0 +1,82 @@
+//! Does `take` stay within what there is, across the ends of segments and at the end of the sequence?
+//!
+//! *Threads*: two that take several ids, or all that there are, and one that draws. Unbounded, but for the takes that meet at
+//! a segment's end: those would go on for minutes.
+//!
+//! *What would break it*: a cursor that wraps around after a large take; a take that is not cut at the end or keeps
+//! nothing of what was there; a take of too many at the sequence's end that uses up the last ids.
+
+use loom::thread;
+
+use crate::error::ErrorKind;
+use crate::explore::{UNBOUNDED, explore};
+use crate::harness::models;
+use crate::range::Ranges;
+use crate::segment::Segment;
+use crate::stock::Stock;
+use crate::sync::Arc;
+use crate::world::{assert_each_once, drain, draw_anew, range, stock};
+
+models![a_segment_is_cut_at_its_end, a_take_goes_on_in_the_next_segment, the_last_ids_stay_for_smaller_draws];
+
+fn a_segment_is_cut_at_its_end() {
+    explore(100, UNBOUNDED, || {
+        let segment = Arc::new(Segment::new(range(u64::MAX - 2, 3), 0));
+        let taker = |n| {
+            let segment = segment.clone();
+            thread::spawn(move || segment.take(n).range)
+        };
+        let takers = [taker(u64::MAX), taker(2)];
+        let mut ids: Vec<_> = segment.draw().map(|drawn| drawn.id).into_iter().collect();
+        for range in takers.map(|taker| taker.join().unwrap()) {
+            ids.extend(range.ids());
+        }
+        assert_each_once(ids, u64::MAX - 2, u64::MAX);
+        assert!(segment.draw().is_none() && segment.take(u64::MAX).range.is_empty());
+    });
+}
+
+/// What a take got, and how many it is short of.
+fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
+    let mut got = Ranges::none();
+    let short = stock.take(n, |taken| got.push(taken.range)).err().map_or(0, |(missing, reason)| {
+        assert!(matches!(reason, ErrorKind::Dry | ErrorKind::Exhausted), "{reason:?}");
+        missing
+    });
+    assert_eq!(got.len() + short, n, "every id is got or said to be missing");
+    let ids: Vec<_> = got.ids().collect();
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+    (got, short)
+}
+
+/// Three ids, and four that are wanted.
+fn a_take_goes_on_in_the_next_segment() {
+    explore(500, Some(4), || {
+        let stock = stock(&[1, 2]);
+        let taker = {
+            let stock = stock.clone();
+            thread::spawn(move || take(&stock, 2))
+        };
+        let (mine, short) = take(&stock, 2);
+        let (others, other_short) = taker.join().unwrap();
+        assert_eq!(short + other_short, 1, "what there is, is got");
+        assert_each_once(mine.ids().chain(others.ids()).collect(), 1, 3);
+        assert_eq!(drain(&stock), []);
+    });
+}
+
+fn the_last_ids_stay_for_smaller_draws() {
+    explore(10, UNBOUNDED, || {
+        let stock = stock(&[1, 2]);
+        assert!(stock.finish(ErrorKind::Exhausted, 0));
+        let greedy = {
+            let stock = stock.clone();
+            thread::spawn(move || take(&stock, 4))
+        };
+        let mut ids = vec![draw_anew(&stock).expect("the greedy one gets none")];
+        let (none, short) = greedy.join().unwrap();
+        assert_eq!((none.len(), short), (0, 4));
+        ids.extend(drain(&stock));
+        assert_each_once(ids, 1, 3);
+    });
+}

@@ -1,0 +1,69 @@
+//! Is the actor woken for everything that it is told, and does everybody who waits get an answer, in turn?
+//!
+//! *Threads*: one or two callers; the actor, with the real mailbox, driver and engine. Bounded, because the whole
+//! protocol runs. A wake-up that is lost leaves every thread asleep, which loom reports as a deadlock.
+//!
+//! *What would break it*: waking before the message or signal can be seen; serving who came last; an actor that asks the
+//! store without another look at memory.
+
+use loom::sync::Notify;
+use loom::thread;
+
+use crate::explore::explore;
+use crate::harness::models;
+use crate::sync::Arc;
+use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequence};
+
+models![callers_share_a_refill, low_water_alone_wakes, first_come_first_served];
+
+/// Two callers, a refill of two ids: whether the second one queues before, during or after the refill, one will do.
+fn callers_share_a_refill() {
+    explore(1_000, Some(3), || {
+        let (core, mailbox) = sequence(2, 0, 100);
+        let actor = Actor::new(&core, &mailbox);
+        let actor = thread::spawn(move || actor.run(|| ()));
+        let caller = {
+            let core = core.clone();
+            thread::spawn(move || next(&core).expect("the store has enough"))
+        };
+        let ids = vec![next(&core).expect("the store has enough"), caller.join().unwrap()];
+        mailbox.close();
+        let actor = actor.join().unwrap();
+        assert_each_once(ids, 1, 2);
+        assert_eq!(actor.reserves, 1, "memory was not looked at again");
+    });
+}
+
+/// A caller who crosses the watermark and goes away: nothing but the signal tells the actor to refill.
+fn low_water_alone_wakes() {
+    explore(100, Some(3), || {
+        let (core, mailbox) = sequence(2, 1, 100);
+        let refilled = Arc::new(Notify::new());
+        let actor = {
+            let (actor, refilled) = (Actor::new(&core, &mailbox), refilled.clone());
+            thread::spawn(move || actor.run(|| refilled.notify()))
+        };
+        let mut ids = vec![next(&core).expect("the store has enough")];
+        refilled.wait();
+        // Crosses the watermark, or the refill has been made for the first one already.
+        ids.push(next(&core).expect("the store has enough"));
+        refilled.wait();
+        mailbox.close();
+        actor.join().unwrap();
+        assert_each_once(ids, 1, 2);
+    });
+}
+
+fn first_come_first_served() {
+    explore(100, Some(3), || {
+        let (core, mailbox) = sequence(1, 0, 100);
+        let actor = Actor::new(&core, &mailbox);
+        let actor = thread::spawn(move || actor.run(|| ()));
+        let asks = [(); 3].map(|()| core.request(1, NEVER).expect("open"));
+        let ids = asks.map(|ask| block_on(ask).expect("the store has enough").ids().collect::<Vec<_>>());
+        assert_eq!(ids, [[1], [2], [3]]);
+        mailbox.close();
+        let actor = actor.join().unwrap();
+        assert_eq!((actor.granted(), actor.reserves <= 3, drain(&core.stock).len()), (3, true, 0));
+    });
+}

@@ -1,0 +1,225 @@
+//! What the models are made of: stocks, cores, callers, and an actor reduced to its protocol.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use loom::thread::{self, Thread};
+
+use crate::core::Core;
+use crate::error::ErrorKind;
+use crate::mailbox::{Mailbox, Message, Request, Time};
+use crate::name::SequenceName;
+use crate::pending::Pending;
+use crate::range::{Range, Ranges};
+use crate::refill::driver::Driver;
+use crate::segment::{Drawn, Segment};
+use crate::settings::{Order, Settings, Sizing};
+use crate::stock::Stock;
+use crate::store::{Bounds, Grant, Identity, Reserve};
+use crate::sync::Arc;
+
+/// Time stands still: nothing that the models ask about depends on it.
+pub(crate) const NOW: Time = Duration::ZERO;
+pub(crate) const NEVER: Time = Duration::from_secs(1 << 30);
+
+pub(crate) fn range(start: u64, len: u64) -> Range {
+    Range::new(start, len).expect("fits")
+}
+
+/// A stock of segments of these lengths, whose ids are 1 and on.
+pub(crate) fn stock(lens: &[u64]) -> Arc<Stock> {
+    let stock = Arc::new(Stock::new());
+    fill(&stock, lens);
+    stock
+}
+
+fn fill(stock: &Stock, lens: &[u64]) {
+    let mut start = 1;
+    for len in lens {
+        assert!(stock.publish(range(start, *len), 0, 0));
+        start += len;
+    }
+}
+
+/// One id from the stock, beginning at `segment`.
+pub(crate) fn draw(stock: &Stock, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
+    stock.draw(segment).map(|Drawn { id, .. }| id)
+}
+
+/// One id from the stock, beginning where a newcomer does.
+pub(crate) fn draw_anew(stock: &Stock) -> Result<u64, ErrorKind> {
+    draw(stock, &mut stock.current())
+}
+
+/// All ids that are left.
+pub(crate) fn drain(stock: &Stock) -> Vec<u64> {
+    std::iter::from_fn(|| draw_anew(stock).ok()).collect()
+}
+
+/// Fails unless these are each id from `first` to `last` once.
+pub(crate) fn assert_each_once(mut ids: Vec<u64>, first: u64, last: u64) {
+    ids.sort_unstable();
+    assert_eq!(ids, (first..=last).collect::<Vec<_>>(), "each id once");
+}
+
+pub(crate) fn settings(step: u64, watermark: u64, last: u64) -> Settings {
+    Settings {
+        order: Order::Process,
+        sizing: Sizing::Fixed { step, watermark },
+        bounds: Bounds::new(1, last).expect("not empty"),
+        floor: 0,
+        ceiling: u64::MAX,
+        patience: NEVER,
+        lease: 2,
+        // Without one the jitter would differ from one interleaving to the next.
+        seed: Some(1),
+    }
+}
+
+pub(crate) fn name() -> SequenceName {
+    SequenceName::new("orders").expect("valid")
+}
+
+pub(crate) fn core(settings: Settings, mailbox: &Arc<Mailbox>) -> Arc<Core> {
+    Arc::new(Core::new(name(), Arc::new(settings), mailbox.clone()))
+}
+
+/// A core with an actor to come, whose refills are of `step` ids.
+pub(crate) fn sequence(step: u64, watermark: u64, last: u64) -> (Arc<Core>, Arc<Mailbox>) {
+    let mailbox = Arc::new(Mailbox::new());
+    (core(settings(step, watermark, last), &mailbox), mailbox)
+}
+
+/// What `Allocator::next` does: draws, or else waits for the actor.
+pub(crate) fn next(core: &Arc<Core>) -> Result<u64, ErrorKind> {
+    match core.draw(&mut core.stock.current()) {
+        Err(ErrorKind::Dry) => wait(core).map(|ids| ids.ids().next().expect("one was wanted")),
+        outcome => outcome,
+    }
+}
+
+/// Waits for one id from the actor.
+pub(crate) fn wait(core: &Arc<Core>) -> Result<Ranges, ErrorKind> {
+    block_on(core.request(1, NEVER)?).map_err(|error| error.kind())
+}
+
+/// Asks for one id, and hands the question to `driver`.
+pub(crate) fn asked(
+    core: &Arc<Core>,
+    mailbox: &Mailbox,
+    driver: impl FnOnce(Request) -> Option<Reserve>,
+) -> Pending {
+    let pending = core.request(1, NEVER).expect("open");
+    let Some(Message::Request(request)) = mailbox.receive().0.pop_front() else { panic!("was queued") };
+    assert!(driver(request).is_some(), "nothing is in memory");
+    pending
+}
+
+/// What the actor does with its mailbox, without clock and store: reserves are granted at once, from a counter. The
+/// real one adds timers, batches and flights, none of which share memory with callers.
+pub(crate) struct Actor {
+    mailbox: Arc<Mailbox>,
+    core: Arc<Core>,
+    driver: Driver,
+    next: u64,
+    pub(crate) reserves: usize,
+}
+
+impl Actor {
+    pub(crate) fn new(core: &Arc<Core>, mailbox: &Arc<Mailbox>) -> Self {
+        Self {
+            mailbox: mailbox.clone(),
+            core: core.clone(),
+            driver: Driver::new(core.clone()),
+            next: core.settings.bounds.start(),
+            reserves: 0,
+        }
+    }
+
+    /// `refill::actor::Actor::run`, and its end.
+    pub(crate) fn run(mut self, mut refilled: impl FnMut()) -> Self {
+        while !self.turn(&mut refilled) {
+            block_on(self.mailbox.woken());
+        }
+        self.end();
+        self
+    }
+
+    /// Does what there is to do; `true` once the mailbox is closed.
+    fn turn(&mut self, refilled: &mut impl FnMut()) -> bool {
+        let (messages, closed) = self.mailbox.receive();
+        // Of all events of a turn one at most gives an order: a second reserve is never in flight.
+        let mut order = None;
+        for message in messages {
+            order = self.message(message).or(order);
+        }
+        while self.mailbox.next_low().is_some() {
+            order = self.driver.low(NOW).or(order);
+        }
+        if !closed {
+            self.grant(order, refilled);
+        }
+        closed
+    }
+
+    fn message(&mut self, message: Message) -> Option<Reserve> {
+        match message {
+            Message::Request(request) => self.driver.request(request, NOW),
+            Message::Revoked(_) => self.driver.revoked(NOW),
+        }
+    }
+
+    fn grant(&mut self, mut order: Option<Reserve>, refilled: &mut impl FnMut()) {
+        while let Some(Reserve { count, create, .. }) = order {
+            self.reserves += 1;
+            let left = create.max() + 1 - self.next;
+            let range = range(self.next, count.min(left));
+            self.next += range.len();
+            order = self.driver.answered(Ok(Grant { range, identity: identity(0), bounds: create }), NOW);
+            refilled();
+        }
+    }
+
+    /// The drop of the real one.
+    fn end(&mut self) {
+        self.mailbox.close();
+        for message in self.mailbox.receive().0 {
+            // An order that comes of it goes nowhere any more.
+            self.message(message);
+        }
+        self.driver.close(NOW);
+        self.core.close();
+    }
+
+    /// How many ids were granted so far.
+    pub(crate) fn granted(&self) -> u64 {
+        self.next - self.core.settings.bounds.start()
+    }
+}
+
+pub(crate) fn identity(epoch: u64) -> Identity {
+    Identity { incarnation: 1, epoch }
+}
+
+/// loom's own would explore spurious wake-ups of each wait, and count its wakers' references step by step.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

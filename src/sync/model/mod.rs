@@ -1,0 +1,95 @@
+//! Stand-ins for the model checker: what `real` exports, built from atomics whose every interleaving and every stale
+//! read loom explores.
+//!
+//! | here | in production | what it was held against |
+//! | --- | --- | --- |
+//! | atomics | std | loom's own; `SeqCst` counts as `AcqRel` there, which is weaker |
+//! | [`Mutex`] | parking_lot | unlock → next lock synchronises, and nothing more |
+//! | [`ArcSwap`] | arc-swap 1.9.3 | `src/lib.rs` (`swap`, `store`), `src/strategy/hybrid.rs` (`load`, `compare_and_swap`) |
+//! | [`Notify`] | tokio 1.54 | `sync/notify.rs`: one permit; `notify_one` synchronises with the `notified` that it wakes |
+//! | [`oneshot`] | tokio 1.54 | `sync/oneshot.rs`: the same bits, with the same orderings |
+//! | [`SegQueue`] | crossbeam-queue 0.3.12 | `src/seg_queue.rs`: the slot's `WRITE` bit carries a push to its pop |
+//! | [`Map`] | papaya 0.2 | insert or remove → a `get` that sees it synchronises; look-ups do not among themselves |
+//!
+//! Values rest in std containers that loom does not see, so that storing one synchronises nothing: only the modelled
+//! atomics beside them do. What rests there is safe to touch in any case, because loom runs one thread at a time.
+//!
+//! *A weak link shows.* Every [`Segment`](crate::segment::Segment) holds a modelled atomic, and loom demands that
+//! each access to an atomic happens after its creation. A segment that was published by too weak a store is
+//! therefore reported at the first draw that follows the link.
+
+// The std primitives named here are those that loom is not to see.
+#![allow(clippy::disallowed_types)]
+
+mod arc_swap;
+mod map;
+mod notify;
+pub(crate) mod oneshot;
+mod queue;
+mod readers;
+
+pub(crate) use arc_swap::{ArcSwap, ArcSwapOption};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use map::Map;
+pub(crate) use notify::Notify;
+pub(crate) use queue::SegQueue;
+/// Takes part in no protocol: each modelled access would only multiply what there is to explore.
+pub(crate) use std::sync::atomic::AtomicU64 as Counter;
+
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+
+use loom::sync::MutexGuard;
+
+/// Where a value lies in memory is nothing that loom models.
+#[derive(Debug, Default)]
+pub(crate) struct CachePadded<T>(T);
+
+impl<T> CachePadded<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> Deref for CachePadded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for CachePadded<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// loom's, with the surface of parking_lot's.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A std mutex around what loom is not to see. Never contended: loom runs one thread at a time, and no modelled
+/// operation is made while one is held.
+#[derive(Debug, Default)]
+struct Unseen<T>(std::sync::Mutex<T>);
+
+impl<T> Unseen<T> {
+    fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,41 @@
+//! One permit for one waiter, which is all that the crate uses of tokio's `Notify`.
+
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use super::{AtomicBool, Ordering, Unseen};
+
+#[derive(Debug)]
+pub(crate) struct Notify {
+    permit: AtomicBool,
+    waiter: Unseen<Option<Waker>>,
+}
+
+impl Notify {
+    pub(crate) fn new() -> Self {
+        Self { permit: AtomicBool::new(false), waiter: Unseen::new(None) }
+    }
+
+    pub(crate) fn notify_one(&self) {
+        // AcqRel, and a write even where there is a permit already: so does tokio, for the sake of the waiter.
+        self.permit.swap(true, Ordering::AcqRel);
+        if let Some(waiter) = self.waiter.with(Option::take) {
+            waiter.wake();
+        }
+    }
+
+    /// Resolves with the permit; one that is dropped before has taken none.
+    pub(crate) async fn notified(&self) {
+        poll_fn(|context| {
+            self.waiter.with(|waiter| *waiter = Some(context.waker().clone()));
+            // After the registration, and a read-modify-write, which is never stale: a permit that is left after this
+            // finds the waiter.
+            if self.permit.swap(false, Ordering::AcqRel) {
+                self.waiter.with(Option::take);
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
