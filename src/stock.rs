@@ -142,9 +142,8 @@ impl Stock {
     /// more. Returns how many ids that cost. When it returns, no draw that begins gets an id published before.
     pub(crate) fn revoke(&self, reason: ErrorKind) -> u64 {
         let mut chain = self.chain.lock();
-        // Closed is for ever, whoever revokes later.
-        let closed = self.current.load_full().reason() == ErrorKind::Closed;
-        let reason = if closed { ErrorKind::Closed } else { reason };
+        // Closed is for good, whoever revokes after that.
+        let reason = if self.current().reason() == ErrorKind::Closed { ErrorKind::Closed } else { reason };
         self.current.store(Arc::new(Segment::empty(reason)));
         let lost = std::mem::take(&mut *chain).iter().map(|segment| segment.seal()).sum();
         // Release, and after the seals: pairs with `generation`, so that ids taken before a seal are never

@@ -157,6 +157,8 @@ impl<T: Id> Allocator<T> {
     /// Exactly `n` ids, in growing order, in as few ranges as they lie in: usually one, several where the ranges
     /// reserved from the store end. None of them is handed out otherwise.
     ///
+    /// Under [`Order::Thread`] they do not grow with the thread's other draws, which come from its own block.
+    ///
     /// # Errors
     /// As [`next`](Self::next). Where the sequence ends with fewer than `n` ids, [`ErrorKind::Exhausted`]; those left
     /// stay for smaller draws. A call that fails or is cancelled after it had got some of its ids makes them a gap.

@@ -156,7 +156,11 @@ impl Actor {
             core.slot.store(slot, Ordering::Relaxed);
             self.drivers[slot] = Some(Box::new(Driver::new(core.clone())));
         }
-        self.event(slot, event);
+        // A late message of a core that was evicted meanwhile is not for whoever has its slot now.
+        let is_its_own = |driver: &Driver| Arc::ptr_eq(driver.core(), core);
+        if self.drivers[slot].as_deref().is_some_and(is_its_own) {
+            self.event(slot, event);
+        }
     }
 
     fn event(&mut self, slot: usize, event: impl FnOnce(&mut Driver, Time) -> Option<Reserve>) {

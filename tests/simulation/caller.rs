@@ -1,11 +1,14 @@
 //! What callers do.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::future::{Either, select};
 use idmill::{Allocator, Handle, Lease, Order, Ranges, Result};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
 
 use crate::history::{Draw, Outcome, Shared, Span, View};
 use crate::plan::SequencePlan;
@@ -137,8 +140,11 @@ impl Caller {
         let began = self.begins();
         let outcome = match cancel {
             None => call.await.into(),
-            // The call is polled first, so that what is ready is had.
-            Some(after) => timeout(after, call).await.map_or(Outcome::Cancelled, Outcome::from),
+            // The timer is polled first, and after the actor, so that calls are dropped whose answer is there already.
+            Some(after) => match select(pin!(gives_up(after)), pin!(call)).await {
+                Either::Left(_) => Outcome::Cancelled,
+                Either::Right((result, _)) => result.into(),
+            },
         };
         self.note(view, (true, want), began, outcome);
     }
@@ -150,6 +156,11 @@ impl Caller {
         let (began, took) = (began.0, began.1.elapsed());
         history.drew(Draw { life, sequence, caller, view, waits, want, began, ended, took, outcome });
     }
+}
+
+async fn gives_up(after: Duration) {
+    sleep(after).await;
+    yield_now().await;
 }
 
 impl From<Result<Vec<Span>>> for Outcome {

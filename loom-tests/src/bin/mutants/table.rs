@@ -268,8 +268,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "close::closed_stays_closed",
         &[edit(
             STOCK,
-            "self.current.load_full().reason() == ErrorKind::Closed;",
-            "self.current.load_full().reason() == ErrorKind::Denied;",
+            "self.current().reason() == ErrorKind::Closed {",
+            "self.current().reason() == ErrorKind::Denied {",
         )],
     ),
     mutant(
