@@ -42,7 +42,7 @@ fn assert_counted(core: &Core, actor: &Actor, drawn: u64) {
 
 fn every_id_is_drawn_or_counted() {
     for look in [false, true] {
-        explore(20, Some(3), move || {
+        explore(300, Some(3), move || {
             let (core, mailbox) = sequence(2, 0, 100);
             let actor = Actor::new(&core, &mailbox);
             let actor = thread::spawn(move || actor.run(|| ()));
@@ -54,7 +54,7 @@ fn every_id_is_drawn_or_counted() {
 }
 
 fn the_others_are_served() {
-    explore(500, Some(3), || {
+    explore(90_000, Some(3), || {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));

@@ -19,7 +19,7 @@ use crate::world::{Actor, draw_anew, next, range, sequence, stock, wait};
 models![a_caller_gets_an_id_or_hears_of_it, closed_while_drawing, closed_stays_closed];
 
 fn a_caller_gets_an_id_or_hears_of_it() {
-    explore(500, Some(4), || {
+    explore(5_000, Some(4), || {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
@@ -41,7 +41,7 @@ fn a_caller_gets_an_id_or_hears_of_it() {
 }
 
 fn closed_while_drawing() {
-    explore(20, UNBOUNDED, || {
+    explore(60, UNBOUNDED, || {
         let (core, _mailbox) = sequence(1, 0, 100);
         assert!(core.stock.publish(range(1, 2), 0, 0));
         let caller = {
@@ -63,7 +63,7 @@ fn closed_while_drawing() {
 }
 
 fn closed_stays_closed() {
-    explore(2, UNBOUNDED, || {
+    explore(6, UNBOUNDED, || {
         let stock = stock(&[1]);
         let revoker = {
             let stock = stock.clone();

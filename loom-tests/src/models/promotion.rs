@@ -24,7 +24,7 @@ models![
 ];
 
 fn nobody_waits_while_there_are_ids() {
-    explore(500, UNBOUNDED, || {
+    explore(100_000, UNBOUNDED, || {
         let stock = stock(&[1, 2]);
         let mut first = stock.current();
         let mut ids = vec![draw(&stock, &mut first).expect("there are enough")];
@@ -37,7 +37,7 @@ fn nobody_waits_while_there_are_ids() {
 
 /// One caller is slow to promote the second segment, and another has the third promoted by then: that must stay.
 fn a_late_promotion_undoes_nothing() {
-    explore(1_000, Some(3), || {
+    explore(5_000, Some(3), || {
         let stock = stock(&[1, 1, 2]);
         let mut ids = vec![draw_anew(&stock).expect("there are enough")];
         ids.extend(draw_at_once(&stock, [2, 1]));
@@ -57,7 +57,7 @@ fn draw_at_once(stock: &Arc<Stock>, ids: [usize; 2]) -> Vec<u64> {
 }
 
 fn ids_grow_for_every_observer() {
-    explore(100, UNBOUNDED, || {
+    explore(100_000, UNBOUNDED, || {
         let stock = stock(&[2, 2]);
         let heard = Arc::new(AtomicU64::new(0));
         let speaker = {
@@ -89,7 +89,7 @@ fn ids_grow_for_every_observer() {
 /// replaced, because nothing was published before.
 fn published_while_drawing() {
     for (lens, published) in [(&[][..], &[1, 2][..]), (&[1], &[1, 2])] {
-        explore(50, UNBOUNDED, move || {
+        explore(500, UNBOUNDED, move || {
             let stock = stock(lens);
             let caller = {
                 let stock = stock.clone();

@@ -22,7 +22,7 @@ fn find_or_create(registry: &Registry, mailbox: &Arc<Mailbox>) -> Arc<Core> {
 }
 
 fn a_name_has_one_core() {
-    explore(16, UNBOUNDED, || {
+    explore(500, UNBOUNDED, || {
         let (registry, mailbox) = (Arc::new(Registry::new()), Arc::new(Mailbox::new()));
         let other = {
             let (registry, mailbox) = (registry.clone(), mailbox.clone());
@@ -40,7 +40,7 @@ fn a_name_has_one_core() {
 }
 
 fn nobody_gets_an_evicted_core() {
-    explore(200, Some(3), || {
+    explore(600, Some(3), || {
         let (registry, mailbox) = (Arc::new(Registry::new()), Arc::new(Mailbox::new()));
         let old = find_or_create(&registry, &mailbox);
         let newcomer = {

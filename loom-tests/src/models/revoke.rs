@@ -32,7 +32,7 @@ models![
 ];
 
 fn held_segments_are_sealed() {
-    explore(50, UNBOUNDED, || {
+    explore(800, UNBOUNDED, || {
         let stock = stock(&[2, 1]);
         let returned = Arc::new(AtomicBool::new(false));
         let mut held = stock.current();
@@ -60,7 +60,7 @@ fn held_segments_are_sealed() {
 
 /// The actor's part: read the generation, reserve, publish.
 fn what_was_reserved_before_is_not_published() {
-    explore(50, UNBOUNDED, || {
+    explore(150, UNBOUNDED, || {
         let stock = stock(&[1]);
         let actor = {
             let stock = stock.clone();
@@ -109,7 +109,7 @@ fn leases_are_void() {
 
 /// A lease that is renewed while everything is revoked.
 fn a_lease_renewed_meanwhile_is_void() {
-    explore(50, UNBOUNDED, || {
+    explore(350, UNBOUNDED, || {
         let (core, _mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 4), 0, 0));
         let returned = Arc::new(AtomicBool::new(false));
@@ -141,7 +141,7 @@ fn a_lease_renewed_meanwhile_is_void() {
 /// The store answers under another identity, for which the actor revokes what is in memory, while a caller revokes
 /// for reasons of its own.
 fn a_new_identity_does_not_undo_it() {
-    explore(20, UNBOUNDED, || {
+    explore(150, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 2, 100);
         let mut driver = Driver::new(core.clone());
         let grant =

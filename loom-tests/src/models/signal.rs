@@ -1,7 +1,7 @@
 //! Does low water reach the actor: exactly once for each segment, however it is drawn from, and never lost?
 //!
 //! *Threads*: callers that draw one id or several across the watermark; for the permit, the actor's look at the level.
-//! Unbounded.
+//! Unbounded, but for the permit.
 //!
 //! *What would break it*: an add in two steps; a comparison that several draws satisfy (`>=`); a check before the
 //! set of the permit; a permit that is given back after the level was looked at.
@@ -18,7 +18,7 @@ use crate::world::{NOW, assert_each_once, range, sequence};
 models![one_draw_signals, a_take_signals_as_a_draw_does, the_permit_is_not_lost_and_does_not_pile_up];
 
 fn one_draw_signals() {
-    explore(90, UNBOUNDED, || {
+    explore(50, UNBOUNDED, || {
         let segment = Arc::new(Segment::new(range(1, 3), 2));
         let draw_one = |segment: &Segment| segment.draw().expect("there are enough");
         let callers = [(); 2].map(|()| {
@@ -36,7 +36,7 @@ fn one_draw_signals() {
 }
 
 fn a_take_signals_as_a_draw_does() {
-    explore(100, UNBOUNDED, || {
+    explore(400, UNBOUNDED, || {
         let segment = Arc::new(Segment::new(range(1, 5), 3));
         let taker = |n| {
             let segment = segment.clone();
@@ -57,7 +57,7 @@ fn a_take_signals_as_a_draw_does() {
 /// Two segments, so two signals, of two threads. Only after the second one is the level below the watermark: if that signal
 /// is lost, the refill is not ordered; if the first is still queued, there must not be two of them.
 fn the_permit_is_not_lost_and_does_not_pile_up() {
-    explore(100, Some(5), || {
+    explore(15_000, Some(5), || {
         let (core, mailbox) = sequence(2, 2, 100);
         assert!(core.stock.publish(range(1, 2), 2, 0) && core.stock.publish(range(3, 2), 2, 0));
         let callers = [1, 2].map(|ids| {

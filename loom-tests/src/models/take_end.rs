@@ -20,7 +20,7 @@ use crate::world::{assert_each_once, drain, draw_anew, range, stock};
 models![a_segment_is_cut_at_its_end, a_take_goes_on_in_the_next_segment, the_last_ids_stay_for_smaller_draws];
 
 fn a_segment_is_cut_at_its_end() {
-    explore(100, UNBOUNDED, || {
+    explore(400, UNBOUNDED, || {
         let segment = Arc::new(Segment::new(range(u64::MAX - 2, 3), 0));
         let taker = |n| {
             let segment = segment.clone();
@@ -51,7 +51,7 @@ fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
 
 /// Three ids, and four that are wanted.
 fn a_take_goes_on_in_the_next_segment() {
-    explore(500, Some(4), || {
+    explore(8_000, Some(4), || {
         let stock = stock(&[1, 2]);
         let taker = {
             let stock = stock.clone();

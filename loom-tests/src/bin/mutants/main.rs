@@ -13,7 +13,7 @@ use std::time::Duration;
 use table::{MUTANTS, Mutant};
 use tree::{Outcome, Tree};
 
-/// The slowest model takes a tenth of it.
+/// Several times what the slowest model takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
