@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs `work(iterations)` on each of `threads` threads, made ready by `prepare`, and returns the wall time from the
-/// common start to the last end.
+/// common start to the last end. The threads are pinned to cores in turn: left to the scheduler, two of them share one
+/// now and then, and contention goes unmeasured.
 pub fn together<W: FnMut(u64) + Send>(
     threads: usize,
     iterations: u64,
@@ -14,8 +15,9 @@ pub fn together<W: FnMut(u64) + Send>(
     let (start, prepare) = (&Barrier::new(threads), &prepare);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|_| {
+            .map(|number| {
                 scope.spawn(move || {
+                    pin(number);
                     let mut work = prepare();
                     start.wait();
                     let begun = Instant::now();
@@ -30,4 +32,12 @@ pub fn together<W: FnMut(u64) + Send>(
         let ended = spans.iter().map(|span| span.1).max().expect("at least one thread");
         ended - begun
     })
+}
+
+/// Where the system does not let a thread choose its core, the scheduler does.
+fn pin(number: usize) {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if let Some(core) = cores.get(number % cores.len().max(1)) {
+        core_affinity::set_for_current(*core);
+    }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
+use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
 use crate::sequences::Inner;
 use crate::settings::Order;
@@ -78,7 +79,8 @@ impl<T: Id> Allocator<T> {
     /// # Errors
     /// [`ErrorKind::Dry`] if nothing is in memory right now (always, under [`Order::Global`]);
     /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`] for good.
-    #[inline]
+    #[allow(clippy::inline_always)] // a call, and the error type it returns by memory, cost as much as the draw
+    #[inline(always)]
     pub fn try_next(&self) -> Result<T> {
         match self.draw_fast() {
             Some(id) => Ok(T::from_raw(id)),
@@ -163,14 +165,13 @@ impl<T: Id> Allocator<T> {
     /// As [`next`](Self::next). Where the sequence ends with fewer than `n` ids, [`ErrorKind::Exhausted`]; those left
     /// stay for smaller draws. A call that fails or is cancelled after it had got some of its ids makes them a gap.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
-        let (clock, patience) = (self.tenant.inner.clock, self.patience());
-        let begun = clock.now();
+        let mut begun = None;
         loop {
             let part = match self.take_from_memory(n) {
                 Ok(ids) => return Ok(ids.cast()),
                 Err(part) => part,
             };
-            let left = patience.saturating_sub(clock.now().saturating_sub(begun));
+            let left = self.left_of(self.patience(), &mut begun);
             let rest = self.wait(part.missing, left).await?;
             if let Some(ids) = part.and(rest) {
                 return Ok(ids.cast());
@@ -183,19 +184,24 @@ impl<T: Id> Allocator<T> {
     /// # Errors
     /// As [`take`](Self::take).
     pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
-        let clock = self.tenant.inner.clock;
-        let begun = clock.now();
+        let mut begun = None;
         loop {
             let part = match self.take_from_memory(n) {
                 Ok(ids) => return Ok(ids.cast()),
                 Err(part) => part,
             };
-            let left = timeout.saturating_sub(clock.now().saturating_sub(begun));
+            let left = self.left_of(timeout, &mut begun);
             let rest = block_on_reply(self.wait(part.missing, left), left)?;
             if let Some(ids) = part.and(rest) {
                 return Ok(ids.cast());
             }
         }
+    }
+
+    /// What is left of `patience` since this was first asked; a draw that need not wait never looks at the clock.
+    fn left_of(&self, patience: Duration, begun: &mut Option<Time>) -> Duration {
+        let now = self.tenant.inner.clock.now();
+        patience.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
     /// `n` ids, or the part of them that there is.
