@@ -213,10 +213,11 @@ impl<W: Waiter> Engine<W> {
     /// Drops callers that have given up, so that nothing is reserved for them.
     fn forget_gone(&mut self, out: &mut Vec<Command<W>>) {
         self.waiting.retain(|waiting| {
-            if waiting.waiter.is_gone() && !waiting.got.is_empty() {
-                out.push(Command::Gap(waiting.got.len()));
+            let gone = waiting.waiter.is_gone();
+            if gone {
+                lose(&waiting.got, out);
             }
-            !waiting.waiter.is_gone()
+            !gone
         });
     }
 
@@ -296,10 +297,7 @@ impl<W: Waiter> Engine<W> {
     /// get a number twice, and not in growing order.
     fn void_parts(&mut self, out: &mut Vec<Command<W>>) {
         for waiting in &mut self.waiting {
-            let void = std::mem::replace(&mut waiting.got, Ranges::none());
-            if !void.is_empty() {
-                out.push(Command::Gap(void.len()));
-            }
+            lose(&std::mem::replace(&mut waiting.got, Ranges::none()), out);
         }
     }
 
@@ -328,9 +326,7 @@ impl<W: Waiter> Engine<W> {
         let Some(mut first) = self.waiting.pop_front() else { return false };
         let missing = first.want - first.got.len();
         if first.waiter.is_gone() {
-            if !first.got.is_empty() {
-                out.push(Command::Gap(first.got.len()));
-            }
+            lose(&first.got, out);
         } else if rest.len() >= missing && !(first.want == 0 && rest.is_empty()) {
             first.got.push(rest.take_front(missing));
             out.push(Command::Reply { waiter: first.waiter, ids: first.got });
@@ -399,9 +395,7 @@ impl<W: Waiter> Engine<W> {
     }
 
     fn refuse(waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
-        if !waiting.got.is_empty() {
-            out.push(Command::Gap(waiting.got.len()));
-        }
+        lose(&waiting.got, out);
         out.push(Command::Fail { waiter: waiting.waiter, error });
     }
 
@@ -430,6 +424,13 @@ impl<W: Waiter> Engine<W> {
         let Some(last) = &self.last_error else { return ErrorKind::Deadline.into() };
         let message = format!("the deadline passed before the store granted ids; its last error: {last}");
         Error::new(ErrorKind::Deadline, message).because(last.clone())
+    }
+}
+
+/// Counts the part that a caller had got of its ids, and that nobody will use.
+fn lose<W>(got: &Ranges, out: &mut Vec<Command<W>>) {
+    if !got.is_empty() {
+        out.push(Command::Gap(got.len()));
     }
 }
 
