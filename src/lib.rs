@@ -86,6 +86,7 @@ mod stats;
 mod stock;
 pub mod store;
 mod sync;
+pub mod tier;
 
 pub use allocator::{Allocator, Handle, Lease, Next};
 pub use error::{Error, ErrorKind, Operation, Result, Status};

@@ -5,27 +5,47 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-#[cfg(feature = "sqlite")]
-use super::sqlite::{SqliteOptions, SqliteStore};
-use super::{MemoryStore, Store};
+use super::{MemoryStore, Store, StoreFuture};
 use crate::error::{Error, ErrorKind, Operation, Result};
 
-/// Every scheme that this crate knows, and how it is written; compiled in or not.
+/// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
+/// implements [`Target`] for the options that it reads from its URL.
 const SCHEMES: [Scheme; 2] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
         feature: Some("sqlite"),
-        compiled: cfg!(feature = "sqlite"),
+        #[cfg(feature = "sqlite")]
+        parse: Some(|rest| Ok(Arc::new(super::sqlite::SqliteOptions::parse(rest)?))),
+        #[cfg(not(feature = "sqlite"))]
+        parse: None,
     },
-    Scheme { name: "memory", example: "memory:", feature: None, compiled: true },
+    Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
 ];
 
 struct Scheme {
     name: &'static str,
     example: &'static str,
     feature: Option<&'static str>,
-    compiled: bool,
+    /// Reads what follows the colon; `None` where it is not compiled in.
+    parse: Option<Parse>,
+}
+
+type Parse = fn(&str) -> Result<Arc<dyn Target>>;
+
+/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same.
+pub(crate) trait Target: fmt::Debug + fmt::Display + Send + Sync {
+    fn scheme(&self) -> &'static str;
+
+    /// The file that the store is kept in; `None` for a store that is not one file.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The same store, but opening it creates nothing.
+    fn existing(&self) -> Arc<dyn Target>;
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
 }
 
 /// Opens the store that a URL names: see [`StoreUrl`] for the schemes.
@@ -50,15 +70,17 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Schemes are read without regard to case. Printing a URL gives one that reads back as the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreUrl(Target);
+#[derive(Clone, Debug)]
+pub struct StoreUrl(Arc<dyn Target>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
-    #[cfg(feature = "sqlite")]
-    Sqlite(SqliteOptions),
-    Memory,
+/// Two URLs are the same if they are written the same once they were read.
+impl PartialEq for StoreUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
 }
+
+impl Eq for StoreUrl {}
 
 impl StoreUrl {
     /// Reads a URL. Touches neither disk nor network, and never panics.
@@ -72,56 +94,69 @@ impl StoreUrl {
 
     /// The scheme, in lower case.
     pub fn scheme(&self) -> &'static str {
-        match self.0 {
-            #[cfg(feature = "sqlite")]
-            Target::Sqlite(_) => "sqlite",
-            Target::Memory => "memory",
-        }
+        self.0.scheme()
     }
 
     /// The file that the store is kept in, as it was given; `None` for a store that is not one file.
     pub fn file(&self) -> Option<&Path> {
-        match &self.0 {
-            #[cfg(feature = "sqlite")]
-            Target::Sqlite(options) => Some(options.path()),
-            Target::Memory => None,
-        }
+        self.0.file()
     }
 
     /// The same store, but opening it creates nothing: what does not exist is [`NotFound`](ErrorKind::NotFound). For
     /// looking at a store, where a mistyped path should not leave an empty one behind. `memory:` stays as it is.
     #[must_use]
     pub fn existing(self) -> Self {
-        match self.0 {
-            #[cfg(feature = "sqlite")]
-            Target::Sqlite(options) => Self(Target::Sqlite(options.existing())),
-            Target::Memory => self,
-        }
+        Self(self.0.existing())
     }
 
     /// Opens the store. Each call opens another: of `memory:`, an empty one.
     ///
     /// # Errors
     /// Those of opening the store.
-    // Every store but the one in memory awaits something.
-    #[cfg_attr(not(feature = "sqlite"), allow(clippy::unused_async))]
     pub async fn connect(&self) -> Result<Arc<dyn Store>> {
-        Ok(match &self.0 {
-            #[cfg(feature = "sqlite")]
-            Target::Sqlite(options) => Arc::new(SqliteStore::open_with(options.clone()).await?),
-            Target::Memory => Arc::new(MemoryStore::new()),
-        })
+        self.0.connect().await.map_err(|error| error.during(Operation::Connect))
+    }
+}
+
+#[derive(Debug)]
+struct Memory;
+
+impl Memory {
+    fn parse(rest: &str) -> Result<Arc<dyn Target>> {
+        if matches!(rest, "" | "//") {
+            return Ok(Arc::new(Self));
+        }
+        Err(Error::invalid("`memory:` stands alone: it takes no path and no options"))
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory:")
+    }
+}
+
+impl Target for Memory {
+    fn scheme(&self) -> &'static str {
+        "memory"
+    }
+
+    fn existing(&self) -> Arc<dyn Target> {
+        Arc::new(Self)
+    }
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async { Ok(Arc::new(MemoryStore::new()) as Arc<dyn Store>) })
     }
 }
 
 fn parse(url: &str) -> Result<StoreUrl> {
     let Some((scheme, rest)) = split_scheme(url) else { return Err(no_scheme(url)) };
-    match scheme.to_ascii_lowercase().as_str() {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => SqliteOptions::parse(rest).map(|options| StoreUrl(Target::Sqlite(options))),
-        "memory" if matches!(rest, "" | "//") => Ok(StoreUrl(Target::Memory)),
-        "memory" => Err(Error::invalid("`memory:` stands alone: it takes no path and no options")),
-        other => Err(unknown(other)),
+    let scheme = scheme.to_ascii_lowercase();
+    let known = SCHEMES.iter().find(|known| known.name == scheme);
+    match known.and_then(|known| known.parse) {
+        Some(parse) => parse(rest).map(StoreUrl),
+        None => Err(absent(&scheme, known)),
     }
 }
 
@@ -141,16 +176,15 @@ fn no_scheme(url: &str) -> Error {
     Error::invalid(format!("{url:?} is not the URL of a store: it begins with no scheme; {remedy}"))
 }
 
-fn unknown(scheme: &str) -> Error {
-    let compiled = examples(|scheme| scheme.compiled);
-    let known = SCHEMES.iter().find(|known| known.name == scheme);
+fn absent(scheme: &str, known: Option<&Scheme>) -> Error {
+    let compiled = examples(|scheme| scheme.parse.is_some());
     if let Some(feature) = known.and_then(|known| known.feature) {
         let message = format!(
             "`{scheme}:` is not compiled in: build with the cargo feature `{feature}`; compiled in: {compiled}"
         );
         return Error::new(ErrorKind::Unsupported, message);
     }
-    let absent = examples(|scheme| !scheme.compiled);
+    let absent = examples(|scheme| scheme.parse.is_none());
     let absent = if absent.is_empty() { absent } else { format!("; known but not compiled in: {absent}") };
     Error::invalid(format!("`{scheme}:` is no store that is known here; compiled in: {compiled}{absent}"))
 }
@@ -162,11 +196,7 @@ fn examples(of: impl Fn(&Scheme) -> bool) -> String {
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            #[cfg(feature = "sqlite")]
-            Target::Sqlite(options) => options.fmt(f),
-            Target::Memory => f.write_str("memory:"),
-        }
+        self.0.fmt(f)
     }
 }
 

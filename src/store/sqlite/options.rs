@@ -3,12 +3,16 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
+use super::SqliteStore;
 use super::schema::{DEFAULT_TABLE, Table};
 use crate::error::{Error, Operation, Result};
+use crate::store::url::Target;
+use crate::store::{Store, StoreFuture};
 
 /// How long a writer waits for another unless told otherwise.
 const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,14 +107,6 @@ impl SqliteOptions {
         self
     }
 
-    /// The same database, but opening it creates nothing.
-    pub(crate) fn existing(self) -> Self {
-        match self.mode {
-            Mode::Create => self.mode(Mode::ReadWrite),
-            Mode::ReadWrite | Mode::ReadOnly => self,
-        }
-    }
-
     /// Where the database is, as it was given.
     pub fn path(&self) -> &Path {
         &self.path
@@ -170,6 +166,28 @@ pub(super) struct Checked {
     pub(super) table: Table,
     pub(super) busy_timeout: Duration,
     pub(super) mode: Mode,
+}
+
+impl Target for SqliteOptions {
+    fn scheme(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn file(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn existing(&self) -> Arc<dyn Target> {
+        let mode = match self.mode {
+            Mode::Create => Mode::ReadWrite,
+            mode @ (Mode::ReadWrite | Mode::ReadOnly) => mode,
+        };
+        Arc::new(self.clone().mode(mode))
+    }
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async { Ok(Arc::new(SqliteStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
+    }
 }
 
 impl fmt::Display for SqliteOptions {
