@@ -49,6 +49,7 @@
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
+//! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!
 //! Spans and events go to `tracing`. The store in memory, for tests, is always there.
 

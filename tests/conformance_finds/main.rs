@@ -7,7 +7,7 @@ mod toy;
 
 use std::time::Duration;
 
-use idmill::conformance::{Report, Suite, Timeouts, Verdict};
+use idmill::conformance::{Report, Suite, Timeouts, Verdict, trials};
 
 /// Bugs that end in waiting are to be found soon.
 fn short() -> Timeouts {
@@ -117,4 +117,15 @@ fn an_honest_store_passes() {
     let report = suite.run();
     all_pass(&report);
     assert_eq!(report.skipped(), ["batches", "batches_at_once"]);
+}
+
+#[test]
+fn the_guide_has_every_trial_and_no_other() {
+    let guide = include_str!("../../docs/conformance.md");
+    let listed: Vec<_> = guide.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(listed.len(), trials().len());
+    for (line, trial) in listed.iter().zip(trials()) {
+        let begin = format!("| `{}` | {} |", trial.name(), trial.promise());
+        assert!(line.starts_with(&begin), "{line}\nshould begin with\n{begin}");
+    }
 }
