@@ -49,6 +49,7 @@
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
+//! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!
 //! Spans and events go to `tracing`. The store in memory, for tests, is always there.
 
@@ -62,6 +63,9 @@ compile_error!(
 mod allocator;
 #[cfg(any(test, fuzzing))]
 mod bytes;
+#[cfg(all(feature = "conformance", unix))]
+#[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
+pub mod conformance;
 mod core;
 mod error;
 #[cfg(fuzzing)]
