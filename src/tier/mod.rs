@@ -12,6 +12,7 @@
 //! happens between the steps. Growth across processes holds where the window is one place that all of them draw
 //! from; each window's own documentation states its limits.
 
+pub mod cache;
 mod tiered;
 
 use std::fmt;
