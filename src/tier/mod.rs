@@ -13,6 +13,8 @@
 //! from; each window's own documentation states its limits.
 
 pub mod cache;
+#[cfg(feature = "memcached")]
+pub mod memcached;
 mod tiered;
 
 use std::fmt;
