@@ -29,12 +29,16 @@ const WAIT: Duration = Duration::from_millis(2);
 ///
 /// ```no_run
 /// # async fn demo() -> idmill::Result<()> {
+/// use std::sync::Arc;
+///
+/// use idmill::store::Store;
 /// use idmill::tier::Tiered;
 /// use idmill::tier::memcached::{MemcachedOptions, MemcachedWindow};
 ///
 /// let store = idmill::store::connect("sqlite:ids.db").await?;
 /// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
-/// let ids = idmill::Sequences::builder(Tiered::new(store, window)).start()?;
+/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```
 ///
