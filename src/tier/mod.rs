@@ -41,6 +41,13 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
     /// How many ids to claim for a refill that this request caused.
     fn refill_size(&self, request: &Reserve) -> u64;
 
+    /// Whether to [`introduce`](Self::introduce) the sequence again before this refill: its size depends on what others
+    /// reserved meanwhile. It costs a look at the source.
+    fn wants_news(&self, request: &Reserve) -> bool {
+        let _ = request;
+        false
+    }
+
     /// Puts a claimed range into the window, if the token still stands.
     ///
     /// # Errors

@@ -104,9 +104,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
 
     /// Claims and installs; the ids that the install answered with, if it did.
     async fn refill(&self, request: &Reserve, token: W::Token) -> Result<Option<Grant>> {
-        let count = self.window.refill_size(request);
-        let claim = Reserve { count, ceiling: u64::MAX, ..request.clone() };
-        let claimed = self.source.claim(&claim, &token).await;
+        let claimed = self.claim(request, &token).await;
         let Ok(Claimed::Range { grant, recorded }) = claimed else {
             self.window.release(request, token).await;
             return claimed.map(|_| None);
@@ -119,6 +117,15 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             Installed::Ids(grant) => Some(grant),
             Installed::Done | Installed::Refused | Installed::Unknown => None,
         })
+    }
+
+    async fn claim(&self, request: &Reserve, token: &W::Token) -> Result<Claimed> {
+        if self.window.wants_news(request) {
+            let info = self.source.store().inspect(&request.name).await?;
+            info.iter().for_each(|info| self.window.introduce(info));
+        }
+        let count = self.window.refill_size(request);
+        self.source.claim(&Reserve { count, ceiling: u64::MAX, ..request.clone() }, token).await
     }
 
     fn below_ceiling(&self, request: &Reserve, mut grant: Grant) -> Result<Grant> {

@@ -25,6 +25,10 @@ pub use self::options::MemcachedOptions;
 /// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
 const WAIT: Duration = Duration::from_millis(2);
 
+/// When so many blocks are left, the winner looks where the sequence stands before it reserves. What it knows from before
+/// may be as old as the refresh interval, in which others may have reserved about as much.
+const NEAR_THE_END: u64 = 1_000;
+
 /// A window on one memcached server, for any store: see [`Tiered`](super::Tiered).
 ///
 /// ```no_run
@@ -280,6 +284,14 @@ impl Window for MemcachedWindow {
         let known = self.sequences.last_known(&request.name);
         known.map_or(request.count, |known| {
             known.blocks.refill_of(known.next, known.bounds.max(), request.count)
+        })
+    }
+
+    fn wants_news(&self, request: &Reserve) -> bool {
+        // Near its end, so that the last ids are not clipped from a block that nobody needs whole.
+        self.sequences.last_known(&request.name).is_none_or(|known| {
+            let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
+            left / known.blocks.len() < NEAR_THE_END
         })
     }
 
