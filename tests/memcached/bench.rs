@@ -1,6 +1,7 @@
 //! What the tests work with: a server, a durable store that remembers, and windows on them.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +93,17 @@ pub(crate) struct Raw(BufReader<TcpStream>);
 
 impl Raw {
     pub(crate) async fn open(server: &Engine) -> Self {
-        Self(BufReader::new(TcpStream::connect(server.address()).await.unwrap()))
+        Self::connect(server.address()).await
+    }
+
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
+    }
+
+    /// One more than anybody has seen so far.
+    pub(crate) async fn tick(&mut self) -> u64 {
+        let (_, value) = self.ask("ma clock N0 J1 D1 v").await;
+        value.parse().unwrap()
     }
 
     /// One command; its answer, and the value that may follow it.
