@@ -72,6 +72,12 @@ impl Blocks {
         Self::decode(number).1 >= self.len
     }
 
+    /// The id that the next draw from a number begins with; `None` if it is dry, or beyond 2^64.
+    pub fn next_of(self, number: u64) -> Option<u64> {
+        let (block, drawn) = Self::decode(number);
+        if drawn >= self.len { None } else { (block * self.len + drawn).checked_add(self.start) }
+    }
+
     /// How many ids to reserve at `next`, for a draw of `count` from a sequence that ends with `max`: as far as the block reaches,
     /// and where it does not fit, what the caller wants for itself.
     pub fn refill_of(self, next: Option<u64>, max: u64, count: u64) -> u64 {
@@ -134,8 +140,8 @@ pub enum Command {
 pub enum Next {
     /// Hands out these ids.
     Take(Range),
-    /// Begins again, with [`draw`].
-    Draw,
+    /// Begins again, with [`draw`]. The next id was this one a moment ago.
+    Draw(u64),
     /// Sends this.
     Send(Command),
     /// Reserves a block; it holds the stub.
@@ -232,7 +238,7 @@ pub fn after_look(blocks: Blocks, connection: u64, reply: Seen) -> Next {
         Seen::Won { cas } => Next::Refill(Fence { connection, cas }),
         Seen::Stub => Next::Wait,
         Seen::Number { number, cas } if blocks.is_dry(number) => Next::Send(Command::Clear { cas }),
-        Seen::Number { .. } => Next::Draw,
+        Seen::Number { number, .. } => blocks.next_of(number).map_or(Next::Foreign, Next::Draw),
         Seen::Foreign => Next::Foreign,
     }
 }

@@ -23,7 +23,7 @@ const LONGEST_WAIT: u32 = 8;
 /// are then a gap. A grant has fewer ids than asked for also where the window's range ends.
 ///
 /// The window is shared by callers of every id type, so it is refilled without regard to a caller's
-/// [`ceiling`](Reserve::ceiling). Ids above that which a caller draws become a gap, and it hears
+/// [`ceiling`](Reserve::ceiling). Ids above that which a caller draws nevertheless become a gap, and it hears
 /// [`Exhausted`](crate::ErrorKind::Exhausted): the sequence has passed what its type can hold.
 #[derive(Debug)]
 pub struct Tiered<S, W> {
@@ -123,6 +123,10 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         if self.window.wants_news(request) {
             let info = self.source.store().inspect(&request.name).await?;
             info.iter().for_each(|info| self.window.introduce(info));
+            // Nothing that could be reserved would be of use to this caller.
+            if info.and_then(|info| info.next).is_some_and(|next| next > request.ceiling) {
+                return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+            }
         }
         let count = self.window.refill_size(request);
         self.source.claim(&Reserve { count, ceiling: u64::MAX, ..request.clone() }, token).await

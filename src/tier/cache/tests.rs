@@ -46,7 +46,7 @@ fn a_look_wins_waits_draws_or_clears_but_never_adds_while_dry() {
     let ten = blocks(1, 10);
     assert_eq!(after_look(ten, 1, Seen::Stub), Next::Wait);
     let seen = |offset| Seen::Number { number: Blocks::encode(4, offset), cas: 8 };
-    assert_eq!(after_look(ten, 1, seen(9)), Next::Draw);
+    assert_eq!(after_look(ten, 1, seen(9)), Next::Draw(50));
     assert_eq!(after_look(ten, 1, seen(10)), Next::Send(Command::Clear { cas: 8 }));
     assert_eq!(after_look(ten, 1, seen(11)), Next::Send(Command::Clear { cas: 8 }));
 }

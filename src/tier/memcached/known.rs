@@ -98,6 +98,11 @@ impl Sequences {
 }
 
 impl Known {
+    /// Whether a draw may lead above this ceiling, which is not the sequence's own end.
+    pub(super) fn near(&self, ceiling: u64) -> bool {
+        ceiling < self.bounds.max() && self.next.is_none_or(|next| next > ceiling)
+    }
+
     /// Whether this draw should look before it adds.
     pub(super) fn looks_stuck(&self) -> bool {
         self.busy % LOOK_AT == LOOK_AT - 1

@@ -17,7 +17,7 @@ use super::cache::{self, Command, Fence, Next};
 use super::{Drawn, Installed, Window};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Range;
-use crate::store::{Bounds, Grant, Reserve, SequenceInfo, StoreFuture};
+use crate::store::{Bounds, Grant, Reserve, SequenceInfo, StoreFuture, exhausted};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 pub use self::options::MemcachedOptions;
@@ -155,8 +155,10 @@ impl MemcachedWindow {
 
     async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
+        // Who cannot hold every id looks first, where that may matter: what it draws and cannot hold would be lost.
+        let look = known.looks_stuck() || known.near(request.ceiling);
         let begin = cache::draw(known.blocks, request.count);
-        let mut command = if known.looks_stuck() { Command::Look } else { begin };
+        let mut command = if look { Command::Look } else { begin };
         let mut connection = self.connected().await?;
         let mut again = true;
         loop {
@@ -165,13 +167,14 @@ impl MemcachedWindow {
                 Err(Failure::NotSent(_)) if again => {
                     again = false;
                     connection = self.connected().await?;
-                    Next::Draw
+                    command = if look { Command::Look } else { begin };
+                    continue;
                 }
                 outcome => outcome.map_err(|failure| self.failed(&failure))?,
             };
             match next {
                 Next::Take(range) => return Ok(self.taken(request, &known, range)),
-                Next::Draw => command = begin,
+                Next::Draw(id) => command = up_to_ceiling(request, &known, id)?,
                 Next::Send(next) => command = next,
                 Next::Refill(fence) => return Ok(Drawn::Dry(MemcachedToken { fence, known })),
                 Next::Wait => {
@@ -288,8 +291,12 @@ impl Window for MemcachedWindow {
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
-        // Near its end, so that the last ids are not clipped from a block that nobody needs whole.
+        // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before ids are reserved
+        // for a caller that could not hold them.
         self.sequences.last_known(&request.name).is_none_or(|known| {
+            if known.near(request.ceiling) {
+                return true;
+            }
             let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
             left / known.blocks.len() < NEAR_THE_END
         })
@@ -311,6 +318,14 @@ impl Window for MemcachedWindow {
     fn introduce(&self, sequence: &SequenceInfo) {
         self.sequences.introduce(sequence, &self.options.prefix, self.options.block);
     }
+}
+
+/// A draw from a window whose next id is this one, of no more than the caller can hold.
+fn up_to_ceiling(request: &Reserve, known: &Known, id: u64) -> Result<Command> {
+    let Some(room) = request.ceiling.checked_sub(id) else {
+        return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+    };
+    Ok(cache::draw(known.blocks, request.count.min(room.saturating_add(1))))
 }
 
 /// Ids under way to a caller: counted if it stops waiting or never hears.
