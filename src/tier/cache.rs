@@ -140,8 +140,8 @@ pub enum Command {
 pub enum Next {
     /// Hands out these ids.
     Take(Range),
-    /// Begins again, with [`draw`]. The next id was this one a moment ago.
-    Draw(u64),
+    /// Begins again, with [`draw`].
+    Draw,
     /// Sends this.
     Send(Command),
     /// Reserves a block; it holds the stub.
@@ -238,7 +238,7 @@ pub fn after_look(blocks: Blocks, connection: u64, reply: Seen) -> Next {
         Seen::Won { cas } => Next::Refill(Fence { connection, cas }),
         Seen::Stub => Next::Wait,
         Seen::Number { number, cas } if blocks.is_dry(number) => Next::Send(Command::Clear { cas }),
-        Seen::Number { number, .. } => blocks.next_of(number).map_or(Next::Foreign, Next::Draw),
+        Seen::Number { .. } => Next::Draw,
         Seen::Foreign => Next::Foreign,
     }
 }

@@ -12,8 +12,8 @@ use idmill::tier::memcached::{MemcachedOptions, MemcachedWindow};
 use crate::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// What is in the window, and what each of three kills in one trial may evict.
-const AHEAD: u64 = 4 * BLOCK;
+/// What is in the window, and a block for each kill of the engine or pause of a client in one trial: evicted, or abandoned.
+const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
 
 fn window(endpoint: &Endpoint) -> Result<MemcachedWindow> {

@@ -42,11 +42,19 @@ fn a_number_that_is_not_ours_hands_out_nothing() {
 }
 
 #[test]
+fn a_number_tells_the_next_id() {
+    let ten = blocks(1, 10);
+    assert_eq!(ten.next_of(Blocks::encode(4, 9)), Some(50));
+    assert_eq!(ten.next_of(Blocks::encode(4, 10)), None, "dry");
+    assert_eq!(blocks(u64::MAX, 10).next_of(Blocks::encode(1, 0)), None, "beyond 2^64");
+}
+
+#[test]
 fn a_look_wins_waits_draws_or_clears_but_never_adds_while_dry() {
     let ten = blocks(1, 10);
     assert_eq!(after_look(ten, 1, Seen::Stub), Next::Wait);
     let seen = |offset| Seen::Number { number: Blocks::encode(4, offset), cas: 8 };
-    assert_eq!(after_look(ten, 1, seen(9)), Next::Draw(50));
+    assert_eq!(after_look(ten, 1, seen(9)), Next::Draw);
     assert_eq!(after_look(ten, 1, seen(10)), Next::Send(Command::Clear { cas: 8 }));
     assert_eq!(after_look(ten, 1, seen(11)), Next::Send(Command::Clear { cas: 8 }));
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use self::connection::{Connection, Failure};
 use self::known::{Known, Sequences};
 use self::wire::Reply;
-use super::cache::{self, Command, Fence, Next};
+use super::cache::{self, Command, Fence, Next, Seen};
 use super::{Drawn, Installed, Window};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Range;
@@ -162,7 +162,7 @@ impl MemcachedWindow {
         let mut connection = self.connected().await?;
         let mut again = true;
         loop {
-            let next = match self.step(&connection, &known, command).await {
+            let (next, position) = match self.step(&connection, &known, command).await {
                 // Found closed only now. Nothing was sent, and nothing that was learnt on it counts any more.
                 Err(Failure::NotSent(_)) if again => {
                     again = false;
@@ -174,7 +174,7 @@ impl MemcachedWindow {
             };
             match next {
                 Next::Take(range) => return Ok(self.taken(request, &known, range)),
-                Next::Draw(id) => command = up_to_ceiling(request, &known, id)?,
+                Next::Draw => command = up_to_ceiling(request, &known, position)?,
                 Next::Send(next) => command = next,
                 Next::Refill(fence) => return Ok(Drawn::Dry(MemcachedToken { fence, known })),
                 Next::Wait => {
@@ -186,8 +186,13 @@ impl MemcachedWindow {
         }
     }
 
-    /// One command of a draw, and what its answer leads to.
-    async fn step(&self, connection: &Connection, known: &Known, command: Command) -> Result<Next, Failure> {
+    /// One command of a draw, and what its answer leads to; and the next id in the window, where it was looked at.
+    async fn step(
+        &self,
+        connection: &Connection,
+        known: &Known,
+        command: Command,
+    ) -> Result<(Next, Option<u64>), Failure> {
         let ids = if let Command::Add { count } = command { count } else { 0 };
         let mut doubt = Doubt { count: &self.counts.uncertain, ids };
         let outcome = self.send(connection, known, command).await;
@@ -197,8 +202,14 @@ impl MemcachedWindow {
         let mut replies = outcome?;
         let Some(last) = replies.pop() else { return Err(Failure::Lost("no reply".into())) };
         let next = match command {
-            Command::Add { count } => last.added().map(|added| cache::after_add(known.blocks, count, added)),
-            _ => last.seen().map(|seen| cache::after_look(known.blocks, connection.number(), seen)),
+            Command::Add { count } => {
+                last.added().map(|added| (cache::after_add(known.blocks, count, added), None))
+            }
+            _ => last.seen().map(|seen| {
+                let number = if let Seen::Number { number, .. } = seen { Some(number) } else { None };
+                let next = cache::after_look(known.blocks, connection.number(), seen);
+                (next, number.and_then(|number| known.blocks.next_of(number)))
+            }),
         };
         next.map_err(|reply| {
             doubt.ids = ids;
@@ -321,8 +332,8 @@ impl Window for MemcachedWindow {
 }
 
 /// A draw from a window whose next id is this one, of no more than the caller can hold.
-fn up_to_ceiling(request: &Reserve, known: &Known, id: u64) -> Result<Command> {
-    let Some(room) = request.ceiling.checked_sub(id) else {
+fn up_to_ceiling(request: &Reserve, known: &Known, position: Option<u64>) -> Result<Command> {
+    let Some(room) = request.ceiling.checked_sub(position.unwrap_or_default()) else {
         return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
     };
     Ok(cache::draw(known.blocks, request.count.min(room.saturating_add(1))))
