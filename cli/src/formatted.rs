@@ -105,8 +105,7 @@ pub(crate) fn unwritten(error: &io::Error) -> Failure {
 
 fn too_large(error: idmill::Error, format: &Format) -> Failure {
     let max = format.domain().max();
-    Failure::from(error)
-        .hint(format!("`idmill set NAME --max {max}` ends a sequence there; a wider format holds more"))
+    Failure::from(error).hint(format!("`idmill set NAME --max {max}` ends a sequence where this format does"))
 }
 
 /// Writes a line for each of `given`; where there are none, for each line of stdin.

@@ -5,8 +5,8 @@ Examples:
   idmill next orders              the next id of the sequence `orders`
   idmill next orders -n 1000      a thousand of them, one a line
   idmill list                     every sequence of the store
-  idmill next orders --format 'crockford(check)|pad(8)|prefix(ORD-)'
-                                  an id for people, such as ORD-00000014
+  idmill decode --format base62 4C92
+                                  the id that `next --format` wrote so
   idmill bench                    how fast ids are drawn on this machine
 
 What holds:
@@ -76,8 +76,8 @@ Processes that run go on with what they hold, and create the sequence anew when 
 
 pub(super) const FORMATS: &str = "\
 A format is codecs with `|` between them, applied from left to right:
-  permute(key=KEY,bits=N)   hides order and amount; also below=BOUND in place of bits. 31 bits fit an
-                            i32, 53 a number of JavaScript, 63 an i64
+  permute(key=KEY,bits=N)   hides order and amount. 31 bits fit an i32, 53 a number of JavaScript,
+                            63 an i64; below=BOUND in place of bits for any other domain
   reverse(bits=N)           spreads ids that follow each other over the key space
   decimal, base62           digits; base62 is shortest, and case matters
   crockford                 base 32 for people: case and hyphens do not matter, 0 and O are the same
