@@ -186,7 +186,7 @@ mod tests {
             assert!(!format!("{error} {error:?}").contains(&large));
         }
         let shown = format!("{:?} {:#?}", Key::from(24301_u64), Key::parse("hunter2").unwrap());
-        assert!(!shown.contains("24301") && !shown.contains("5eed") && !shown.contains("ed, 5e"), "{shown}");
+        assert_eq!(shown, "Key(not shown) Key(not shown)");
     }
 
     #[test]
