@@ -54,6 +54,12 @@ pub(crate) enum Event<W> {
 pub(crate) enum Command<W> {
     /// Ask the store for a range; answer with `Reserved` or `Failed`.
     Reserve { count: u64 },
+    /// The grant that came is sound: each of its ids will be used or counted as a gap.
+    Accept(Grant),
+    /// The grant that came, of so many ids, is void since a revocation: they will never be used.
+    Void(u64),
+    /// The grant that came cannot be right: nothing of it counts.
+    Distrust(Error),
     /// Void what is in memory: it belongs to another identity of the sequence than what comes.
     Discard,
     /// Let callers draw from this range.
@@ -226,13 +232,15 @@ impl<W: Waiter> Engine<W> {
         self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
         if flight.revoked || self.ended.is_some() {
             // Whether it was reserved before or after what a revocation was for cannot be told.
-            out.push(Command::Gap(grant.range.len()));
+            out.push(Command::Void(grant.range.len()));
             return;
         }
         if let Err(error) = self.check(&grant, flight.count) {
+            out.push(Command::Distrust(error.clone()));
             self.give_up(&error, out);
             return;
         }
+        out.push(Command::Accept(grant));
         let level = if self.take_over(&grant, out) { 0 } else { level };
         let before = if self.prefetches() { u64::MAX } else { flight.before };
         self.serve(&grant, before, level, out);

@@ -54,6 +54,14 @@ struct Flight {
     revoked: bool,
 }
 
+/// What is to become of a grant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Judged {
+    Sound,
+    Void,
+    Mad,
+}
+
 /// What is going on, and so which commands can be right.
 #[derive(Default)]
 struct Cause {
@@ -66,6 +74,9 @@ struct Cause {
     tick: bool,
     /// Whether something was left for memory.
     published: bool,
+    /// What has to become of the grant that came, and what has become of it.
+    deserves: Option<Judged>,
+    judged: Option<Judged>,
 }
 
 pub(crate) struct Oracle {
