@@ -99,7 +99,7 @@ impl Driver {
     /// A timer that was asked for has come.
     pub(crate) fn tick(&mut self, now: Time) -> Option<Reserve> {
         self.armed = self.armed.filter(|armed| *armed > now);
-        self.step(Event::Tick, now)
+        self.step(Event::Tick { level: self.core.stock.remaining() }, now)
     }
 
     /// No more refills; callers hear that it is closed.
@@ -188,6 +188,7 @@ impl Driver {
             Command::Fail { waiter, error } => drop(waiter.send(Err(error.of(&self.core.name)))),
             Command::Finish(ErrorKind::Closed) => stats.gap_revoked(stock.revoke(ErrorKind::Closed)),
             Command::Finish(reason) => drop(stock.finish(reason, self.sent_under)),
+            Command::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
             Command::Gap(ids) => stats.gap_abandoned(ids),
             Command::Unknown(ids) => stats.gap_unknown(ids),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Asked, Caller, Cause, Flight, Judged, Oracle};
 use crate::error::{Error, ErrorKind, Status};
 use crate::range::{Range, Ranges};
-use crate::refill::engine::{Command, Event};
+use crate::refill::engine::{Command, END_STANDS, Event};
 use crate::segment::MAX_LEN;
 use crate::settings::Order;
 use crate::store::Grant;
@@ -112,10 +112,17 @@ impl Oracle {
             Command::Publish { range, watermark } => self.publish(range, watermark),
             Command::Reply { waiter, ids } => self.reply(waiter.number, &ids),
             Command::Fail { waiter, error } => self.refused(waiter.number, error.kind()),
-            Command::Finish(reason) => self.ended = Some(reason),
+            Command::Finish(reason) => (self.ended, self.ended_at) = (Some(reason), self.now),
+            Command::Reopen => self.reopen(),
             Command::Gap(ids) => self.lost += u128::from(ids),
             Command::Unknown(_) => {}
         }
+    }
+
+    fn reopen(&mut self) {
+        assert_eq!(self.ended.take(), Some(ErrorKind::Exhausted), "nothing else ends for a while");
+        assert!(self.now >= self.ended_at + END_STANDS, "the end stands for a while");
+        assert_eq!(self.level(), 0, "nothing overtakes what is in memory");
     }
 
     fn judge(&mut self, judged: Judged) {
@@ -202,6 +209,8 @@ impl Oracle {
     fn check_between_events(&mut self) {
         let most: u128 = self.callers.iter().filter(|a| !a.answered).map(|a| u128::from(a.want)).sum();
         assert!((0..=most).contains(&self.held()), "granted ids are accounted for");
+        let doubted = self.engine.next_timer().is_some_and(|due| due <= self.now + END_STANDS);
+        assert!(self.ended != Some(ErrorKind::Exhausted) || doubted, "an end is doubted after a while");
         let Some(deadline) = self.waiting().map(|asked| asked.deadline).min() else { return };
         let timer = self.engine.next_timer();
         assert!(timer.is_some_and(|timer| timer <= deadline), "a timer for each deadline");
