@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod failure;
+mod formatted;
 mod lines;
 mod opening;
 mod output;

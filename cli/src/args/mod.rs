@@ -12,7 +12,8 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
-use values::{duration, id, length, sequence};
+pub(crate) use values::id;
+use values::{duration, length, sequence};
 
 use crate::failure::Outcome;
 
@@ -81,6 +82,17 @@ pub(crate) enum Command {
     /// one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
+    /// Write ids as a format has them, one a line
+    ///
+    /// The ids are those given, or else those on stdin, one a line.
+    #[command(after_long_help = texts::FORMATS)]
+    Encode(Encode),
+    /// Read ids back that a format has written, one a line
+    ///
+    /// The texts are those given, or else those on stdin, one a line. The first that the format does not write ends it with exit code
+    /// 2.
+    #[command(after_long_help = texts::FORMATS)]
+    Decode(Decode),
     /// Measure how fast ids are drawn on this machine
     ///
     /// From memory, in several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
@@ -109,6 +121,32 @@ pub(crate) struct Next {
     /// How long to go on trying while the store is busy or away
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
+    /// Write the ids in this format, such as 'base62|prefix(u_)' [default: decimal]
+    ///
+    /// `idmill encode --help` says what there is, `idmill decode` reads the ids back. With --json, each line is an object with the
+    /// fields `id` and `text`.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Encode {
+    /// The format, such as 'base62|prefix(u_)'
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: String,
+    /// The ids; none: those on stdin
+    #[arg(value_name = "ID", value_parser = id, allow_negative_numbers = true)]
+    pub(crate) ids: Vec<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Decode {
+    /// The format that they were written in
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: String,
+    /// The ids as they were written; none: those on stdin
+    #[arg(value_name = "TEXT")]
+    pub(crate) texts: Vec<String>,
 }
 
 #[derive(Args, Clone, Copy, Debug)]

@@ -5,6 +5,8 @@ Examples:
   idmill next orders              the next id of the sequence `orders`
   idmill next orders -n 1000      a thousand of them, one a line
   idmill list                     every sequence of the store
+  idmill decode --format base62 4C92
+                                  the id that `next --format` wrote so
   idmill bench                    how fast ids are drawn on this machine
 
 What holds:
@@ -30,6 +32,7 @@ Examples:
   idmill next orders -n 1_000_000 > ids       a million
   idmill next users --max 2147483647          ids that fit a 32-bit column
   id=$(idmill next orders) || exit            in a script: stops unless there is an id
+  idmill next users --format 'base62|prefix(u_)'    written in a format
 
 Where the sequence ends early, the ids there were are printed and used, and the exit code is 3.
 A script wants to look at the exit code before it counts on having COUNT lines.
@@ -70,6 +73,30 @@ Examples:
   idmill create tests --start 5001            its ids do not repeat those up to 5000
 
 Processes that run go on with what they hold, and create the sequence anew when they next reserve.";
+
+pub(super) const FORMATS: &str = "\
+A format is codecs with `|` between them, applied from left to right:
+  permute(key=KEY,bits=N)   hides order and amount. 31 bits fit an i32, 53 a number of JavaScript,
+                            63 an i64; below=BOUND in place of bits for any other domain
+  reverse(bits=N)           spreads ids that follow each other over the key space
+  decimal, base62           digits; base62 is shortest, and case matters
+  crockford                 base 32 for people: case and hyphens do not matter, 0 and O are the same
+  crockford(check)          with a symbol that finds mistakes in typing
+  pad(N)                    zeros in front, up to N symbols
+  group(N)                  a hyphen between every N symbols; crockford alone
+  prefix(TEXT), suffix(TEXT)
+
+KEY is env:NAME (an environment variable), file:PATH, or the key itself, which other users of the
+machine can then see. It cannot be changed: ids are read back with the key that wrote them alone.
+Not encryption: it keeps people from counting, not from attacking.
+
+Examples:
+  export IDMILL_KEY=0x$(openssl rand -hex 16)     once, and kept
+  format='permute(key=env:IDMILL_KEY,bits=31)|crockford(check)|pad(8)|group(4)|prefix(ORD-)'
+  idmill next orders --max 2147483647 --format \"$format\"
+  idmill encode --format \"$format\" 1 2 3
+  idmill decode --format \"$format\" ORD-0KWB-N78M
+  idmill decode --format base62 < texts           a text a line";
 
 pub(super) const BENCH: &str = "\
 Modes:

@@ -8,7 +8,7 @@ use idmill::SequenceName;
 const LONGEST: u64 = 1 << 48;
 
 /// A whole number of 0 to 2^64 - 1; `_` may group its digits.
-pub(super) fn id(text: &str) -> Result<u64, String> {
+pub(crate) fn id(text: &str) -> Result<u64, String> {
     let rule = "write a whole number of 0 to 18446744073709551615, such as 1000 or 1_000_000";
     let digits: String = text.chars().filter(|c| *c != '_').collect();
     let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());

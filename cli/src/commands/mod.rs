@@ -3,6 +3,8 @@
 mod bench;
 mod completions;
 mod create;
+mod decode;
+mod encode;
 mod list;
 mod next;
 mod remove;
@@ -25,6 +27,8 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Show(args) => show::run(&global, &args).await,
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
+        Command::Encode(args) => encode::run(&global, args),
+        Command::Decode(args) => decode::run(&global, args),
         Command::Bench(args) => bench::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }
