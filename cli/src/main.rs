@@ -6,6 +6,7 @@ mod failure;
 mod lines;
 mod opening;
 mod output;
+mod plot;
 
 use std::process::ExitCode;
 use std::time::Duration;

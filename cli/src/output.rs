@@ -115,6 +115,13 @@ pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     table
 }
 
+/// Names and what they stand for, a pair a line.
+pub(crate) fn pairs(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
+    let mut table = bare_table();
+    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), value]));
+    table
+}
+
 fn bare_table() -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);

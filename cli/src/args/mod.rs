@@ -1,6 +1,7 @@
 //! What can be typed: the command line, and the help that teaches it.
 
 mod bench;
+mod plan;
 mod texts;
 mod values;
 
@@ -12,6 +13,7 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
+pub(crate) use plan::Plan;
 use values::{duration, id, length, sequence};
 
 use crate::failure::Outcome;
@@ -86,6 +88,12 @@ pub(crate) enum Command {
     /// From memory, in several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
     #[command(after_long_help = texts::BENCH)]
     Bench(Bench),
+    /// Work out sizes, waste and years until exhaustion, without a store
+    ///
+    /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills, and by running the
+    /// real engine through such an outage in simulated time.
+    #[command(after_long_help = texts::PLAN)]
+    Plan(Plan),
     /// Print a completion script for a shell
     #[command(after_long_help = texts::COMPLETIONS)]
     Completions(Completions),

@@ -104,6 +104,22 @@ The default store is an SQLite file in a temporary directory, deleted afterwards
 not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an
 idle machine.";
 
+pub(super) const PLAN: &str = "\
+Examples:
+  idmill plan --rate 500                                   one process, a store away for 5 minutes
+  idmill plan --rate 2000 --processes 8 --bits 31          do 32-bit columns last?
+  idmill plan --rate 500 --outage 1h --plot outage.svg     the stock through an hour without a store
+  idmill plan --rate 500 --max-waste 10_000                what a cap on waste leaves of the outage
+
+How it is worked out:
+  budget      the outage and 2 % more, since rates are measured and not known
+  watermark   rate x (budget + 4 x latency), at most half of --max-waste: what remains when a refill starts
+  step        what a refill reserves: at least the watermark, and at least 0.1 s or 20 latencies of ids
+  waste       watermark + step, which is the most that a process has in memory: lost by a crash
+
+`hold` says whether the outage is survived. It is simulated at its worst moment, when memory is at the
+watermark. The exit code is 5 where it is not survived, or where the ids do not last a year.";
+
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   idmill completions bash > ~/.local/share/bash-completion/completions/idmill

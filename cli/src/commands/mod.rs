@@ -5,6 +5,7 @@ mod completions;
 mod create;
 mod list;
 mod next;
+mod plan;
 mod remove;
 mod set;
 mod show;
@@ -26,6 +27,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
         Command::Bench(args) => bench::run(&global, args).await,
+        Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }
 }
