@@ -2,7 +2,9 @@
 
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
+use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// A picture of lines over one pair of axes.
 #[derive(Clone, Debug)]
@@ -58,10 +60,7 @@ impl Plot {
     pub(crate) fn svg(&self) -> String {
         let mut text = String::new();
         self.draw(&mut text).expect("drawing into a string does not fail");
-        // After the opening tag, where a style sheet belongs.
-        let body = text.find('>').and_then(|first| text[first + 1..].find('<').map(|next| first + 1 + next));
-        text.insert_str(body.expect("a document has a body"), STYLE);
-        text
+        styled(text)
     }
 
     fn draw(&self, into: &mut String) -> Result<(), Failed> {
@@ -124,6 +123,117 @@ impl Plot {
     }
 }
 
+/// Bars from left to right, over axes that grow by factors: what is compared differs by factors.
+#[derive(Clone, Debug)]
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    /// What the values of each group are.
+    pub(crate) legend: Vec<String>,
+    pub(crate) groups: Vec<Group>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    /// One for each entry of the legend, more than 0.
+    pub(crate) values: Vec<f64>,
+}
+
+/// The height of a bar, and what a picture of bars needs besides.
+const BAR: u32 = 9;
+const FRAME: u32 = 96;
+
+/// Several pictures of bars, one below the other.
+pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
+    let heights: Vec<u32> = pictures.iter().map(Bars::height).collect();
+    let mut text = String::new();
+    let area = SVGBackend::with_string(&mut text, (SIZE.0, heights.iter().sum())).into_drawing_area();
+    let mut rest = area;
+    for (picture, height) in pictures.iter().zip(heights) {
+        let (this, below) = rest.split_vertically(height);
+        picture.draw(&this).expect("drawing into a string does not fail");
+        rest = below;
+    }
+    rest.present().expect("drawing into a string does not fail");
+    drop(rest);
+    styled(text)
+}
+
+impl Bars {
+    fn rows(&self) -> u32 {
+        u32::try_from(self.groups.len() * (self.legend.len() + 1)).unwrap_or(u32::MAX / BAR)
+    }
+
+    fn height(&self) -> u32 {
+        FRAME + BAR * self.rows()
+    }
+
+    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Failed> {
+        let area = area.titled(&self.title, ("sans-serif", 18).into_font().color(&INK))?;
+        let values = || self.groups.iter().flat_map(|group| &group.values).copied();
+        let low = values().fold(f64::MAX, f64::min).max(1e-3);
+        let high = values().fold(low, f64::max);
+        // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
+        let from = 10f64.powf((low / 2.0).log10().floor());
+        let mut builder = ChartBuilder::on(&area);
+        builder.margin(8).margin_right(90).x_label_area_size(28).y_label_area_size(190);
+        let mut chart =
+            builder.build_cartesian_2d((from..high * 1.5).log_scale(), f64::from(self.rows())..0.0)?;
+        let text = ("sans-serif", 13).into_font().color(&INK);
+        let mut mesh = chart.configure_mesh();
+        mesh.axis_style(INK).bold_line_style(GRID).light_line_style(TRANSPARENT).disable_y_mesh();
+        mesh.y_labels(0).label_style(text.clone()).x_label_formatter(&|value| label(*value)).draw()?;
+        let colours = COLOURS.iter().cycle();
+        for (series, (name, colour)) in self.legend.iter().zip(colours).enumerate() {
+            let bars = self.groups.iter().zip(0_u32..).map(|(group, index)| {
+                let top = f64::from(index) * (self.legend.len() + 1) as f64 + series as f64 + 0.5;
+                Rectangle::new([(from, top), (group.values[series].max(from), top + 0.9)], colour.filled())
+            });
+            chart
+                .draw_series(bars)?
+                .label(name)
+                .legend(|(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+        }
+        self.name_groups(&area, &chart, &text)?;
+        if self.legend.len() == 1 {
+            return Ok(());
+        }
+        let mut legend = chart.configure_series_labels();
+        legend.label_font(text).background_style(BAND).border_style(TRANSPARENT);
+        legend.position(SeriesLabelPosition::LowerRight).draw()
+    }
+
+    /// Each group's name and first value, at its middle.
+    fn name_groups<X: Ranged<ValueType = f64>>(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, RangedCoordf64>>,
+        text: &TextStyle<'_>,
+    ) -> Result<(), Failed> {
+        let (left, top) = area.get_base_pixel();
+        let right_aligned = text.pos(Pos::new(HPos::Right, VPos::Center));
+        for (group, index) in self.groups.iter().zip(0_u32..) {
+            let each = (self.legend.len() + 1) as f64;
+            let middle = each * f64::from(index) + 0.5 + self.legend.len() as f64 / 2.0;
+            let (x, y) = chart.as_coord_spec().translate(&(chart.x_range().start, middle));
+            area.draw(&Text::new(group.name.clone(), (x - left - 8, y - top), right_aligned.clone()))?;
+            if self.legend.len() == 1 {
+                let (x, _) = chart.as_coord_spec().translate(&(group.values[0], middle));
+                let left_aligned = text.pos(Pos::new(HPos::Left, VPos::Center));
+                area.draw(&Text::new(label(group.values[0].round()), (x - left + 6, y - top), left_aligned))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts the style sheet after the opening tag, where it belongs.
+fn styled(mut text: String) -> String {
+    let body = text.find('>').and_then(|first| text[first + 1..].find('<').map(|next| first + 1 + next));
+    text.insert_str(body.expect("a document has a body"), STYLE);
+    text
+}
+
 /// 1200000 as 1.2 M.
 fn label(value: f64) -> String {
     match value.abs() {
@@ -155,5 +265,24 @@ mod tests {
             assert_eq!(svg.matches("stroke=\"#0072B2\"").count(), 2, "a line and its sign in the legend");
             assert!(["\none\n", "\ntwo\n", "\nT\n", "\nx\n"].iter().all(|text| svg.contains(text)), "{svg}");
         }
+    }
+
+    #[test]
+    fn bars_have_a_name_and_a_legend_where_there_are_several() {
+        let group = |name: &str, values: &[f64]| Group { name: name.to_owned(), values: values.to_vec() };
+        let one = Bars {
+            title: "One".to_owned(),
+            legend: vec!["only".to_owned()],
+            groups: vec![group("a", &[5.0]), group("b", &[50_000.0])],
+        };
+        let legend = vec!["first".to_owned(), "second".to_owned()];
+        let two = Bars { title: "Two".to_owned(), legend, groups: vec![group("c", &[1.0, 2.0])] };
+        let svg = bars_svg(&[one, two]);
+        let has = |text: &str| svg.contains(&format!("\n{text}\n"));
+        assert!(
+            ["a", "b", "50 k", "c", "first", "second", "One", "Two"].iter().all(|text| has(text)),
+            "{svg}"
+        );
+        assert!(!has("only") && svg.contains("prefers-color-scheme:dark"), "{svg}");
     }
 }

@@ -1,6 +1,7 @@
 //! What can be typed: the command line, and the help that teaches it.
 
 mod bench;
+mod draws;
 mod plan;
 mod texts;
 mod values;
@@ -13,6 +14,7 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
+pub(crate) use draws::{Drawing, Draws};
 pub(crate) use plan::Plan;
 use values::{duration, id, length, sequence};
 
@@ -83,11 +85,17 @@ pub(crate) enum Command {
     /// one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
-    /// Measure how fast ids are drawn on this machine
+    /// Measure what each mode costs on a store
     ///
-    /// From memory, in several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    /// From ids inside one's own transaction to ranges fetched ahead: values a second and how long each took, with a
+    /// simulated transaction around every id.
     #[command(after_long_help = texts::BENCH)]
     Bench(Bench),
+    /// Measure how fast ids are drawn from memory on this machine
+    ///
+    /// In several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    #[command(after_long_help = texts::DRAWS)]
+    Draws(Draws),
     /// Work out sizes, waste and years until exhaustion, without a store
     ///
     /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills, and by running the

@@ -5,7 +5,7 @@ Examples:
   idmill next orders              the next id of the sequence `orders`
   idmill next orders -n 1000      a thousand of them, one a line
   idmill list                     every sequence of the store
-  idmill bench                    how fast ids are drawn on this machine
+  idmill bench --store URL        what each mode costs there
 
 What holds:
   unique    No id is printed twice: a range is durable in the store before an id of it is printed,
@@ -73,6 +73,36 @@ Processes that run go on with what they hold, and create the sequence anew when 
 
 pub(super) const BENCH: &str = "\
 Modes:
+  in-transaction        one id in the transaction that uses it: gapless; for stores with transactions
+  in-transaction-many   --values ids in one transaction
+  async                 each id reserved by itself, in a transaction of its own
+  global                the same, but callers who wait share one: ids grow across processes
+  batch                 --step ids at a time, fetched by whoever finds memory empty
+  async-batch           --step ids at a time, fetched ahead when --watermark are left
+  thread                the same, each thread from a stripe of its own
+
+Examples:
+  idmill bench --threads 10,50                        the published comparison, on a temporary SQLite file
+  idmill bench --store sqlite:ids.db --duration 10s   where it really is
+  idmill bench --mode async-batch --step 1000 --watermark 250 --transaction 0s
+  idmill bench --report bench.json --plot bench.svg   to keep and to look at
+
+How it measures:
+  A thread takes an id, works for --transaction, and begins again. Timed is the whole: the transaction, for
+  the modes inside of one; the id and the simulated work for the others. The percentiles are corrected for
+  coordinated omission: one that took long stands for those that would have begun meanwhile, one
+  every --transaction. The JSON has the times as they were, too.
+
+  RESERVES counts round trips that took ids from the store, WAITED callers who found no id in memory, GAPS ids
+  that were reserved and lost, LEFT ids still in memory at the end, RETRIES transactions begun again
+  because the store was busy.
+
+The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
+not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an
+idle machine.";
+
+pub(super) const DRAWS: &str = "\
+Modes:
   handle   `Handle::try_next`: a view of the allocator for one thread
   shared   `Allocator::try_next` through one shared reference, as from a web server's state
   thread   the same under `Order::Thread`: each thread draws from a stripe of its own
@@ -83,9 +113,8 @@ Modes:
   global   `Order::Global`: each id costs a round trip to the store, shared by those who wait
 
 Examples:
-  idmill bench --threads 1,2
-  idmill bench --mode handle,batch --step 100_000     what prefetching is worth
-  idmill bench --mode global --store sqlite:ids.db    the store itself, where it really is
+  idmill draws --threads 1,2
+  idmill draws --mode handle,batch --step 100_000     what prefetching is worth
 
 How it measures:
   NS/ID is the time of all threads over the ids they drew. X BARE sets it beside that of a bare
@@ -101,7 +130,7 @@ How it measures:
   reserved and lost; LEFT ids that were still in memory when the run ended.
 
 The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
-not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an
+not looked at. A store given by --store is left with the sequence `idmill-draws`. Measure on an
 idle machine.";
 
 pub(super) const PLAN: &str = "\

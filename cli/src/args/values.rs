@@ -34,11 +34,17 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 
 /// A time such as `500ms` or `1m 30s`, longer than none.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match time(text) {
+        Ok(Duration::ZERO) => Err("it must be more than 0 and at most a year".to_owned()),
+        duration => duration,
+    }
+}
+
+/// A time, or none.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let longest = Duration::from_secs(365 * 24 * 3600);
     match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() || duration > longest => {
-            Err("it must be more than 0 and at most a year".to_owned())
-        }
+        Ok(duration) if duration > longest => Err("it must be more than 0 and at most a year".to_owned()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(format!("{error}; write a number and a unit, such as 500ms, 10s or 2m")),
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod create;
+mod draws;
 mod list;
 mod next;
 mod plan;
@@ -27,6 +28,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
         Command::Bench(args) => bench::run(&global, args).await,
+        Command::Draws(args) => draws::run(&global, args).await,
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }
