@@ -65,6 +65,9 @@ impl Workload {
 
     /// The smallest cap on waste under which the outage budget is kept, whatever [`max_waste`](Self::max_waste) says; at
     /// most 2^48.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate.
     pub fn least_waste(&self) -> Result<u64> {
         let sizes = Self { max_waste: MAX_LEN, ..*self }.sizes()?;
         Ok((sizes.watermark.saturating_mul(2)).clamp(1, MAX_LEN))

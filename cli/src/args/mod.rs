@@ -1,6 +1,7 @@
 //! What can be typed: the command line, and the help that teaches it.
 
 mod bench;
+mod check;
 mod draws;
 mod plan;
 mod texts;
@@ -14,6 +15,7 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
+pub(crate) use check::Check;
 pub(crate) use draws::{Drawing, Draws};
 pub(crate) use plan::Plan;
 use values::{duration, id, length, sequence};
@@ -96,6 +98,12 @@ pub(crate) enum Command {
     /// In several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
     #[command(after_long_help = texts::DRAWS)]
     Draws(Draws),
+    /// Check a store: permissions, durability, latency, and the sizes that follow
+    ///
+    /// Tries everything that a store is asked for, on a sequence of its own that is removed in the end, and recommends sizes for a rate and
+    /// an outage by the latency it found.
+    #[command(after_long_help = texts::CHECK)]
+    Check(Check),
     /// Work out sizes, waste and years until exhaustion, without a store
     ///
     /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills, and by running the

@@ -133,6 +133,14 @@ The default store is an SQLite file in a temporary directory, deleted afterwards
 not looked at. A store given by --store is left with the sequence `idmill-draws`. Measure on an
 idle machine.";
 
+pub(super) const CHECK: &str = "\
+Examples:
+  idmill check --store sqlite:ids.db --rate 500           sizes for 500 ids a second in each process
+  idmill check --outage 1h --rate 20 --json               for a script
+
+The exit code is 5 where an operation failed: the table says which and why. Nothing is left behind, unless
+`remove` is what failed.";
+
 pub(super) const PLAN: &str = "\
 Examples:
   idmill plan --rate 500                                   one process, a store away for 5 minutes

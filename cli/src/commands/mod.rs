@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 mod bench;
+mod check;
 mod completions;
 mod create;
 mod draws;
@@ -29,6 +30,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Remove(args) => remove::run(&global, &args).await,
         Command::Bench(args) => bench::run(&global, args).await,
         Command::Draws(args) => draws::run(&global, args).await,
+        Command::Check(args) => check::run(&global, &args).await,
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }

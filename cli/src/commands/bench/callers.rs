@@ -88,9 +88,9 @@ impl Seen {
 pub(super) fn run(plan: &Plan, subject: &Subject) -> Result<Seen> {
     let begin = Barrier::new(plan.threads.into());
     let worker = || {
-        let way = subject.way();
+        let mut way = subject.way();
         begin.wait();
-        work(plan, &mut *way?)
+        work(plan, &mut *way)
     };
     let results: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = (0..plan.threads).map(|_| scope.spawn(worker)).collect();

@@ -54,8 +54,8 @@ impl Subject {
     }
 
     /// What one thread does.
-    pub(super) fn way(&self) -> Result<Box<dyn Way + '_>> {
-        Ok(match self {
+    pub(super) fn way(&self) -> Box<dyn Way + '_> {
+        match self {
             Self::InTransaction { transactions, values } => {
                 Box::new(Inside { transactions: &**transactions, values: *values })
             }
@@ -64,7 +64,7 @@ impl Subject {
             }
             Self::Ranges { allocator, shared: true, .. } => Box::new(Shared(allocator)),
             Self::Ranges { allocator, shared: false, .. } => Box::new(Drawn(allocator.handle())),
-        })
+        }
     }
 
     /// How many round trips took ids from the store, given how many transactions there were.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::draws::Draw;
+use super::ways::Draw;
 use crate::args::Draws;
 
 /// Longer draws are counted as this long.

@@ -1,9 +1,9 @@
 //! `idmill draws`: how fast ids are drawn, beside the bare atomic instruction.
 
-mod draws;
 mod measure;
 mod report;
 mod runs;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;

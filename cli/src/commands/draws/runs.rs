@@ -6,9 +6,9 @@ use idmill::store::Store;
 use idmill::{Allocator, Order, Result, Sequences};
 use tokio::runtime::Builder;
 
-use super::draws::{Future_, PATIENCE, Take, bare};
 use super::measure::{Plan, Seen, measure};
 use super::report::Row;
+use super::ways::{Future_, PATIENCE, Take, bare};
 use crate::args::{Drawing, Draws};
 
 pub(super) const SEQUENCE: &str = "idmill-draws";
