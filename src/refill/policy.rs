@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 }
 
 /// How fast a rising rate is believed, and how slowly a falling one, in seconds.
-const RISE: f64 = 0.1;
+const RISE: f64 = 0.02;
 const FALL: f64 = 1.0;
 /// How much of a latency peak is still assumed one refill later.
 const PEAK_DECAY: f64 = 0.9;
