@@ -81,6 +81,7 @@ mod name;
 mod observe;
 mod opening;
 mod pending;
+pub mod planning;
 mod range;
 mod refill;
 mod registry;

@@ -197,12 +197,8 @@ impl<T: Id> SequenceBuilder<T> {
             (None, Some(_)) => clash("a watermark needs a step; without a step both adapt to the load"),
             (None, None) => {
                 let adaptive = Adaptive::for_bounds(bounds);
-                let max_waste = self.max_waste.unwrap_or(adaptive.max_waste);
-                Ok(Sizing::Adaptive(Adaptive {
-                    outage_budget: self.outage_budget.unwrap_or(adaptive.outage_budget),
-                    max_waste,
-                    min_step: max_waste.div_ceil(2).min(32),
-                }))
+                let budget = self.outage_budget.unwrap_or(adaptive.outage_budget);
+                Ok(Sizing::Adaptive(Adaptive::of(budget, self.max_waste.unwrap_or(adaptive.max_waste))))
             }
         }
     }

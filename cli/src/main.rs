@@ -7,6 +7,7 @@ mod formatted;
 mod lines;
 mod opening;
 mod output;
+mod plot;
 
 use std::process::ExitCode;
 use std::time::Duration;

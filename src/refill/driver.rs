@@ -120,8 +120,11 @@ impl Driver {
     }
 
     fn measure(&mut self, now: Time) {
+        // What callers wait for counts as drawn: while they wait they draw nothing, and the load would look light just
+        // when it is heavy.
+        let wanted = self.core.drawn().saturating_add(self.engine.demand());
         let policy = self.engine.policy();
-        policy.drawn(self.core.drawn(), now);
+        policy.drawn(wanted, now);
         self.core.stats.note_rate(policy.rate());
     }
 

@@ -224,7 +224,8 @@ impl<W: Waiter> Engine<W> {
         out.push(Command::Reserve { count });
     }
 
-    fn demand(&self) -> u64 {
+    /// How many ids callers wait for.
+    pub(crate) fn demand(&self) -> u64 {
         self.waiting.iter().fold(0, |sum, waiting| sum.saturating_add(waiting.want - waiting.got.len()))
     }
 

@@ -1,6 +1,9 @@
 //! What can be typed: the command line, and the help that teaches it.
 
 mod bench;
+mod check;
+mod draws;
+mod plan;
 mod texts;
 mod values;
 
@@ -12,6 +15,9 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
+pub(crate) use check::Check;
+pub(crate) use draws::{Drawing, Draws};
+pub(crate) use plan::Plan;
 pub(crate) use values::id;
 use values::{duration, length, sequence};
 
@@ -93,11 +99,29 @@ pub(crate) enum Command {
     /// 2.
     #[command(after_long_help = texts::FORMATS)]
     Decode(Decode),
-    /// Measure how fast ids are drawn on this machine
+    /// Measure what each mode costs on a store
     ///
-    /// From memory, in several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    /// From ids inside one's own transaction to ranges fetched ahead: values a second and how long each took, with a
+    /// simulated transaction around every id.
     #[command(after_long_help = texts::BENCH)]
     Bench(Bench),
+    /// Measure how fast ids are drawn from memory on this machine
+    ///
+    /// In several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    #[command(after_long_help = texts::DRAWS)]
+    Draws(Draws),
+    /// Check a store: permissions, durability, latency, and the sizes that follow
+    ///
+    /// Tries everything that a store is asked for, on a sequence of its own that is removed in the end, and recommends sizes for a rate and
+    /// an outage by the latency it found.
+    #[command(after_long_help = texts::CHECK)]
+    Check(Check),
+    /// Work out sizes, waste and years until exhaustion, without a store
+    ///
+    /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills, and by running the
+    /// real engine through such an outage in simulated time.
+    #[command(after_long_help = texts::PLAN)]
+    Plan(Plan),
     /// Print a completion script for a shell
     #[command(after_long_help = texts::COMPLETIONS)]
     Completions(Completions),

@@ -1,12 +1,15 @@
 //! The commands, one a file.
 
 mod bench;
+mod check;
 mod completions;
 mod create;
 mod decode;
+mod draws;
 mod encode;
 mod list;
 mod next;
+mod plan;
 mod remove;
 mod set;
 mod show;
@@ -30,6 +33,9 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Encode(args) => encode::run(&global, args),
         Command::Decode(args) => decode::run(&global, args),
         Command::Bench(args) => bench::run(&global, args).await,
+        Command::Draws(args) => draws::run(&global, args).await,
+        Command::Check(args) => check::run(&global, &args).await,
+        Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }
 }
