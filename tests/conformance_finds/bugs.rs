@@ -224,7 +224,7 @@ impl Broken {
             return self.store.reserve(request).await;
         };
         let grant = info.grant(request.count, request.ceiling)?;
-        tokio::task::yield_now().await;
+        self.pause().await;
         let change = Change { next: info.next, ..Change::default() };
         match self.store.set(&request.name, change).await {
             Ok(_) => Ok(grant),
@@ -236,7 +236,7 @@ impl Broken {
         let hoard = self.hoard.lock().take();
         let mut grant = match hoard {
             Some(grant) if !grant.range.is_empty() => grant,
-            _ => self.store.reserve(&Reserve { count: 100, ..request.clone() }).await?,
+            _ => self.store.reserve(&Reserve { count: 10_000, ..request.clone() }).await?,
         };
         let range = grant.range.take_front(request.count);
         *self.hoard.lock() = Some(grant);
