@@ -122,7 +122,9 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     async fn claim(&self, request: &Reserve, token: &W::Token) -> Result<Claimed> {
         if self.window.wants_news(request) {
             let info = self.source.store().inspect(&request.name).await?;
-            info.iter().for_each(|info| self.window.introduce(info));
+            if let Some(info) = &info {
+                self.window.introduce(info);
+            }
             // Nothing that could be reserved would be of use to this caller.
             if info.and_then(|info| info.next).is_some_and(|next| next > request.ceiling) {
                 return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));

@@ -210,6 +210,7 @@ async fn nobody_goes_to_the_store_who_did_not_win() {
     let waiter = begin(&p1);
     // It has looked several times, and found the stub.
     while p1.window().stats().round_trips < 6 {
+        assert!(!waiter.is_finished(), "it went to the store");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!((waiter.is_finished(), store.reserves()), (false, 0));

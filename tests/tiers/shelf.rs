@@ -1,12 +1,12 @@
 //! A window in memory, with evictions, lost requests and lost replies by chance; shared as a cache is.
 
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use idmill::store::{Grant, Reserve, StoreFuture};
 use idmill::tier::{Drawn, Installed, Window};
 use idmill::{Error, ErrorKind, Range, Result};
+use parking_lot::Mutex;
 
 /// One process's view of the shelf.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Shelf {
     }
 
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Item) -> R) -> R {
-        look(&mut self.item.lock().unwrap())
+        look(&mut self.item.lock())
     }
 
     fn chance(&self, percent: u32) -> bool {

@@ -112,7 +112,7 @@ fn a_refill_reserves_to_the_end_of_the_block_and_near_the_last_id_only_what_is_w
 fn no_number_of_ours_spills_over_or_wraps() {
     let most = Blocks::MAX_LEN + (Blocks::MOST_DRY + 1) * Blocks::MAX_DRAW;
     assert!(most <= 1 << 32, "{most}");
-    assert!(Blocks::MOST_DRY > 60_000);
+    const { assert!(Blocks::MOST_DRY > 60_000) };
     let last = Blocks::encode(Blocks::MAX_BLOCK, Blocks::MAX_LEN);
     assert!(last.checked_add(2 * Blocks::MAX_LEN).is_some());
     assert_eq!(Blocks::new(1, 0), None);
