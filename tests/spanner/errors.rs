@@ -1,0 +1,1 @@
+//! What the real engine says, and what is made of it.
