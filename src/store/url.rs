@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_of_a_store_is_refused_with_what_could_be_meant() {
-        refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, `memory:`");
+        refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, ");
         refused("ids.db", ErrorKind::InvalidInput, "`sqlite:ids.db`");
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");

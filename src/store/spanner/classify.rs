@@ -215,12 +215,22 @@ mod tests {
         ),
         (
             Code::FailedPrecondition,
-            "Cannot specify a null value for column: t.x",
+            "A new row in table t does not specify a non-null value for NOT NULL column: x",
             ErrorKind::Conflict,
             "refused",
         ),
-        (Code::OutOfRange, "Check constraint `t`.`c` is violated", ErrorKind::Conflict, "refused"),
-        (Code::AlreadyExists, "Row [s] in table sequences already exists", ErrorKind::Conflict, "refused"),
+        (
+            Code::OutOfRange,
+            "Check constraint `t`.`c` is violated for key {String(\"s\")}",
+            ErrorKind::Conflict,
+            "refused",
+        ),
+        (
+            Code::AlreadyExists,
+            "UNIQUE violation on index one,  duplicate key: {Int64(1)} in this transaction.",
+            ErrorKind::Conflict,
+            "refused",
+        ),
         (
             Code::Aborted,
             "Transaction 7 aborted due to active transaction 9.",
@@ -229,12 +239,7 @@ mod tests {
         ),
         (Code::Unavailable, "tcp connect error", ErrorKind::Unavailable, ""),
         (Code::Cancelled, "Timeout expired", ErrorKind::Unavailable, ""),
-        (
-            Code::Unknown,
-            "h2 protocol error: error reading a body from connection",
-            ErrorKind::Unavailable,
-            "",
-        ),
+        (Code::Unknown, "transport error", ErrorKind::Unavailable, ""),
     ];
 
     #[test]
