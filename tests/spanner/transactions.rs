@@ -145,10 +145,8 @@ pub(crate) async fn number_invoices(emulator: &Emulator) -> usize {
 }
 
 async fn number_one(client: &Client, several: bool, give_up: bool) -> Result<(), Error> {
-    let mut raw = client.begin_read_write_transaction().await.map_err(|error| match error {
-        idmill::store::spanner::gcloud_spanner::client::Error::GRPC(status) => Error::from(status),
-        other => panic!("{other}"),
-    })?;
+    let mut raw = client.begin_read_write_transaction().await?;
+
     let invoices = InTransaction::<i64>::new("invoices")?;
     if !several {
         let numbers = invoices.reserve(&mut raw, 2).await?;

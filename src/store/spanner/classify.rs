@@ -182,6 +182,16 @@ impl From<Status> for Error {
     }
 }
 
+/// For what is done with the driver beside the draws. Read as if it were the error of a COMMIT, which it may be.
+impl From<ClientError> for Error {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::GRPC(status) => commit_failed(status),
+            other => client_failed(other),
+        }
+    }
+}
+
 /// For the closures of the driver's `read_write_transaction`.
 impl From<SessionError> for Error {
     fn from(error: SessionError) -> Self {

@@ -81,6 +81,10 @@ impl Database {
         &self.table
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     async fn check_table(&self) -> Result<()> {
         self.select(self.table.select_none()).await.map(|_| ())
     }

@@ -99,6 +99,11 @@ impl SpannerStore {
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
+    /// The driver's client, for transactions of the caller's own.
+    pub fn client(&self) -> &Client {
+        self.database.client()
+    }
+
     /// The statement that creates a table, for those who keep their schema in files.
     ///
     /// # Errors
