@@ -97,8 +97,8 @@ impl Emulator {
 }
 
 pub(crate) async fn client(address: &str, configure: impl FnOnce(&mut ClientConfig)) -> Client {
-    let mut config = ClientConfig::default();
-    config.environment = Environment::Emulator(address.to_owned());
+    let environment = Environment::Emulator(address.to_owned());
+    let mut config = ClientConfig { environment, ..ClientConfig::default() };
     configure(&mut config);
     Client::new(DATABASE, config).await.unwrap()
 }
@@ -113,7 +113,7 @@ pub(crate) fn request(sequence: &str, count: u64) -> Reserve {
 
 /// Ranges that hold each id from `first` on once, whatever their order.
 pub(crate) fn assert_tile(mut ranges: Vec<Range>, first: u64) {
-    ranges.sort_by_key(|range| range.start());
+    ranges.sort_by_key(Range::start);
     let mut expected = u128::from(first);
     for range in ranges {
         assert_eq!(u128::from(range.start()), expected, "a gap or an id twice");

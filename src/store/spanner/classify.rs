@@ -20,11 +20,12 @@ pub(super) fn classify(status: &Status) -> ErrorKind {
         Code::NotFound if says("Session not found") => ErrorKind::Unavailable,
         Code::NotFound => ErrorKind::NotFound,
         Code::InvalidArgument if is_missing_table(status) => ErrorKind::NotFound,
-        // The SQL is ours: it fails where the table is not.
-        Code::InvalidArgument => ErrorKind::Conflict,
         Code::FailedPrecondition if is_too_long(status) => ErrorKind::InvalidInput,
-        // A check, a unique index, a column that must not be null, or somebody who inserts without reading.
-        Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists => ErrorKind::Conflict,
+        // The SQL is ours: it is invalid where the table is not. The others are of a check, a unique index, a
+        // column that must not be null, or of somebody who inserts without reading.
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists => {
+            ErrorKind::Conflict
+        }
         Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
         Code::Unimplemented => ErrorKind::Unsupported,
         Code::DataLoss => ErrorKind::StoreViolation,

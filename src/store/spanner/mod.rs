@@ -59,6 +59,7 @@ pub use gcloud_spanner;
 pub struct SpannerStore {
     database: Database,
     access: Access,
+    durability: Durability,
 }
 
 impl SpannerStore {
@@ -82,7 +83,9 @@ impl SpannerStore {
         let opening = async {
             let options = options.check()?;
             let access = options.mode;
-            Ok(Self { database: Database::open(options).await?, access })
+            // An emulator forgets everything when its process ends.
+            let durability = options.emulator.as_ref().map_or(Durability::Disk, |_| Durability::Process);
+            Ok(Self { database: Database::open(options).await?, access, durability })
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -94,7 +97,7 @@ impl SpannerStore {
     pub async fn from_client(client: Client, table: &str) -> Result<Self> {
         let opening = async {
             let database = Database::with_client(client, Table::new(table)?).await?;
-            Ok(Self { database, access: Access::ReadWrite })
+            Ok(Self { database, access: Access::ReadWrite, durability: Durability::Disk })
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -192,7 +195,8 @@ impl Store for SpannerStore {
     /// transaction of somebody else's may hold for seconds, and is aborted as a whole. Each sequence in a transaction
     /// of its own, at the same time, costs as many round trips and waits for nobody.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: false, shared: true }
+        let durability = self.durability;
+        Capabilities { durability, retry: RetryCost::Gap, batches: false, shared: true }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

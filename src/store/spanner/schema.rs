@@ -257,11 +257,16 @@ fn row(info: &SequenceInfo, full: bool) -> (Vec<&'static str>, Vec<Value>) {
 }
 
 fn dynamic(values: &[Value]) -> Vec<&dyn ToKind> {
-    let dynamic = |value| match value {
-        &Value::Name(ref name) => name as &dyn ToKind,
-        Value::Number(number) => number,
-    };
-    values.iter().map(dynamic).collect()
+    values.iter().map(Value::dynamic).collect()
+}
+
+impl Value {
+    fn dynamic(&self) -> &dyn ToKind {
+        match self {
+            Self::Name(name) => name,
+            Self::Number(number) => number,
+        }
+    }
 }
 
 fn with_parameters(sql: String, columns: &[&str], values: &[Value]) -> Statement {

@@ -138,9 +138,10 @@ impl<T: Id> InTransaction<T> {
     }
 
     async fn write_now(&self, transaction: &mut ReadWriteTransaction, drawn: &Drawn) -> Result<()> {
-        let statement = match drawn.exists {
-            true => self.table.advance_now(&drawn.info),
-            false => self.table.insert_now(&drawn.info, drawn.layout),
+        let statement = if drawn.exists {
+            self.table.advance_now(&drawn.info)
+        } else {
+            self.table.insert_now(&drawn.info, drawn.layout)
         };
         match transaction.update_with_option(statement, query_once()).await.map_err(failed)? {
             1 => Ok(()),
@@ -195,6 +196,12 @@ struct Drawn {
     layout: Layout,
     exists: bool,
     changed: bool,
+}
+
+impl Drawn {
+    fn write(&self, table: &Table) -> Mutation {
+        if self.exists { table.advance(&self.info) } else { table.insert(&self.info, self.layout) }
+    }
 }
 
 /// A transaction that draws several ids, of one or more sequences: each sequence is read once, by its first draw, and
@@ -297,11 +304,7 @@ impl SequenceTransaction {
     /// running it again; [`Conflict`](ErrorKind::Conflict) and others if Spanner refused what was written.
     pub async fn commit(mut self) -> Result<CommitResult> {
         let changed = self.drawn.iter().filter(|(_, drawn)| drawn.changed);
-        let writes = changed.map(|((table, _), drawn)| match drawn.exists {
-            true => table.advance(&drawn.info),
-            false => table.insert(&drawn.info, drawn.layout),
-        });
-        let writes = writes.collect();
+        let writes = changed.map(|((table, _), drawn)| drawn.write(table)).collect();
         self.transaction.buffer_write(writes);
         match self.transaction.end(Ok::<_, Failure>(()), Some(commit_once())).await {
             Ok((result, ())) => Ok(result),
