@@ -168,7 +168,7 @@ async fn single(store: &SpannerStore, mode: Mode, pause: Duration) -> idmill::Re
 }
 
 async fn open(args: &Args, emulator: Option<&Emulator>) -> Outcome<SpannerStore> {
-    let mut options = SpannerOptions::new(args.database.as_str()).table("idmill_modes");
+    let mut options = SpannerOptions::new(args.database.as_str());
     if let Some(emulator) = emulator {
         options = options.emulator(format!("127.0.0.1:{}", emulator.port));
     }

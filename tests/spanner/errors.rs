@@ -94,6 +94,20 @@ async fn what_is_missing_is_said_to_be() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_created_is_said_to_be_called_wrongly() {
+    let Some(emulator) = Emulator::start().await else { return };
+    for (database, hint) in [
+        ("projects/test/instances/i/databases/test", "Instance ID must"),
+        ("projects/test/instances/test/databases/d", "Invalid database name"),
+    ] {
+        let options = SpannerOptions::new(database).emulator(emulator.address());
+        let error = SpannerStore::open_with(options).await.unwrap_err();
+        assert_eq!(error.kind(), InvalidInput, "{error:?}");
+        assert!(error.to_string().contains(hint) && error.to_string().contains("another name"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn rows_that_cannot_be_are_named_and_refused() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.store().await;

@@ -78,12 +78,23 @@ fn is_refusal(code: Code) -> bool {
 /// An error of any request but COMMIT: nothing was reserved.
 pub(super) fn failed(status: Status) -> Error {
     let kind = classify(&status);
-    let said = format!("Spanner: {} ({:?})", status.message(), status.code());
+    // Below the first line there is the SQL, which is ours.
+    let message = status.message().lines().next().unwrap_or_default();
+    let said = format!("Spanner: {message} ({:?})", status.code());
     let message = match remedy(&status, kind) {
         Some(remedy) => format!("{said}; {remedy}"),
         None => said,
     };
     Error::new(kind, message).because(status)
+}
+
+/// An error of creating a table, a database or an instance: what is invalid is what they are called.
+pub(super) fn not_created(status: Status) -> Error {
+    if status.code() != Code::InvalidArgument {
+        return failed(status);
+    }
+    let message = format!("Spanner: {}; give it another name", status.message());
+    Error::new(ErrorKind::InvalidInput, message).because(status)
 }
 
 /// An error of COMMIT, which is sent once and never again. Where it is not a refusal, it may have been applied.

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::classify::{
     client_failed, commit_failed, failed, is_aborted, is_missing_database, is_missing_table, no_connection,
-    no_session,
+    no_session, not_created,
 };
 use super::options::{Checked, Database as Name, Mode};
 use super::schema::{Stored, Table};
@@ -344,8 +344,8 @@ async fn create_table(options: &Checked) -> Result<()> {
         ..UpdateDatabaseDdlRequest::default()
     };
     let admin = admin(options).await?;
-    let mut creating = admin.database().update_database_ddl(request, None).await.map_err(failed)?;
-    creating.wait(None).await.map(|_| ()).map_err(failed)
+    let mut creating = admin.database().update_database_ddl(request, None).await.map_err(not_created)?;
+    creating.wait(None).await.map(|_| ()).map_err(not_created)
 }
 
 /// Each step does nothing where another process was quicker.
@@ -377,6 +377,6 @@ fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
     match outcome {
         Ok(created) => Ok(Some(created)),
         Err(status) if status.code() == Code::AlreadyExists => Ok(None),
-        Err(status) => Err(failed(status)),
+        Err(status) => Err(not_created(status)),
     }
 }
