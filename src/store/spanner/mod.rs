@@ -59,7 +59,6 @@ pub use gcloud_spanner;
 pub struct SpannerStore {
     database: Database,
     access: Access,
-    durability: Durability,
 }
 
 impl SpannerStore {
@@ -83,9 +82,7 @@ impl SpannerStore {
         let opening = async {
             let options = options.check()?;
             let access = options.mode;
-            // An emulator forgets everything when its process ends.
-            let durability = options.emulator.as_ref().map_or(Durability::Disk, |_| Durability::Process);
-            Ok(Self { database: Database::open(options).await?, access, durability })
+            Ok(Self { database: Database::open(options).await?, access })
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -97,7 +94,7 @@ impl SpannerStore {
     pub async fn from_client(client: Client, table: &str) -> Result<Self> {
         let opening = async {
             let database = Database::with_client(client, Table::new(table)?).await?;
-            Ok(Self { database, access: Access::ReadWrite, durability: Durability::Disk })
+            Ok(Self { database, access: Access::ReadWrite })
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -191,12 +188,13 @@ impl SpannerStore {
 }
 
 impl Store for SpannerStore {
+    /// Those of Spanner, also over an emulator, which forgets everything when its process ends.
+    ///
     /// `batches` is off: one transaction over several rows waits for the most contended of them, which a
     /// transaction of somebody else's may hold for seconds, and is aborted as a whole. Each sequence in a transaction
     /// of its own, at the same time, costs as many round trips and waits for nobody.
     fn capabilities(&self) -> Capabilities {
-        let durability = self.durability;
-        Capabilities { durability, retry: RetryCost::Gap, batches: false, shared: true }
+        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: false, shared: true }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
