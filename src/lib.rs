@@ -49,6 +49,7 @@
 //! | feature | adds | pulls in |
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
+//! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
 //! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!

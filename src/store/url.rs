@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 2] = [
+const SCHEMES: [Scheme; 3] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -20,6 +20,15 @@ const SCHEMES: [Scheme; 2] = [
         #[cfg(feature = "sqlite")]
         parse: Some(|rest| Ok(Arc::new(super::sqlite::SqliteOptions::parse(rest)?))),
         #[cfg(not(feature = "sqlite"))]
+        parse: None,
+    },
+    Scheme {
+        name: "spanner",
+        example: "spanner://projects/P/instances/I/databases/D",
+        feature: Some("spanner"),
+        #[cfg(feature = "spanner")]
+        parse: Some(|rest| Ok(Arc::new(super::spanner::SpannerOptions::parse(rest)?))),
+        #[cfg(not(feature = "spanner"))]
         parse: None,
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
@@ -69,6 +78,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | URL | store |
 /// | --- | --- |
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
+/// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a
@@ -231,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_of_a_store_is_refused_with_what_could_be_meant() {
-        refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, `memory:`");
+        refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, ");
         refused("ids.db", ErrorKind::InvalidInput, "`sqlite:ids.db`");
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");

@@ -11,6 +11,8 @@ mod engines;
 mod memcached;
 #[cfg(unix)]
 mod memory;
+#[cfg(all(unix, feature = "spanner"))]
+mod spanner;
 #[cfg(all(unix, feature = "sqlite"))]
 mod sqlite;
 
@@ -22,6 +24,8 @@ fn main() {
         memcached::memory(),
         #[cfg(all(feature = "memcached", feature = "sqlite"))]
         memcached::sqlite(),
+        #[cfg(feature = "spanner")]
+        spanner::suite(),
         #[cfg(feature = "sqlite")]
         sqlite::suite(),
     ])
