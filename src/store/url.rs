@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 2] = [
+const SCHEMES: [Scheme; 3] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -18,6 +18,15 @@ const SCHEMES: [Scheme; 2] = [
         #[cfg(feature = "sqlite")]
         parse: Some(|rest| Ok(Arc::new(super::sqlite::SqliteOptions::parse(rest)?))),
         #[cfg(not(feature = "sqlite"))]
+        parse: None,
+    },
+    Scheme {
+        name: "datastore",
+        example: "datastore://PROJECT",
+        feature: Some("datastore"),
+        #[cfg(feature = "datastore")]
+        parse: Some(|rest| Ok(Arc::new(super::datastore::DatastoreOptions::parse(rest)?))),
+        #[cfg(not(feature = "datastore"))]
         parse: None,
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
@@ -67,6 +76,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | URL | store |
 /// | --- | --- |
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
+/// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Schemes are read without regard to case. Printing a URL gives one that reads back as the same.
@@ -222,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_of_a_store_is_refused_with_what_could_be_meant() {
-        refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, `memory:`");
+        refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, ");
         refused("ids.db", ErrorKind::InvalidInput, "`sqlite:ids.db`");
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
