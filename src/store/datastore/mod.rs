@@ -157,7 +157,8 @@ impl DatastoreStore {
             let answer = self.client.query(self.place.partition(), &query).await?;
             let batch = &answer["batch"];
             let results = batch["entityResults"].as_array().map_or(&[][..], Vec::as_slice);
-            for result in results {
+            // An emulator answers for the default database with the entities of all.
+            for result in results.iter().filter(|result| self.place.holds(result)) {
                 all.push(self.place.decode(result)?.info);
             }
             if batch["moreResults"] != "NOT_FINISHED" {

@@ -75,6 +75,13 @@ impl Place {
         json!({ "key": self.key(&info.name), "properties": properties })
     }
 
+    /// Whether a result of a query is of this database and namespace.
+    pub(super) fn holds(&self, result: &Value) -> bool {
+        let partition = &result["entity"]["key"]["partitionId"];
+        let is = |what: &str, ours: &str| partition[what].as_str().unwrap_or_default() == ours;
+        is("databaseId", &self.database) && is("namespaceId", &self.namespace)
+    }
+
     /// A result of a lookup or a query as a sequence, or what is wrong with it.
     pub(super) fn decode(&self, result: &Value) -> Result<Stored> {
         let entity = &result["entity"];
