@@ -9,6 +9,8 @@ mod datastore;
 #[cfg(unix)]
 #[path = "../engines/mod.rs"]
 mod engines;
+#[cfg(all(unix, feature = "memcached"))]
+mod memcached;
 #[cfg(unix)]
 mod memory;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -22,6 +24,10 @@ fn main() {
         #[cfg(feature = "datastore")]
         datastore::firestore(),
         memory::suite(),
+        #[cfg(feature = "memcached")]
+        memcached::memory(),
+        #[cfg(all(feature = "memcached", feature = "sqlite"))]
+        memcached::sqlite(),
         #[cfg(feature = "sqlite")]
         sqlite::suite(),
     ];
