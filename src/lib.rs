@@ -50,6 +50,7 @@
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
 //! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
+//! | `datastore` | Google Cloud Datastore | `reqwest` with rustls, `gcloud-auth` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
 //! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 3] = [
+const SCHEMES: [Scheme; 4] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -29,6 +29,15 @@ const SCHEMES: [Scheme; 3] = [
         #[cfg(feature = "spanner")]
         parse: Some(|rest| Ok(Arc::new(super::spanner::SpannerOptions::parse(rest)?))),
         #[cfg(not(feature = "spanner"))]
+        parse: None,
+    },
+    Scheme {
+        name: "datastore",
+        example: "datastore://PROJECT",
+        feature: Some("datastore"),
+        #[cfg(feature = "datastore")]
+        parse: Some(|rest| Ok(Arc::new(super::datastore::DatastoreOptions::parse(rest)?))),
+        #[cfg(not(feature = "datastore"))]
         parse: None,
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
@@ -79,6 +88,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | --- | --- |
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
+/// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a

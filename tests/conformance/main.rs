@@ -4,6 +4,8 @@
 //! since most need an engine, which is
 //! `Suite::new("x", …).engine(OnDemand::new("x"))` with `use crate::engines::OnDemand`.
 
+#[cfg(all(unix, feature = "datastore"))]
+mod datastore;
 #[cfg(unix)]
 #[path = "../engines/mod.rs"]
 mod engines;
@@ -19,6 +21,10 @@ mod sqlite;
 #[cfg(unix)]
 fn main() {
     idmill::conformance::main([
+        #[cfg(feature = "datastore")]
+        datastore::suite(),
+        #[cfg(feature = "datastore")]
+        datastore::firestore(),
         memory::suite(),
         #[cfg(feature = "memcached")]
         memcached::memory(),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, MemoryStore, Reserve, Store};
+use idmill::store::{Bounds, Reserve, Store};
 use idmill::tier::Tiered;
 use idmill::tier::memcached::{MemcachedOptions, MemcachedWindow};
 use idmill::{Error, Range, SequenceName};
@@ -47,7 +47,7 @@ pub(crate) fn gated(gate: &Gate, block: u64) -> MemcachedOptions {
 }
 
 /// A tier of its own, as another process has.
-pub(crate) fn tier(store: &MemoryStore, options: MemcachedOptions) -> Tier {
+pub(crate) fn tier<S: Store + Clone + 'static>(store: &S, options: MemcachedOptions) -> Tier {
     Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, MemcachedWindow::new(options).unwrap())
 }
 
@@ -83,7 +83,7 @@ impl Issued {
 }
 
 /// The key of the sequence's item.
-pub(crate) async fn key(store: &MemoryStore, block: u64) -> String {
+pub(crate) async fn key(store: &impl Store, block: u64) -> String {
     let identity = store.inspect(&name()).await.unwrap().expect("it was created").identity;
     format!("idmill:1:{:x}:{}:{block}:orders%20of%20the%20day", identity.incarnation, identity.epoch)
 }

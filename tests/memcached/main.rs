@@ -6,6 +6,8 @@ mod engines;
 
 mod bench;
 mod cost;
+#[cfg(feature = "datastore")]
+mod datastore;
 mod faults;
 mod gate;
 mod growth;

@@ -15,10 +15,10 @@ use idmill::store::StoreUrl;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Raw, name, passes, request, server};
+use crate::engines::Engine;
 
 const URL: &str = "IDMILL_TEST_WINDOW_URL";
 const CLOCK: &str = "IDMILL_TEST_CLOCK";
-const PROCESSES: usize = 16;
 const DRAWS: usize = 300;
 
 /// Not a test by itself: what each process runs.
@@ -95,18 +95,26 @@ impl Drop for Process {
 async fn sixteen_processes_share_a_window_through_everything() {
     let (server, clock) = (server!(), server!());
     let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", dir.path().join("ids.db").display());
+    share_a_window(16, &url, &server, &clock).await;
+}
+
+/// This many processes, over the store that a URL names.
+pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clock: &Engine) {
+    let dir = tempfile::tempdir().unwrap();
     let window = format!("memcached://{}%3Fblock=40%26stub=2s%26timeout=500ms", server.address());
-    let url = format!("sqlite:{}?window={window}", dir.path().join("ids.db").display());
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let url = format!("{url}{separator}window={window}");
     let store = StoreUrl::parse(&url).unwrap().connect().await.unwrap();
     let identity = store.create(&name(), request(1).create).await.unwrap().identity;
     let key = format!("idmill:1:{:x}:0:40:orders%20of%20the%20day", identity.incarnation);
     let mut processes: Vec<_> =
-        (0..PROCESSES).map(|n| Process::spawn(&url, &clock, &dir.path().join(n.to_string()))).collect();
+        (0..count).map(|n| Process::spawn(&url, clock, &dir.path().join(n.to_string()))).collect();
     let mut random = fastrand::Rng::with_seed(3);
     let (mut round, mut evictions) = (0, 0);
     while processes.iter_mut().any(Process::is_running) {
         round += 1;
-        let victim = &processes[random.usize(..PROCESSES)];
+        let victim = &processes[random.usize(..count)];
         victim.signal(Signal::STOP);
         tokio::time::sleep(Duration::from_millis(random.u64(1..30))).await;
         let mut operator = Raw::connect(server.address()).await;

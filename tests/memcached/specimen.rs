@@ -77,8 +77,11 @@ async fn the_published_scheme_repeats_an_id() {
 /// The same with ours: a cold cache, two callers, one of them paused with what it is about to put, and evictions.
 #[tokio::test]
 async fn the_schedule_that_breaks_the_published_scheme_leaves_ours_unharmed() {
-    let server = server!();
-    let store = MemoryStore::new();
+    leaves_ours_unharmed(&server!(), MemoryStore::new()).await;
+}
+
+/// The schedule, over any store.
+pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Clone + 'static) {
     let (mut gate0, mut gate1) = (Gate::before(server.address()).await, Gate::before(server.address()).await);
     let through = |gate: &Gate| Arc::new(tier(&store, gated(gate, 100)));
     let (p0, p1) = (through(&gate0), through(&gate1));
@@ -96,7 +99,7 @@ async fn the_schedule_that_breaks_the_published_scheme_leaves_ours_unharmed() {
     let first = first.await.unwrap();
     issued.add(first);
     // An eviction: now P1 wins, reserves, and is paused with its block in its hand.
-    let mut operator = Raw::open(&server).await;
+    let mut operator = Raw::open(server).await;
     let key = key(&store, 100).await;
     operator.evict(&key).await.unwrap();
     look_of_p1.pass();
