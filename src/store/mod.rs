@@ -21,6 +21,8 @@
 // The models reserve from a counter; what does I/O stays out of their way.
 #[cfg(not(idmill_loom))]
 mod memory;
+#[cfg(all(feature = "mongodb", not(idmill_loom)))]
+pub mod mongodb;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]
 pub mod sqlite;
 #[cfg(not(idmill_loom))]

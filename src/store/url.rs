@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 2] = [
+const SCHEMES: [Scheme; 4] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -21,10 +21,30 @@ const SCHEMES: [Scheme; 2] = [
         parse: None,
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
+    Scheme {
+        name: "mongodb",
+        example: "mongodb://HOST/DATABASE",
+        feature: Some("mongodb"),
+        #[cfg(feature = "mongodb")]
+        parse: Some(|rest| Ok(Arc::new(super::mongodb::MongoOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
+    // Known, to be refused with what to write instead.
+    Scheme {
+        name: "mongodb+srv",
+        example: "",
+        feature: Some("mongodb"),
+        #[cfg(feature = "mongodb")]
+        parse: Some(|_| Err(super::mongodb::MongoOptions::no_srv())),
+        #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
 ];
 
 struct Scheme {
     name: &'static str,
+    /// Empty for one that is only known to be refused.
     example: &'static str,
     feature: Option<&'static str>,
     /// Reads what follows the colon; `None` where it is not compiled in.
@@ -33,7 +53,8 @@ struct Scheme {
 
 type Parse = fn(&str) -> Result<Arc<dyn Target>>;
 
-/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same.
+/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same, but for a password, which
+/// must not be shown.
 pub(crate) trait Target: fmt::Debug + fmt::Display + Send + Sync {
     fn scheme(&self) -> &'static str;
 
@@ -67,9 +88,11 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | URL | store |
 /// | --- | --- |
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
+/// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
-/// Schemes are read without regard to case. Printing a URL gives one that reads back as the same.
+/// Schemes are read without regard to case. Printing a URL gives one that reads back as the same, but for a password, which
+/// is hidden.
 #[derive(Clone, Debug)]
 pub struct StoreUrl(Arc<dyn Target>);
 
@@ -190,7 +213,7 @@ fn absent(scheme: &str, known: Option<&Scheme>) -> Error {
 }
 
 fn examples(of: impl Fn(&Scheme) -> bool) -> String {
-    let chosen = SCHEMES.iter().filter(|scheme| of(scheme));
+    let chosen = SCHEMES.iter().filter(|scheme| !scheme.example.is_empty() && of(scheme));
     chosen.map(|scheme| format!("`{}`", scheme.example)).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,0 +1,215 @@
+//! The driver's and the server's errors, sorted by what they say about the ids.
+//!
+//! Each command is sent once ([`super::commands`]), so that every error speaks of the one time that it was. What is *not*
+//! certain to have left no trace is unknown: a server that steps down, shuts down or gives up waiting may do so
+//! after the write and before the reply.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document};
+use mongodb::error::{
+    Error as MongoError, ErrorKind as Mongo, NO_WRITES_PERFORMED, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR,
+    TRANSIENT_TRANSACTION_ERROR,
+};
+
+use crate::error::{Error, ErrorKind};
+
+/// What a command would have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Nothing: no error leaves anything unknown.
+    Read,
+    /// A change.
+    Write,
+    /// A change that takes effect with the caller's transaction, and not if that is aborted.
+    InTransaction,
+}
+
+/// How a command can fail.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// The driver's error, which the server's refusal of a whole command is too.
+    Driver(MongoError),
+    /// The server refused the write, in a reply that is otherwise well.
+    Write { code: i32, message: String },
+    /// The write is done, and not as durable as was asked for.
+    Unconfirmed { code: i32, message: String },
+    /// No answer within the store's own timeout.
+    Silent(Duration),
+    /// A reply that is not what the command answers with.
+    Reply(String),
+}
+
+impl Fault {
+    /// Whether a document of this `_id` was there already.
+    pub(super) fn is_duplicate(&self) -> bool {
+        self.code() == Some(DUPLICATE_KEY)
+    }
+
+    fn code(&self) -> Option<i32> {
+        match self {
+            Self::Driver(error) => match &*error.kind {
+                Mongo::Command(command) => Some(command.code),
+                _ => None,
+            },
+            Self::Write { code, .. } | Self::Unconfirmed { code, .. } => Some(*code),
+            Self::Silent(_) | Self::Reply(_) => None,
+        }
+    }
+
+    fn has_label(&self, label: &str) -> bool {
+        matches!(self, Self::Driver(error) if error.contains_label(label))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Not the error itself, which prints the server's reply in bytes.
+            Self::Driver(error) => write!(f, "{}", error.kind),
+            Self::Write { code, message } => write!(f, "the write was refused ({code}): {message}"),
+            Self::Unconfirmed { code, message } => {
+                write!(f, "the write was not confirmed by a majority ({code}): {message}")
+            }
+            Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Reply(what) => write!(f, "the reply {what}"),
+        }
+    }
+}
+
+impl From<MongoError> for Fault {
+    fn from(error: MongoError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+const DUPLICATE_KEY: i32 = 11000;
+
+/// What a reply that the server calls well says about the write in it.
+pub(super) fn check_reply(reply: Document) -> Result<Document, Fault> {
+    let refused = reply.get_array("writeErrors").ok().and_then(|errors| errors.first());
+    if let Some((code, message)) = refused.and_then(Bson::as_document).map(complaint) {
+        return Err(Fault::Write { code, message });
+    }
+    if let Ok((code, message)) = reply.get_document("writeConcernError").map(complaint) {
+        return Err(Fault::Unconfirmed { code, message });
+    }
+    Ok(reply)
+}
+
+fn complaint(document: &Document) -> (i32, String) {
+    let code = document.get_i32("code").unwrap_or_default();
+    (code, document.get_str("errmsg").unwrap_or("no message").to_owned())
+}
+
+/// What a failure means.
+pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
+    let kind = match fault {
+        Fault::Driver(error) => of_driver(error, asked),
+        Fault::Write { code, .. } => of_code(*code, asked),
+        Fault::Unconfirmed { .. } | Fault::Silent(_) => ErrorKind::UnknownOutcome,
+        Fault::Reply(_) => ErrorKind::StoreViolation,
+    };
+    match kind {
+        // Nothing was asked for, or nothing of it lasts unless the caller commits in spite of the error.
+        ErrorKind::UnknownOutcome if asked != Asked::Write => ErrorKind::Unavailable,
+        kind => kind,
+    }
+}
+
+fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
+    // The server, or the driver while it made the connection, says that nothing was begun.
+    let refused = error.contains_label(SYSTEM_OVERLOADED_ERROR) && error.contains_label(RETRYABLE_ERROR);
+    let untouched = refused || error.contains_label(NO_WRITES_PERFORMED);
+    match &*error.kind {
+        Mongo::Command(_) | Mongo::Io(_) if untouched => ErrorKind::Unavailable,
+        Mongo::Command(command) => of_code(command.code, asked),
+        // There was nobody to send it to.
+        Mongo::ServerSelection { .. } | Mongo::DnsResolve { .. } => ErrorKind::Unavailable,
+        Mongo::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => ErrorKind::Unavailable,
+        Mongo::Authentication { .. } => ErrorKind::Denied,
+        Mongo::InvalidArgument { .. } | Mongo::InvalidTlsConfig { .. } => ErrorKind::InvalidInput,
+        Mongo::Transaction { .. } | Mongo::SessionsNotSupported if asked == Asked::InTransaction => {
+            ErrorKind::Unsupported
+        }
+        Mongo::IncompatibleServer { .. } => ErrorKind::Unsupported,
+        Mongo::Shutdown => ErrorKind::Closed,
+        Mongo::Bson(_) | Mongo::InvalidResponse { .. } => ErrorKind::StoreViolation,
+        // Io: cut, perhaps after it was sent. ConnectionPoolCleared: the same, found by the driver's monitor. And what
+        // the driver may come to say one day.
+        _ => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// By MongoDB's list of error codes.
+fn of_code(code: i32, asked: Asked) -> ErrorKind {
+    match code {
+        // Unauthorized, AuthenticationFailed.
+        13 | 18 => ErrorKind::Denied,
+        // NamespaceNotFound, InvalidNamespace.
+        26 => ErrorKind::NotFound,
+        73 => ErrorKind::InvalidInput,
+        // IllegalOperation, CommandNotFound, OperationNotSupportedInTransaction, FailedToParse: what a server
+        // without transactions answers to the fields of one.
+        9 | 20 | 59 | 263 if asked == Asked::InTransaction => ErrorKind::Unsupported,
+        // FailedToParse, CommandNotFound, CommandNotSupported, NotImplemented, APIStrictError.
+        9 | 59 | 115 | 238 | 323 => ErrorKind::Unsupported,
+        // In a transaction, the creation race: the server has aborted it. Elsewhere, someone's unique index.
+        DUPLICATE_KEY if asked == Asked::InTransaction => ErrorKind::Unavailable,
+        DUPLICATE_KEY => ErrorKind::Conflict,
+        // DocumentValidationFailure: somebody's validator.
+        121 => ErrorKind::Conflict,
+        // TypeMismatch, and BadValue, with which $inc refuses to overflow: no document of ours.
+        2 | 14 => ErrorKind::StoreViolation,
+        // NotWritablePrimary, NotPrimaryNoSecondaryOk, LegacyNotPrimary, NotPrimaryOrSecondary: told before a
+        // write begins. FailedToSatisfyReadPreference: a router had no shard to send it to. WriteConflict,
+        // LockTimeout: rolled back.
+        10107 | 13435 | 10058 | 13436 | 133 | 112 | 24 => ErrorKind::Unavailable,
+        // Among them ShutdownInProgress (91), PrimarySteppedDown (189), InterruptedAtShutdown (11600),
+        // InterruptedDueToReplStateChange (11602), Interrupted (11601), MaxTimeMSExpired (50), ExceededTimeLimit
+        // (262), HostUnreachable (6) and NetworkTimeout (89) between a router and its shard.
+        _ => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// A failure as this crate's error.
+pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
+    let kind = classify(fault, asked);
+    let message = match remedy(fault, kind, asked) {
+        Some(remedy) => format!("{fault}; {remedy}"),
+        None => fault.to_string(),
+    };
+    let error = Error::new(kind, message);
+    match fault {
+        Fault::Driver(cause) => error.because(cause.clone()),
+        _ => error,
+    }
+}
+
+fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Unsupported if asked == Asked::InTransaction => {
+            "this server has no transactions: they take a replica set or a sharded cluster of MongoDB"
+        }
+        ErrorKind::Unavailable if fault.has_label(TRANSIENT_TRANSACTION_ERROR) => {
+            "abort the transaction and begin it again"
+        }
+        ErrorKind::Unavailable if asked == Asked::InTransaction => {
+            "abort the transaction; it can be begun again"
+        }
+        ErrorKind::Unavailable if matches!(fault.code(), Some(10107 | 13435 | 10058 | 13436)) => {
+            "a new primary is being elected, or directConnection=true names a server that is not the primary"
+        }
+        ErrorKind::Unavailable => "nothing was changed",
+        ErrorKind::UnknownOutcome => "it may have been applied or not",
+        ErrorKind::Denied => {
+            "check the user, its password and authSource, and that it may find, insert, update and remove in the collection"
+        }
+        ErrorKind::Conflict => {
+            "a rule of somebody else's holds in the collection; name another with ?collection=NAME"
+        }
+        _ => return None,
+    })
+}
