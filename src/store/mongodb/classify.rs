@@ -183,7 +183,8 @@ pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     };
     let error = Error::new(kind, message);
     match fault {
-        Fault::Driver(cause) => error.because(cause.clone()),
+        // Its kind alone, whose text is legible; the error prints the reply in bytes.
+        Fault::Driver(cause) => error.because((*cause.kind).clone()),
         _ => error,
     }
 }

@@ -37,7 +37,7 @@ use ::mongodb::bson::Document;
 
 use self::classify::{Asked, failed};
 use self::commands::Commands;
-use self::reserve::{Fit, TRIES, crowded};
+use self::reserve::{DUPLICATES, Fit, TRIES, crowded};
 use super::{
     Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
     already_exists, not_found,
@@ -118,10 +118,17 @@ impl MongoStore {
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         let info = schema::fresh(name, schema::storable(bounds)?);
-        match self.commands.insert(None, schema::encode(&info)).await {
-            Ok(()) => Ok(info),
-            Err(fault) if fault.is_duplicate() => Err(already_exists(name)),
-            Err(fault) => Err(failed(&fault, Asked::Write)),
+        let mut duplicates = 0;
+        loop {
+            let Err(fault) = self.commands.insert(None, schema::encode(&info)).await else { return Ok(info) };
+            if !fault.is_duplicate() || duplicates >= DUPLICATES {
+                return Err(failed(&fault, Asked::Write));
+            }
+            // Of this name, or of something that a unique index of somebody's forbids.
+            if self.try_inspect(name).await?.is_some() {
+                return Err(already_exists(name));
+            }
+            duplicates += 1;
         }
     }
 

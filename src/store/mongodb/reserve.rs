@@ -7,7 +7,7 @@
 //!
 //! Nothing is ever sent again unless the server said that it did nothing.
 
-use super::classify::{Asked, failed};
+use super::classify::{Asked, Fault, failed};
 use super::commands::{Commands, Session};
 use super::schema;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,6 +15,10 @@ use crate::store::{Bounds, Grant, Reserve, SequenceInfo, exhausted};
 
 /// How often others may get in between before a call gives up. Each time one of them got on.
 pub(super) const TRIES: usize = 1_000;
+
+/// How often a document may be a duplicate of none that is there: removed each time, which is a rare coincidence, or
+/// refused by a unique index of somebody's.
+pub(super) const DUPLICATES: usize = 3;
 
 /// Whether fewer ids than were asked for are of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +61,7 @@ pub(super) async fn reserve(
 ) -> Result<Grant> {
     let asked = if session.is_some() { Asked::InTransaction } else { Asked::Write };
     let create = schema::storable(request.create)?;
-    let mut max = hint.unwrap_or(create.max());
+    let (mut max, mut duplicates) = (hint.unwrap_or(create.max()), 0);
     for _ in 0..TRIES {
         if let Some(guard) = schema::with_room(request, max.min(request.ceiling), fit.floor()) {
             let advance = schema::advance(request.count);
@@ -67,12 +71,13 @@ pub(super) async fn reserve(
             }
         }
         match seen(commands, session.as_deref_mut(), request).await? {
-            None => {
-                if let Some(grant) = begin(commands, session.as_deref_mut(), request, create, fit).await? {
-                    return Ok(grant);
-                }
-            }
+            None => match begin(commands, session.as_deref_mut(), request, create, fit).await? {
+                Ok(grant) => return Ok(grant),
+                Err(fault) if duplicates >= DUPLICATES => return Err(failed(&fault, asked)),
+                Err(_) => duplicates += 1,
+            },
             Some(seen) => {
+                duplicates = 0;
                 max = seen.bounds.max();
                 if let Some(grant) = tail(commands, session.as_deref_mut(), request, &seen, fit).await? {
                     return Ok(grant);
@@ -91,22 +96,22 @@ async fn seen(commands: &Commands, session: Session<'_>, request: &Reserve) -> R
     found.map(|document| schema::decode(&document, &request.name)).transpose()
 }
 
-/// Creates the sequence with the first range taken; `None` if it was created meanwhile.
+/// Creates the sequence with the first range taken; the inner error says that it was created meanwhile.
 async fn begin(
     commands: &Commands,
     session: Session<'_>,
     request: &Reserve,
     create: Bounds,
     fit: Fit,
-) -> Result<Option<Grant>> {
+) -> Result<Result<Grant, Fault>> {
     let mut info = schema::fresh(&request.name, create);
     let grant = info.grant(request.count, request.ceiling)?;
     fit.check(&grant, request)?;
     let in_transaction = session.is_some();
     match commands.insert(session, schema::encode(&info)).await {
-        Ok(()) => Ok(Some(grant)),
+        Ok(()) => Ok(Ok(grant)),
         // A transaction has ended with that.
-        Err(fault) if fault.is_duplicate() && !in_transaction => Ok(None),
+        Err(fault) if fault.is_duplicate() && !in_transaction => Ok(Err(fault)),
         Err(fault) => {
             let asked = if in_transaction { Asked::InTransaction } else { Asked::Write };
             Err(failed(&fault, asked))
