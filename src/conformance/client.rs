@@ -1,13 +1,13 @@
 //! A store as the trials use it: no call may take for ever.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
 use super::ledger::{Entry, Ledger, Reply, now};
 use super::outcome::{Outcome, Stop, fail};
-use crate::error::{ErrorKind, Result};
+use crate::error::{ErrorKind, Result, Status};
 use crate::name::SequenceName;
 use crate::store::{Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store};
 
@@ -31,37 +31,52 @@ impl Client {
         self.store.capabilities()
     }
 
-    async fn within<T>(&self, what: &str, call: impl Future<Output = T>) -> Outcome<T> {
-        let answer = timeout(self.patience, call).await;
+    /// Calls until there is an answer other than that it may work later, as the allocator would; for errors that say so,
+    /// nothing has happened. Stores may be busy with others.
+    async fn settled<T, F: Future<Output = Result<T>>>(
+        &self,
+        what: &str,
+        call: impl Fn() -> F,
+    ) -> Outcome<Result<T>> {
+        let calling = async {
+            loop {
+                match call().await {
+                    Err(error) if error.kind().status() == Status::Transient => breathe().await,
+                    answer => return answer,
+                }
+            }
+        };
+        let answer = timeout(self.patience, calling).await;
         answer.map_err(|_| Stop::Failed(format!("{what}: no answer within {:?}", self.patience)))
     }
 
     pub(super) async fn reserve(&self, request: &Reserve) -> Outcome<Result<Grant>> {
-        self.within("reserve", self.store.reserve(request)).await
+        self.settled("reserve", || self.store.reserve(request)).await
     }
 
     pub(super) async fn reserve_many(&self, requests: &[Reserve]) -> Outcome<Vec<Result<Grant>>> {
-        self.within("reserve_many", self.store.reserve_many(requests)).await
+        let answer = timeout(self.patience, self.store.reserve_many(requests)).await;
+        answer.map_err(|_| Stop::Failed(format!("reserve_many: no answer within {:?}", self.patience)))
     }
 
     pub(super) async fn create(&self, name: &SequenceName, bounds: Bounds) -> Outcome<Result<SequenceInfo>> {
-        self.within("create", self.store.create(name, bounds)).await
+        self.settled("create", || self.store.create(name, bounds)).await
     }
 
     pub(super) async fn inspect(&self, name: &SequenceName) -> Outcome<Result<Option<SequenceInfo>>> {
-        self.within("inspect", self.store.inspect(name)).await
+        self.settled("inspect", || self.store.inspect(name)).await
     }
 
     pub(super) async fn list(&self) -> Outcome<Result<Vec<SequenceInfo>>> {
-        self.within("list", self.store.list()).await
+        self.settled("list", || self.store.list()).await
     }
 
     pub(super) async fn set(&self, name: &SequenceName, change: Change) -> Outcome<Result<SequenceInfo>> {
-        self.within("set", self.store.set(name, change)).await
+        self.settled("set", || self.store.set(name, change)).await
     }
 
     pub(super) async fn remove(&self, name: &SequenceName) -> Outcome<Result<bool>> {
-        self.within("remove", self.store.remove(name)).await
+        self.settled("remove", || self.store.remove(name)).await
     }
 
     /// A sequence that has to be there.
@@ -91,14 +106,22 @@ impl Client {
         entry.reply
     }
 
-    /// As [`record`](Self::record), of a healthy store: anything but a grant ends the trial.
+    /// As [`record`](Self::record), of a healthy store: what is not granted in the end, or in doubt, ends the trial.
     pub(super) async fn granted(&self, ledger: &Ledger, request: &Reserve) -> Outcome<Grant> {
-        match self.record(ledger, request, self.patience).await {
-            Reply::Granted(grant) => Ok(grant),
-            Reply::Failed(kind, said) => {
-                fail!("a healthy store refused a reserve: {said} ({})", kind.as_str())
+        let begun = Instant::now();
+        loop {
+            match self.record(ledger, request, self.patience).await {
+                Reply::Granted(grant) => return Ok(grant),
+                Reply::Failed(kind, _)
+                    if kind.status() == Status::Transient && begun.elapsed() < self.patience =>
+                {
+                    breathe().await;
+                }
+                Reply::Failed(kind, said) => {
+                    fail!("a healthy store refused a reserve: {said} ({})", kind.as_str())
+                }
+                Reply::Silent => fail!("a healthy store did not answer a reserve within {:?}", self.patience),
             }
-            Reply::Silent => fail!("a healthy store did not answer a reserve within {:?}", self.patience),
         }
     }
 
@@ -110,4 +133,9 @@ impl Client {
             Ok(grant) => fail!("expected {}, but {grant:?} was granted", kind.as_str()),
         }
     }
+}
+
+/// Not all at the same time again.
+async fn breathe() {
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(2..30))).await;
 }

@@ -36,9 +36,11 @@ mod ledger;
 mod load;
 mod outcome;
 mod process;
+mod proxy;
 mod report;
 mod run;
 mod suite;
+mod tracker;
 mod trials;
 mod worker;
 
