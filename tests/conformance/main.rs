@@ -9,6 +9,8 @@
 mod engines;
 #[cfg(unix)]
 mod memory;
+#[cfg(all(unix, feature = "mongodb"))]
+mod mongodb;
 #[cfg(all(unix, feature = "sqlite"))]
 mod sqlite;
 
@@ -16,6 +18,8 @@ mod sqlite;
 fn main() {
     let suites = [
         memory::suite(),
+        #[cfg(feature = "mongodb")]
+        mongodb::suite(),
         #[cfg(feature = "sqlite")]
         sqlite::suite(),
     ];

@@ -214,3 +214,127 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind::{
+        Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
+    };
+    use mongodb::bson::doc;
+    use mongodb::error::CommandError;
+
+    /// As the driver makes it of a reply; the replies are the servers' own, where a comment does not say otherwise.
+    fn command(code: i32, name: &str, message: &str) -> Fault {
+        let reply = doc! { "ok": 0.0, "code": code, "codeName": name, "errmsg": message };
+        let error: CommandError = mongodb::bson::deserialize_from_document(reply).unwrap();
+        MongoError::from(Mongo::Command(error)).into()
+    }
+
+    fn io(kind: io::ErrorKind) -> Fault {
+        MongoError::from(kind).into()
+    }
+
+    fn reply(reply: Document) -> Fault {
+        check_reply(reply).unwrap_err()
+    }
+
+    /// What FerretDB, and the driver in front of it, said when it was killed, cut off and asked for nonsense.
+    fn from_ferretdb() -> Vec<(Fault, ErrorKind)> {
+        let duplicate = doc! {
+            "n": 0, "ok": 1.0, "writeErrors": [{
+                "index": 0, "code": 11000, "errmsg": "E11000 duplicate key error collection: idmill.t",
+            }],
+        };
+        let overflow =
+            "Failed to apply $inc operations to current value ((NumberLong)15) for document {_id: \"a\"}";
+        vec![
+            (reply(duplicate), Conflict),
+            (command(2, "BadValue", overflow), StoreViolation),
+            (command(73, "InvalidNamespace", "Invalid collection name: a$b"), InvalidInput),
+            (command(59, "CommandNotFound", "no such command: 'frobnicate'"), Unsupported),
+            (command(238, "NotImplemented", "Aggregation pipelines are not supported yet"), Unsupported),
+            (
+                command(1, "InternalError", "constraint failed: UNIQUE constraint failed (2067)"),
+                UnknownOutcome,
+            ),
+            (command(18, "AuthenticationFailed", "Unsupported authentication mechanism"), Denied),
+            (io(io::ErrorKind::UnexpectedEof), UnknownOutcome),
+            (io(io::ErrorKind::ConnectionReset), UnknownOutcome),
+            (io(io::ErrorKind::ConnectionRefused), Unavailable),
+            (Fault::Silent(Duration::from_secs(1)), UnknownOutcome),
+        ]
+    }
+
+    /// What only a replica set or a router says, by MongoDB's list of codes.
+    fn from_documentation() -> Vec<(Fault, ErrorKind)> {
+        let unconfirmed = |code: i32, name: &str| {
+            let error =
+                doc! { "code": code, "codeName": name, "errmsg": "waiting for replication timed out" };
+            reply(doc! { "value": { "_id": "a" }, "ok": 1.0, "writeConcernError": error })
+        };
+        vec![
+            (unconfirmed(64, "WriteConcernTimeout"), UnknownOutcome),
+            (unconfirmed(100, "UnsatisfiableWriteConcern"), UnknownOutcome),
+            // Even one that would be certain, had the command itself been refused with it.
+            (unconfirmed(10107, "NotWritablePrimary"), UnknownOutcome),
+            (command(10107, "NotWritablePrimary", "not primary"), Unavailable),
+            (command(13435, "NotPrimaryNoSecondaryOk", "not primary"), Unavailable),
+            (command(13436, "NotPrimaryOrSecondary", "node is recovering"), Unavailable),
+            (command(112, "WriteConflict", "this operation conflicted with another"), Unavailable),
+            (command(189, "PrimarySteppedDown", "stepped down"), UnknownOutcome),
+            (command(11602, "InterruptedDueToReplStateChange", "interrupted"), UnknownOutcome),
+            (command(11600, "InterruptedAtShutdown", "interrupted at shutdown"), UnknownOutcome),
+            (command(91, "ShutdownInProgress", "shutting down"), UnknownOutcome),
+            (command(50, "MaxTimeMSExpired", "operation exceeded time limit"), UnknownOutcome),
+            (command(6, "HostUnreachable", "shard cannot be reached"), UnknownOutcome),
+            (command(13, "Unauthorized", "not authorized on idmill"), Denied),
+            (command(26, "NamespaceNotFound", "ns not found"), NotFound),
+            (command(121, "DocumentValidationFailure", "Document failed validation"), Conflict),
+            (command(424_242, "", "of a later version"), UnknownOutcome),
+        ]
+    }
+
+    #[test]
+    fn failures_of_a_write_are_sorted() {
+        for (fault, kind) in from_ferretdb().into_iter().chain(from_documentation()) {
+            assert_eq!(classify(&fault, Asked::Write), kind, "{fault}");
+            let error = failed(&fault, Asked::Write);
+            assert!(!error.to_string().contains("RawDocumentBuf"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_unknown_where_nothing_was_asked_for_or_nothing_lasts_without_a_commit() {
+        for asked in [Asked::Read, Asked::InTransaction] {
+            for (fault, written) in from_ferretdb().into_iter().chain(from_documentation()) {
+                let kind = classify(&fault, asked);
+                assert_ne!(kind, UnknownOutcome, "{fault}");
+                assert!(written != UnknownOutcome || kind == Unavailable, "{fault}: {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_without_transactions_is_told_by_what_it_answers() {
+        let standalone = "Transaction numbers are only allowed on a replica set member or mongos";
+        for fault in [
+            command(9, "FailedToParse", "findAndModify: unknown field \"startTransaction\""),
+            command(9, "FailedToParse", "findAndModify: unknown field \"autocommit\""),
+            // A single MongoDB server.
+            command(20, "IllegalOperation", standalone),
+        ] {
+            let error = failed(&fault, Asked::InTransaction);
+            assert_eq!(error.kind(), Unsupported, "{fault}");
+            assert!(error.to_string().contains("replica set"), "{error}");
+        }
+        let race = command(11000, "DuplicateKey", "E11000 duplicate key error");
+        assert_eq!(failed(&race, Asked::InTransaction).kind(), Unavailable, "it can be begun again");
+    }
+
+    #[test]
+    fn a_reply_that_is_well_passes() {
+        let well = doc! { "n": 1, "ok": 1.0 };
+        assert_eq!(check_reply(well.clone()).unwrap(), well);
+    }
+}

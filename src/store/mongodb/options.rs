@@ -80,6 +80,12 @@ impl MongoOptions {
                  `?` as %3F and `:` as %3A",
             ));
         }
+        // On which the driver would panic.
+        if !rest.is_ascii() {
+            return Err(refuse(
+                "the URL has characters beyond ASCII: percent-encode them, as in %C3%BC for an ü",
+            ));
+        }
         let mut options = Self {
             authority: authority.to_owned(),
             database: database.to_owned(),
@@ -336,6 +342,7 @@ mod tests {
             ("mongodb://h/?journal=false", "journaled"),
             ("mongodb://h/a.b", "cannot be the database"),
             ("mongodb://h:port/", "port"),
+            ("mongodb://%ü@h/", "%C3%BC"),
             ("mysql://h/", "begins with `mongodb://`"),
         ] {
             let error = MongoOptions::parse(url).unwrap_err();
@@ -398,9 +405,13 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(rest in "\\PC{0,40}", more in "[a-z/%?&=0-9:@,]{0,30}") {
+        fn nothing_panics(
+            rest in prop_oneof!["\\PC{0,40}", "[a-z/%?&=0-9:@,]{0,30}", "[a-z%é]{0,5}(:[a-z%é]{0,5})?@h(/\\?[a-z%é]{0,9})?"],
+            key in "(maxStalenessSeconds|readPreference|tls|authMechanism|compressors|maxPoolSize|timeout|w|appName)",
+            value in prop_oneof!["-?[0-9]{0,20}", "\\PC{0,9}"],
+        ) {
             let _ = MongoOptions::parse(&format!("mongodb://{rest}"));
-            let _ = MongoOptions::parse(&format!("mongodb://{more}"));
+            let _ = MongoOptions::parse(&format!("mongodb://h/?readPreference=nearest&{key}={value}"));
         }
     }
 }
