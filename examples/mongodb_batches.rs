@@ -22,9 +22,10 @@ and give it as mongodb://localhost/test?directConnection=true";
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn Error>> {
     let Some(url) = std::env::args().nth(1).or_else(|| std::env::var("IDMILL_MONGODB").ok()) else {
-        return Err(HELP.into());
+        eprintln!("{HELP}");
+        std::process::exit(2);
     };
-    let store = connect(&url).await.map_err(|error| format!("{error}\n{HELP}"))?;
+    let store = connect(&url).await.inspect_err(|_| eprintln!("{HELP}"))?;
     let name = SequenceName::new("example-batches")?;
     store.remove(&name).await?; // from the last time
 

@@ -37,20 +37,37 @@ async fn a_reserve_whose_reply_is_lost_is_unknown_and_never_sent_again() {
     }
 }
 
+/// The driver sends the writes of its own methods again, to a replica set and by default: not those of the store.
 #[tokio::test]
 async fn a_client_that_retries_writes_sends_them_once_too() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Proxy::to(server.address()).await.replicated();
     let mut options = ClientOptions::parse(url(proxy.address(), "&retryWrites=true")).await.unwrap();
     options.server_selection_timeout = Some(Duration::from_secs(2));
     let client = Client::with_options(options).unwrap();
     let store = MongoStore::new(&client.database("test").collection::<Document>("c"));
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    proxy.counts(["findAndModify"]);
+    proxy.counts([]);
     proxy.spoil("findAndModify", Spoil::CutAfter);
-    assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert_eq!(proxy.counts(["findAndModify"]), [1]);
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
+}
+
+#[tokio::test]
+async fn a_sequence_is_read_from_a_replica_set_as_it_really_is() {
+    let Some(server) = server().await else { return };
+    for replicated in [false, true] {
+        let mut proxy = Proxy::to(server.address()).await;
+        if replicated {
+            proxy = proxy.replicated();
+        }
+        let store = open(proxy.address()).await;
+        reserve(&store, "s", 10).await.unwrap();
+        inspect(&store, "s").await;
+        assert_eq!((proxy.read_with("linearizable"), proxy.read_with("majority")), (replicated, !replicated));
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
-//! Between the store and its server: counts commands, and spoils one of them when told to.
+//! Between the store and its server: counts commands, spoils one of them when told to, and can make the server look like the
+//! primary of a replica set.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use idmill::store::mongodb::driver::bson::{Document, doc};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,6 +32,8 @@ pub(crate) struct Proxy {
 struct State {
     plan: Option<(&'static str, Spoil)>,
     seen: BTreeMap<&'static str, usize>,
+    replica_set: bool,
+    last_find: Vec<u8>,
 }
 
 /// Those that say something about ids.
@@ -47,6 +51,17 @@ impl Proxy {
             }
         });
         proxy
+    }
+
+    /// Has the server say of itself that it is a replica set's primary: to such a one the driver sends writes again.
+    pub(crate) fn replicated(self) -> Self {
+        self.state.lock().replica_set = true;
+        self
+    }
+
+    /// Whether the last `find` asked for this read concern.
+    pub(crate) fn read_with(&self, concern: &str) -> bool {
+        self.state.lock().last_find.windows(concern.len()).any(|part| part == concern.as_bytes())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -76,7 +91,10 @@ impl Proxy {
                 return None;
             }
             server.write_all(&request).await.ok()?;
-            let reply = message(&mut server).await?;
+            let mut reply = message(&mut server).await?;
+            if self.state.lock().replica_set {
+                reply = promoted(reply, self.address);
+            }
             match spoil {
                 Some(Spoil::CutAfter) => return None,
                 Some(Spoil::Withhold) => std::future::pending().await,
@@ -88,6 +106,9 @@ impl Proxy {
     fn look(&self, request: &[u8]) -> Option<Spoil> {
         let command = COMMANDS.into_iter().find(|command| names(request, command))?;
         let mut state = self.state.lock();
+        if command == "find" {
+            request.clone_into(&mut state.last_find);
+        }
         *state.seen.entry(command).or_default() += 1;
         let (_, spoil) = state.plan.take_if(|(planned, _)| *planned == command)?;
         Some(spoil)
@@ -99,6 +120,25 @@ fn names(message: &[u8], command: &str) -> bool {
     message
         .get(26..)
         .is_some_and(|rest| rest.starts_with(command.as_bytes()) && rest.get(command.len()) == Some(&0))
+}
+
+/// A reply to `hello`, or to what it was called before, with what a primary would add; any other as it is.
+fn promoted(reply: Vec<u8>, address: SocketAddr) -> Vec<u8> {
+    // After the header: in OP_REPLY five numbers, in OP_MSG the flags and the kind of the section.
+    let body = if reply[12..16] == 1_u32.to_le_bytes() { 36 } else { 21 };
+    let Ok(mut document) = Document::from_reader(&reply[body..]) else { return reply };
+    if !document.contains_key("isWritablePrimary") && !document.contains_key("ismaster") {
+        return reply;
+    }
+    let address = address.to_string();
+    document.extend(doc! {
+        "setName": "rs0", "setVersion": 1, "hosts": [&address], "me": &address, "primary": &address, "secondary": false,
+    });
+    let mut promoted = reply[..body].to_vec();
+    document.to_writer(&mut promoted).expect("a document has bytes");
+    let length = u32::try_from(promoted.len()).expect("short").to_le_bytes();
+    promoted[..4].copy_from_slice(&length);
+    promoted
 }
 
 async fn message(from: &mut TcpStream) -> Option<Vec<u8>> {

@@ -190,7 +190,7 @@ async fn setting_it_forward_among_reserves_repeats_nothing() {
     }
     let store = open(server.address()).await;
     let mut jumps = 0;
-    while tasks.len() > 0 && jumps < 20 {
+    while jumps < 20 {
         let Some(info) = store.inspect(&name("s")).await.unwrap() else { continue };
         let change = Change { next: Some(info.next.unwrap() + 10_000), ..Change::default() };
         let set = store.set(&name("s"), change).await.unwrap();

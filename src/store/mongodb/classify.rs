@@ -158,9 +158,8 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
         9 | 59 | 115 | 238 | 323 => ErrorKind::Unsupported,
         // In a transaction, the creation race: the server has aborted it. Elsewhere, someone's unique index.
         DUPLICATE_KEY if asked == Asked::InTransaction => ErrorKind::Unavailable,
-        DUPLICATE_KEY => ErrorKind::Conflict,
-        // DocumentValidationFailure: somebody's validator.
-        121 => ErrorKind::Conflict,
+        // And DocumentValidationFailure: somebody's validator.
+        DUPLICATE_KEY | 121 => ErrorKind::Conflict,
         // TypeMismatch, and BadValue, with which $inc refuses to overflow: no document of ours.
         2 | 14 => ErrorKind::StoreViolation,
         // NotWritablePrimary, NotPrimaryNoSecondaryOk, LegacyNotPrimary, NotPrimaryOrSecondary: told before a

@@ -71,15 +71,14 @@ impl Commands {
     }
 
     async fn write(&self, session: Session<'_>, mut command: Document) -> Result<Document, Fault> {
-        let running = match session {
+        let running = if let Some(session) = session {
             // What a transaction writes is as durable as its commit, to which alone a write concern applies.
-            Some(session) => self.database.run_command(command).session(session),
-            None => {
-                // The server gives up before we do, so that it can say that it has.
-                let patience = i64::try_from(self.server_timeout().as_millis()).unwrap_or(i64::MAX);
-                command.insert("writeConcern", doc! { "w": "majority", "j": true, "wtimeout": patience });
-                self.database.run_command(command)
-            }
+            self.database.run_command(command).session(session)
+        } else {
+            // The server gives up before we do, so that it can say that it has.
+            let patience = i64::try_from(self.server_timeout().as_millis()).unwrap_or(i64::MAX);
+            command.insert("writeConcern", doc! { "w": "majority", "j": true, "wtimeout": patience });
+            self.database.run_command(command)
         };
         check_reply(self.timely(running).await?)
     }

@@ -258,7 +258,7 @@ impl fmt::Debug for MongoOptions {
         f.debug_struct("MongoOptions")
             .field("url", &self.to_string())
             .field("must_exist", &self.must_exist)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
