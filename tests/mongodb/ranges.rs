@@ -175,7 +175,7 @@ async fn the_last_ids_are_shared_out_to_the_last_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn setting_it_forward_among_reserves_repeats_nothing() {
+async fn changes_among_reserves_repeat_nothing() {
     let Some(server) = server().await else { return };
     let mut tasks = JoinSet::new();
     for _ in 0..4 {
@@ -189,13 +189,18 @@ async fn setting_it_forward_among_reserves_repeats_nothing() {
         });
     }
     let store = open(server.address()).await;
-    let mut jumps = 0;
-    while jumps < 20 {
+    let mut changes = 0;
+    while changes < 20 {
         let Some(info) = store.inspect(&name("s")).await.unwrap() else { continue };
-        let change = Change { next: Some(info.next.unwrap() + 10_000), ..Change::default() };
-        let set = store.set(&name("s"), change).await.unwrap();
-        assert_eq!((set.next, set.identity), (change.next, info.identity));
-        jumps += 1;
+        // Far enough for it to be forwards, whatever the others reserve meanwhile.
+        let forward = Change { next: Some(info.next.unwrap() + 10_000), ..Change::default() };
+        let set = store.set(&name("s"), forward).await.unwrap();
+        assert_eq!((set.next, set.identity), (forward.next, info.identity));
+        // Leaves `next` where the others have brought it, which is not where it was read.
+        let narrower = Change { max: Some(info.bounds.max() - 1), ..Change::default() };
+        let set = store.set(&name("s"), narrower).await.unwrap();
+        assert_eq!((Some(set.bounds.max()), set.identity), (narrower.max, info.identity));
+        changes += 1;
     }
     let grants = tasks.join_all().await.concat();
     disjoint(&grants);

@@ -161,8 +161,7 @@ impl MongoOptions {
 
     /// The driver's complaint about the URL, unless there is a secret in the URL that it might cite.
     fn unreadable(&self, error: &mongodb::error::Error) -> Error {
-        let uri = self.uri().to_ascii_lowercase();
-        if uri.contains('@') || uri.contains("password") || uri.contains("token") {
+        if self.authority.contains('@') || self.driver.iter().any(|option| is_secret(option)) {
             return refuse(format!(
                 "the URL cannot be read as a MongoDB connection string (it is not shown, for the secret in it): check its \
                  hosts and options, and that user name and password are percent-encoded; there are {KNOWN}"
@@ -275,13 +274,16 @@ fn without_password(authority: &str) -> String {
     }
 }
 
-/// The driver's options that hold a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, and the properties of an
-/// authentication mechanism, in which a session token may stand.
 fn hide_secret(option: &str) -> String {
     let key = option.split('=').next().unwrap_or_default();
-    let lower = key.to_ascii_lowercase();
-    let secret = lower.contains("password") || lower == "authmechanismproperties";
-    if secret { format!("{key}={HIDDEN}") } else { option.to_owned() }
+    if is_secret(option) { format!("{key}={HIDDEN}") } else { option.to_owned() }
+}
+
+/// The driver's options that hold a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, and the properties of an
+/// authentication mechanism, in which a session token may stand.
+fn is_secret(option: &str) -> bool {
+    let key = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    key.contains("password") || key == "authmechanismproperties"
 }
 
 fn refuse(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -369,6 +371,8 @@ mod tests {
             "mongodb://h/?tls=true&tlsCertificateKeyFilePassword=hunter2",
             "mongodb://h/?tls=nonsense&tlsCertificateKeyFilePassword=hunter2",
             "mongodb://h/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
+            "mongodb://h/?authMechanism=MONGODB-AWS&authMechanismProperties=hunter2",
+            "mongodb://app@hunter2:x:y@h/",
         ] {
             let shown = match MongoOptions::parse(url) {
                 Ok(options) => format!("{options} {options:?}"),
