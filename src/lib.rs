@@ -48,6 +48,7 @@
 //! | feature | adds | pulls in |
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
+//! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
 //!
 //! Spans and events go to `tracing`. The store in memory, for tests, is always there.
