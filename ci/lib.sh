@@ -42,6 +42,8 @@ skip() {
 }
 
 # report passed|failed|ignored N, or reason TEXT: handed to ci/test, dropped when a step runs alone.
+# The conformance suite writes to the same file by itself, with a line for each store, its words between tabs:
+# engine STORE ENGINE-AND-VERSION TRIALS-RUN TRIALS-SKIPPED WHY
 report() {
     printf '%s %s\n' "$1" "$2" >>"${IDMILL_CI_REPORT:-/dev/null}"
 }

@@ -50,6 +50,7 @@
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
 //! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
+//! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!
 //! Spans and events go to `tracing`. The store in memory, for tests, is always there.
 

@@ -106,21 +106,36 @@ impl Client {
         entry.reply
     }
 
-    /// As [`record`](Self::record), of a healthy store: what is not granted in the end, or in doubt, ends the trial.
+    /// As [`record`](Self::record), of a healthy store: tried again, as an allocator would, while others are in the way.
     pub(super) async fn granted(&self, ledger: &Ledger, request: &Reserve) -> Outcome<Grant> {
+        match self.granted_or_exhausted(ledger, request).await? {
+            Some(grant) => Ok(grant),
+            None => fail!("`{}` is exhausted, although it has ids left", request.name),
+        }
+    }
+
+    /// As [`granted`](Self::granted); `None` at the end of the sequence.
+    pub(super) async fn granted_or_exhausted(
+        &self,
+        ledger: &Ledger,
+        request: &Reserve,
+    ) -> Outcome<Option<Grant>> {
         let begun = Instant::now();
         loop {
             match self.record(ledger, request, self.patience).await {
-                Reply::Granted(grant) => return Ok(grant),
+                Reply::Granted(grant) => return Ok(Some(grant)),
+                Reply::Failed(ErrorKind::Exhausted, _) => return Ok(None),
                 Reply::Failed(kind, _)
-                    if kind.status() == Status::Transient && begun.elapsed() < self.patience =>
+                    if kind.status() != Status::Permanent && begun.elapsed() < self.patience =>
                 {
                     breathe().await;
                 }
                 Reply::Failed(kind, said) => {
                     fail!("a healthy store refused a reserve: {said} ({})", kind.as_str())
                 }
-                Reply::Silent => fail!("a healthy store did not answer a reserve within {:?}", self.patience),
+                Reply::Silent => {
+                    fail!("a healthy store did not answer: no answer within {:?}", self.patience)
+                }
             }
         }
     }

@@ -16,22 +16,13 @@ mod sqlite;
 
 #[cfg(unix)]
 fn main() {
-    let suites = [
+    idmill::conformance::main([
         memory::suite(),
         #[cfg(feature = "mongodb")]
         mongodb::suite(),
         #[cfg(feature = "sqlite")]
         sqlite::suite(),
-    ];
-    if std::env::args().len() == 1 && !idmill::conformance::is_worker() {
-        let names: Vec<_> = suites.iter().map(idmill::conformance::Suite::name).collect();
-        println!(
-            "skipped: name the stores to run the suite on, of {}; or --list, or --help",
-            names.join(", ")
-        );
-        return;
-    }
-    idmill::conformance::main(suites)
+    ])
 }
 
 #[cfg(not(unix))]

@@ -2,7 +2,7 @@
 
 use crate::conformance::client::Client;
 use crate::conformance::context::Context;
-use crate::conformance::ledger::{Ledger, Reply};
+use crate::conformance::ledger::Ledger;
 use crate::conformance::outcome::{Outcome, check, fail};
 use crate::error::ErrorKind;
 use crate::name::SequenceName;
@@ -15,11 +15,8 @@ async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64
     let ledger = Ledger::default();
     // More than enough, unless grants get no one anywhere.
     for _ in 0..1000 {
-        let reply = client.record(&ledger, request, context.setup.timeouts.call).await;
-        match reply {
-            Reply::Granted(_) => {}
-            Reply::Failed(ErrorKind::Exhausted, _) => break,
-            other => fail!("expected a grant or that it is exhausted, got {other:?}"),
+        if client.granted_or_exhausted(&ledger, request).await?.is_none() {
+            break;
         }
     }
     ledger.sound(context.windowed())?;
@@ -119,8 +116,7 @@ pub(super) async fn large_counts(context: Arc<Context>) -> Outcome {
     // More than there is: what is left, without an overflow.
     let all = context.request(&name, u64::MAX);
     for _ in 0..1000 {
-        let reply = client.record(&ledger, &all, context.setup.timeouts.call).await;
-        if matches!(reply, Reply::Failed(ErrorKind::Exhausted, _)) {
+        if client.granted_or_exhausted(&ledger, &all).await?.is_none() {
             break;
         }
     }
