@@ -84,6 +84,25 @@ tests() {
     ((passed % times == 0)) || fail "$passed passed, which is not the same tests $times times"
 }
 
+# test_files: every test target of the workspace, by its main file.
+test_files() {
+    local path
+    for path in tests/*.rs */tests/*.rs tests/*/main.rs; do
+        [[ ! -f $path ]] || printf '%s\n' "$path"
+    done
+}
+
+# Whether a test starts real engines; the module that does so gives it away.
+starts_engines() {
+    grep -qE '^mod engines;|^    mod engines;' "$1"
+}
+
+# test_name FILE: what cargo calls it.
+test_name() {
+    local path=${1%/main.rs}
+    basename "$path" .rs
+}
+
 # The features of the root package other than `default`, read where they are declared.
 root_features() {
     awk '/^\[/ { on = /^\[features\]/ } on && /^[a-z][a-z0-9_-]* *=/ && $1 != "default" { print $1 }' Cargo.toml

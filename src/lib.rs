@@ -41,6 +41,7 @@
 //! - [`Allocator`], [`Handle`], [`Lease`]: what hands out ids.
 //! - [`Order`]: what holds between ids. The guide `docs/guarantees.md` helps to choose.
 //! - [`Error`]: what went wrong, and whether to try again.
+//! - [`codec`]: how ids leave: permuted, spread over the key space, written for people.
 //! - [`store`]: the stores, and how to write one.
 //!
 //! # Features
@@ -64,6 +65,7 @@ compile_error!(
 mod allocator;
 #[cfg(any(test, fuzzing))]
 mod bytes;
+pub mod codec;
 #[cfg(all(feature = "conformance", unix))]
 #[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
 pub mod conformance;
@@ -80,6 +82,7 @@ mod name;
 mod observe;
 mod opening;
 mod pending;
+pub mod planning;
 mod range;
 mod refill;
 mod registry;

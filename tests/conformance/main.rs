@@ -7,6 +7,8 @@
 #[cfg(unix)]
 #[path = "../engines/mod.rs"]
 mod engines;
+#[cfg(all(unix, feature = "memcached"))]
+mod memcached;
 #[cfg(unix)]
 mod memory;
 #[cfg(all(unix, feature = "mongodb"))]
@@ -18,6 +20,10 @@ mod sqlite;
 fn main() {
     idmill::conformance::main([
         memory::suite(),
+        #[cfg(feature = "memcached")]
+        memcached::memory(),
+        #[cfg(all(feature = "memcached", feature = "sqlite"))]
+        memcached::sqlite(),
         #[cfg(feature = "mongodb")]
         mongodb::suite(),
         #[cfg(feature = "sqlite")]
