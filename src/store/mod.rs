@@ -23,6 +23,8 @@
 pub mod datastore;
 #[cfg(not(idmill_loom))]
 mod memory;
+#[cfg(all(feature = "mongodb", not(idmill_loom)))]
+pub mod mongodb;
 #[cfg(all(feature = "spanner", not(idmill_loom)))]
 pub mod spanner;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]

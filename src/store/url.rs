@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 4] = [
+const SCHEMES: [Scheme; 6] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -41,10 +41,30 @@ const SCHEMES: [Scheme; 4] = [
         parse: None,
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
+    Scheme {
+        name: "mongodb",
+        example: "mongodb://HOST/DATABASE",
+        feature: Some("mongodb"),
+        #[cfg(feature = "mongodb")]
+        parse: Some(|rest| Ok(Arc::new(super::mongodb::MongoOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
+    // Known, to be refused with what to write instead.
+    Scheme {
+        name: "mongodb+srv",
+        example: "",
+        feature: Some("mongodb"),
+        #[cfg(feature = "mongodb")]
+        parse: Some(|_| Err(super::mongodb::MongoOptions::no_srv())),
+        #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
 ];
 
 struct Scheme {
     name: &'static str,
+    /// Empty for one that is only known to be refused.
     example: &'static str,
     feature: Option<&'static str>,
     /// Reads what follows the colon; `None` where it is not compiled in.
@@ -53,7 +73,8 @@ struct Scheme {
 
 type Parse = fn(&str) -> Result<Arc<dyn Target>>;
 
-/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same.
+/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same, but for a password, which
+/// must not be shown.
 pub(crate) trait Target: fmt::Debug + fmt::Display + Send + Sync {
     fn scheme(&self) -> &'static str;
 
@@ -89,13 +110,15 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
+/// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a
 /// [window](crate::tier) on a cache, as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are
 /// percent-encoded: `…window=memcached://10.0.0.7%3Fblock%3D5000`.
 ///
-/// Schemes are read without regard to case. Printing a URL gives one that reads back as the same.
+/// Schemes are read without regard to case. Printing a URL gives one that reads back as the same, but for a password, which
+/// is hidden.
 #[derive(Clone, Debug)]
 pub struct StoreUrl(Arc<dyn Target>);
 
@@ -219,7 +242,7 @@ fn absent(scheme: &str, known: Option<&Scheme>) -> Error {
 }
 
 fn examples(of: impl Fn(&Scheme) -> bool) -> String {
-    let chosen = SCHEMES.iter().filter(|scheme| of(scheme));
+    let chosen = SCHEMES.iter().filter(|scheme| !scheme.example.is_empty() && of(scheme));
     chosen.map(|scheme| format!("`{}`", scheme.example)).collect::<Vec<_>>().join(", ")
 }
 
@@ -302,7 +325,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_panics_and_what_is_read_reads_back(
-            scheme in prop_oneof!["sqlite:", "SQLITE://", "memory:", "\\PC{0,5}"],
+            scheme in prop_oneof!["sqlite:", "SQLITE://", "memory:", "mongodb://", "\\PC{0,5}"],
             rest in prop_oneof!["\\PC{0,30}", "[a-z/%?&=0-9:#+]{0,30}", "\\PC{0,9}\\?(table|mode|busy_timeout)=\\PC{0,9}"],
         ) {
             if let Ok(url) = StoreUrl::parse(&format!("{scheme}{rest}")) {

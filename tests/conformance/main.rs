@@ -13,6 +13,8 @@ mod engines;
 mod memcached;
 #[cfg(unix)]
 mod memory;
+#[cfg(all(unix, feature = "mongodb"))]
+mod mongodb;
 #[cfg(all(unix, feature = "spanner"))]
 mod spanner;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -32,6 +34,8 @@ fn main() {
         memcached::sqlite(),
         #[cfg(feature = "spanner")]
         spanner::suite(),
+        #[cfg(feature = "mongodb")]
+        mongodb::suite(),
         #[cfg(feature = "sqlite")]
         sqlite::suite(),
     ])
