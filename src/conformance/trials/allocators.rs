@@ -1,7 +1,6 @@
 //! The whole way: ids that allocators hand out over the store.
 
 use std::fmt;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -175,17 +174,13 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     }
     for round in 0..6_usize {
         drawn(&context, &books, 300).await?;
-        let paused = &workers[(round + 1) % 3];
-        paused.pause();
-        let mut successor = Worker::start(&context, &order, &books).await?;
-        successor.begin()?;
-        std::mem::replace(&mut workers[round % 3], successor).kill().await;
         if let Some(proxy) = &proxy {
             let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
             proxy.arm(faults[round % 3], context.random(0..=3));
-            drawn(&context, &books, 100).await?;
-            proxy.cut();
         }
+        // Nobody has to get on while one is paused: it may hold a lock.
+        workers[(round + 1) % 3].pause();
+        workers.remove(round % 3).kill().await;
         match engine {
             Some(engine) if round == 2 => {
                 engine.pause();
@@ -196,9 +191,16 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
                 engine.kill();
                 engine.start().await?;
             }
-            _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            _ => tokio::time::sleep(context.setup.timeouts.pause / 4).await,
         }
-        workers[(round + 1) % 3].resume();
+        if let Some(proxy) = &proxy {
+            proxy.disarm();
+            proxy.cut();
+        }
+        workers.iter().for_each(Worker::resume);
+        let mut successor = Worker::start(&context, &order, &books).await?;
+        successor.begin()?;
+        workers.insert(round % 3, successor);
     }
     drawn(&context, &books, 300).await?;
     for worker in workers {
