@@ -1,0 +1,60 @@
+//! What is explored, at what size.
+
+use crate::explore::{Verdict, breaks, holds};
+use crate::paxos::{Call, Commit, Level, Paxos};
+use crate::promises::{GROWING, UNIQUE};
+use crate::specimen::Specimen;
+
+pub(crate) const HOLDS: &str = "holds";
+pub(crate) const CAUGHT: &str = "caught";
+
+pub(crate) struct Check {
+    /// What to say of it when it passes.
+    pub(crate) word: &'static str,
+    pub(crate) name: String,
+    pub(crate) run: Box<dyn Fn() -> Verdict + Send + Sync>,
+}
+
+fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync + 'static) -> Check {
+    Check { word, name: name.to_owned(), run: Box::new(run) }
+}
+
+pub(crate) fn all() -> Vec<Check> {
+    [levels(), specimens()].into_iter().flatten().collect()
+}
+
+fn specimens() -> Vec<Check> {
+    let specimen = Specimen { calls: 4, evictions: 1 };
+    vec![
+        check(CAUGHT, "specimen/no-id-twice", move || breaks(specimen, UNIQUE)),
+        check(CAUGHT, "specimen/growing", move || breaks(specimen, GROWING)),
+    ]
+}
+
+/// The levels of conditional writes on one partition.
+fn levels() -> Vec<Check> {
+    let (serial, local) = (Call::Take(Level::Serial), Call::Take(Level::LocalSerial));
+    let mut checks = Vec::new();
+    for commit in [Commit::LocalQuorum, Commit::Quorum, Commit::EachQuorum, Commit::All] {
+        for (calls, one_by_one, bad) in [
+            ([local, serial], true, commit == Commit::LocalQuorum),
+            ([serial, local], true, commit == Commit::Quorum),
+            ([local, serial], false, true),
+            ([serial, serial], false, false),
+            ([local, local], false, false),
+        ] {
+            let paxos = Paxos { calls: calls.to_vec(), commit, one_by_one, next: 1, ballots: 3 };
+            let how = if one_by_one { "then" } else { "beside" };
+            let name = format!("levels/{:?}-{how}-{:?}-commit-{commit:?}", calls[0], calls[1]);
+            let word = if bad { CAUGHT } else { HOLDS };
+            checks.push(check(word, &name, move || {
+                if bad { breaks(paxos.clone(), UNIQUE) } else { holds(paxos.clone(), 100) }
+            }));
+        }
+    }
+    let (refill, read) = (Call::Refill(Level::Serial), Call::Read(Level::Serial));
+    let calls = vec![refill, local, read, local];
+    let published = Paxos { calls, commit: Commit::LocalQuorum, one_by_one: true, next: 0, ballots: 6 };
+    checks.push(check(CAUGHT, "levels/published-scheme", move || breaks(published.clone(), UNIQUE)));
+    checks
+}
