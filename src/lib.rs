@@ -62,6 +62,9 @@ compile_error!(
 mod allocator;
 #[cfg(any(test, fuzzing))]
 mod bytes;
+#[cfg(all(feature = "conformance", unix))]
+#[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
+pub mod conformance;
 mod core;
 mod error;
 #[cfg(fuzzing)]

@@ -12,6 +12,9 @@
 //! happens between the steps. Growth across processes holds where the window is one place that all of them draw
 //! from; each window's own documentation states its limits.
 
+pub mod cache;
+#[doc(hidden)] // the decisions of one store's window, public for the models that explore them
+pub mod datacenter;
 mod tiered;
 
 use std::fmt;
@@ -42,13 +45,19 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// As [`Store::reserve`]. A window whose next draw shows what came of an install may answer
-    /// [`Installed::Refused`] for an unknown outcome.
+    /// [`Installed::Unknown`] for an unknown outcome.
     fn install<'a>(
         &'a self,
         request: &'a Reserve,
         token: Self::Token,
         grant: Grant,
     ) -> StoreFuture<'a, Result<Installed>>;
+
+    /// Gives a token back for which nothing could be claimed, so that others need not wait for it. Best effort.
+    fn release<'a>(&'a self, request: &'a Reserve, token: Self::Token) -> StoreFuture<'a, ()> {
+        let _ = (request, token);
+        Box::pin(std::future::ready(()))
+    }
 
     /// Tells a window that answered [`Drawn::Unacquainted`] what the source knows of the sequence.
     fn introduce(&self, sequence: &SequenceInfo) {
@@ -81,8 +90,10 @@ pub enum Installed {
     Ids(Grant),
     /// It is done; draw again.
     Done,
-    /// It was not, or nobody knows: draw again.
+    /// It was not, and will not be: draw again.
     Refused,
+    /// Nobody knows: draw again. None of the ids may be handed out by this caller.
+    Unknown,
 }
 
 /// Where a window's ranges come from.

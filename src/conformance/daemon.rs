@@ -1,0 +1,279 @@
+//! An engine as a child process that can be killed, paused and started again.
+
+use std::fmt;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::pin::Pin;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::net::TcpStream;
+
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::sync::{Arc, Mutex};
+
+/// How much of what an engine printed is kept for the error that it may become.
+const KEPT_OUTPUT: usize = 8 * 1024;
+/// Between two looks at something that cannot be awaited.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A free port on the loopback interface, never the same one twice in a process.
+///
+/// From below the range that the system takes the ports of outgoing connections from: none of those can take the port while its
+/// engine is down, nor meet itself there.
+pub fn free_port() -> u16 {
+    static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+    let mut taken = TAKEN.lock();
+    loop {
+        let port = fastrand::u16(12_000..32_000);
+        if !taken.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            taken.push(port);
+            return port;
+        }
+    }
+}
+
+type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
+
+/// A server as a child process: started, killed, paused, and started again at the same address over the same data.
+///
+/// It runs in a process group of its own, which every signal goes to, so that what it forks meets the same fate. It is
+/// killed when this is dropped, and also when this process ends without dropping it.
+///
+/// ```no_run
+/// use idmill::conformance::{Daemon, free_port};
+/// use std::process::Command;
+///
+/// # async fn demo() -> idmill::Result<()> {
+/// let port = free_port();
+/// let server = Daemon::new(([127, 0, 0, 1], port).into(), move || {
+///     let mut command = Command::new("memcached");
+///     command.args(["-l", "127.0.0.1", "-p", &port.to_string()]);
+///     command
+/// });
+/// server.start().await?;
+/// server.kill();
+/// server.start().await?; // the same port again
+/// # Ok(()) }
+/// ```
+pub struct Daemon {
+    address: SocketAddr,
+    command: Box<dyn Fn() -> Command + Send + Sync>,
+    ready: Option<Ready>,
+    deadline: Duration,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    child: Child,
+    group: Pid,
+    keeper: Child,
+    output: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Daemon {
+    /// A server that `command` starts in the foreground and that listens on `address`. Nothing runs yet.
+    ///
+    /// The command is built anew for every start.
+    pub fn new(address: SocketAddr, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
+        Self {
+            address,
+            command: Box::new(command),
+            ready: None,
+            deadline: Duration::from_secs(60),
+            running: Mutex::new(None),
+        }
+    }
+
+    /// What has to succeed, besides a TCP connection, before the server counts as ready. Tried again and again until it does.
+    #[must_use]
+    pub fn ready<F>(mut self, probe: impl Fn(SocketAddr) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.ready = Some(Box::new(move |address| Box::pin(probe(address))));
+        self
+    }
+
+    /// How long a start may take. Default 60 s.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process id of the child, which is its process group too; `None` while it is down.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.lock().as_ref().map(|running| running.child.id())
+    }
+
+    /// Starts it and waits until it is ready; at once if it runs already. Cancelling leaves it starting.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], with the last of what it printed, if it cannot be started, ends, or is not ready by the
+    /// deadline (it is killed then).
+    pub async fn start(&self) -> Result<()> {
+        let begun = Instant::now();
+        if self.pid().is_none() {
+            let running = spawn((self.command)())
+                .map_err(|error| self.failed("cannot be started", &[]).because(error))?;
+            *self.running.lock() = Some(running);
+        }
+        let mut last = None;
+        while begun.elapsed() < self.deadline {
+            if let Some(status) = self.ended() {
+                let output = self.take_down();
+                return Err(self.failed(&format!("ended ({status})"), &output));
+            }
+            match tokio::time::timeout(self.deadline, self.probe()).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => break,
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        let reason = last.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
+        let output = self.take_down();
+        Err(self.failed(&format!("was not ready within {:?}: {reason}", self.deadline), &output))
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let connecting = TcpStream::connect(self.address).await;
+        connecting.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no connection: {error}")))?;
+        match &self.ready {
+            Some(ready) => ready(self.address).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it with SIGKILL, paused or not; returns when it is gone. Does nothing if it is down.
+    pub fn kill(&self) {
+        self.take_down();
+    }
+
+    /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`.
+    pub async fn stop(&self, grace: Duration) {
+        let begun = Instant::now();
+        self.signal(Signal::TERM);
+        // A paused process hears of nothing else until it goes on.
+        self.signal(Signal::CONT);
+        while self.pid().is_some() && self.ended().is_none() && begun.elapsed() < grace {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.take_down();
+    }
+
+    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is answered.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(running) = &*self.running.lock() {
+            // It may have ended by itself, which is found where it matters.
+            let _ = kill_process_group(running.group, signal);
+        }
+    }
+
+    fn ended(&self) -> Option<ExitStatus> {
+        self.running.lock().as_mut().and_then(|running| running.child.try_wait().ok().flatten())
+    }
+
+    /// Kills and forgets it; returns the last of what it printed.
+    fn take_down(&self) -> Vec<u8> {
+        let Some(mut running) = self.running.lock().take() else { return Vec::new() };
+        running.end();
+        running.output.lock().clone()
+    }
+
+    fn failed(&self, what: &str, output: &[u8]) -> Error {
+        let output = String::from_utf8_lossy(output);
+        let said =
+            if output.is_empty() { "It printed nothing".into() } else { format!("It printed:\n{output}") };
+        let message = format!("the engine for {} {what}. {said}", self.address);
+        Error::new(ErrorKind::Unavailable, message).during(Operation::Connect)
+    }
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon")
+            .field("address", &self.address)
+            .field("pid", &self.pid())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.take_down();
+    }
+}
+
+impl Running {
+    fn end(&mut self) {
+        // All of these fail only where there is nothing left to end.
+        let _ = kill_process_group(self.group, Signal::KILL);
+        let _ = self.child.wait();
+        // Its forks die on their own time, and may hold the port until then. One that nobody waits for stays for ever.
+        let begun = Instant::now();
+        while test_kill_process_group(self.group).is_ok() && begun.elapsed() < Duration::from_secs(2) {
+            thread::sleep(LOOK);
+        }
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+    }
+}
+
+fn spawn(mut command: Command) -> std::io::Result<Running> {
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let group = Pid::from_child(&child);
+    let keeper = match keeper(&child) {
+        Ok(keeper) => keeper,
+        Err(error) => {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
+    };
+    let output = Arc::default();
+    keep(child.stdout.take(), &output);
+    keep(child.stderr.take(), &output);
+    Ok(Running { child, group, keeper, output })
+}
+
+/// A shell that kills the group when its own standard input ends: that is when we do, whatever ends us.
+fn keeper(child: &Child) -> std::io::Result<Child> {
+    let mut keeper = Command::new("/bin/sh");
+    keeper.args(["-c", r#"read -r _; kill -s KILL -- "-$1""#, "keeper", &child.id().to_string()]);
+    keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}
+
+/// Reads what it prints, so that it never waits for a reader, and keeps the last of it.
+fn keep(pipe: Option<impl Read + Send + 'static>, output: &Arc<Mutex<Vec<u8>>>) {
+    let Some(mut pipe) = pipe else { return };
+    let output = output.clone();
+    thread::spawn(move || {
+        let mut buffer = [0; 1024];
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            let mut kept = output.lock();
+            kept.extend_from_slice(&buffer[..count]);
+            let excess = kept.len().saturating_sub(KEPT_OUTPUT);
+            kept.drain(..excess);
+        }
+    });
+}

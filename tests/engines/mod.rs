@@ -1,0 +1,117 @@
+//! Real engines for tests, each started through its script in `ci/engines`.
+//!
+//! ```ignore
+//! let Some(engine) = Engine::start("memcached").await else { return };
+//! let address = engine.address();
+//! engine.kill();
+//! engine.restart().await;
+//! ```
+#![allow(dead_code)] // each test uses some of it
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use idmill::conformance::{Daemon, free_port};
+use parking_lot::Mutex;
+
+/// What a script exits with where it may not install what is missing.
+const SKIPPED: i32 = 77;
+
+/// An engine that runs, with a directory of its own; both are gone when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    daemon: Daemon,
+    version: String,
+    // Dropped after the engine that writes to it.
+    dir: Arc<tempfile::TempDir>,
+}
+
+impl Engine {
+    /// Starts the engine that `ci/engines/NAME` knows. `None`, having printed why, where it cannot be had here.
+    ///
+    /// # Panics
+    /// Where it cannot be had although `CI=true`: what was asked for and did not run proves nothing. And where it does not start.
+    pub(crate) async fn start(name: &str) -> Option<Self> {
+        let engine = Self::down(name)?;
+        engine.restart().await;
+        Some(engine)
+    }
+
+    /// The engine, not started yet: for one that is to be configured further. As [`start`](Self::start).
+    pub(crate) fn down(name: &str) -> Option<Self> {
+        Self::at(name, free_port())
+    }
+
+    /// As [`down`](Self::down), at a port of the caller's choice.
+    pub(crate) fn at(name: &str, port: u16) -> Option<Self> {
+        let version = fetched(name)?;
+        let dir = Arc::new(tempfile::tempdir().expect("a directory"));
+        let (path, place) = (script(name), dir.clone());
+        let daemon = Daemon::new(([127, 0, 0, 1], port).into(), move || {
+            let mut command = Command::new(&path);
+            command.arg("serve").arg(place.path()).arg(port.to_string());
+            command
+        });
+        Some(Self { daemon, version, dir })
+    }
+
+    /// What its script says of its version.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its directory.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts it again where it is down, over the same directory and port.
+    pub(crate) async fn restart(&self) {
+        self.daemon.start().await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// The process, its version, and the directory, which is to be dropped last.
+    pub(crate) fn into_parts(self) -> (Daemon, String, Arc<tempfile::TempDir>) {
+        (self.daemon, self.version, self.dir)
+    }
+}
+
+impl Deref for Engine {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
+    }
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("ci/engines").join(name)
+}
+
+/// The engine's version, once it is there; fetched once in a process.
+fn fetched(name: &str) -> Option<String> {
+    static VERSIONS: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
+    VERSIONS.lock().entry(name.to_owned()).or_insert_with(|| fetch(name)).clone()
+}
+
+fn fetch(name: &str) -> Option<String> {
+    // Several test binaries may run at once, and package managers do not like company.
+    let lock = File::create(std::env::temp_dir().join("idmill-engines.lock")).expect("a file for the lock");
+    lock.lock().expect("locks");
+    let fetch = Command::new(script(name)).arg("fetch").output().expect("the script runs");
+    let said = String::from_utf8_lossy(&fetch.stderr);
+    if fetch.status.code() == Some(SKIPPED) {
+        let required = std::env::var("CI").is_ok_and(|value| value == "true");
+        assert!(!required, "{name} cannot be had, and CI=true: {said}");
+        println!("skipped: {}", said.trim());
+        return None;
+    }
+    assert!(fetch.status.success(), "ci/engines/{name} fetch: {}\n{said}", fetch.status);
+    let version = Command::new(script(name)).arg("version").output().expect("the script runs");
+    assert!(version.status.success(), "ci/engines/{name} version: {version:?}");
+    Some(String::from_utf8_lossy(&version.stdout).trim().to_owned())
+}
