@@ -1,8 +1,9 @@
 //! What is explored, at what size.
 
+use crate::datacenter::{Bug, Windows};
 use crate::explore::{Verdict, breaks, holds};
 use crate::paxos::{Call, Commit, Level, Paxos};
-use crate::promises::{GROWING, UNIQUE};
+use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, UNIQUE};
 use crate::specimen::Specimen;
 
 pub(crate) const HOLDS: &str = "holds";
@@ -20,7 +21,30 @@ fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync
 }
 
 pub(crate) fn all() -> Vec<Check> {
-    [levels(), specimens()].into_iter().flatten().collect()
+    [datacenters(), levels(), specimens()].into_iter().flatten().collect()
+}
+
+fn datacenters() -> Vec<Check> {
+    let mut checks = vec![
+        check(HOLDS, "datacenter/two-processes-each", || holds(Windows::of(2, 2, 1), 1000)),
+        check(HOLDS, "datacenter/two-in-flight", || holds(Windows::of(1, 3, 2), 1000)),
+    ];
+    let small = Windows::of(2, 3, 1);
+    for (name, bug, promise) in [
+        ("unknown-taken-as-success", Bug::UnknownTakenAsSuccess, UNIQUE),
+        ("blind-retry-without-token", Bug::BlindRetry, ACCOUNTED),
+        ("naive-two-step-refill", Bug::NaiveRefill, ACCOUNTED),
+        ("install-without-generation", Bug::InstallWithoutGeneration, UNIQUE),
+        ("install-if-nothing-is-preloaded", Bug::InstallIfNothingPreloaded, UNIQUE),
+        ("claim-by-token-only", Bug::ClaimByTokenOnly, UNIQUE),
+        ("end-tested-before-the-claim", Bug::EndTestedFirst, EXHAUSTED),
+        ("no-clamp", Bug::NoClamp, BOUNDED),
+        ("take-without-condition", Bug::TakeWithoutCondition, UNIQUE),
+    ] {
+        let name = format!("datacenter/{name}");
+        checks.push(check(CAUGHT, &name, move || breaks(small.with(bug), promise)));
+    }
+    checks
 }
 
 fn specimens() -> Vec<Check> {

@@ -22,6 +22,11 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     /// What comes of it.
     fn after(&self, state: &Self::State, step: Self::Step) -> Self::State;
 
+    /// One for all the states that differ in nothing but which process is which.
+    fn canonical(&self, state: Self::State) -> Self::State {
+        state
+    }
+
     /// The name of a promise that this state breaks, the worst first.
     fn broken(&self, state: &Self::State) -> Option<&'static str>;
 }
@@ -90,7 +95,9 @@ impl<P: Protocol> Model for Explored<P> {
     }
 
     fn next_state(&self, state: &P::State, step: P::Step) -> Option<P::State> {
-        Some(self.protocol.after(state, step))
+        let next = self.protocol.after(state, step);
+        // Not where a trace is to be told, in which a process would change its number.
+        Some(if self.expected.is_none() { self.protocol.canonical(next) } else { next })
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -1,6 +1,7 @@
 //! Explores the models, and plants each known bug in turn: a promise has to be seen broken for every one.
 
 mod checks;
+mod datacenter;
 mod explore;
 mod paxos;
 mod promises;
