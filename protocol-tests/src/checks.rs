@@ -1,5 +1,6 @@
 //! What is explored, at what size.
 
+use crate::cache::{self, CacheWindow};
 use crate::datacenter::{Bug, Windows};
 use crate::explore::{Verdict, breaks, holds};
 use crate::paxos::{Call, Commit, Level, Paxos};
@@ -21,7 +22,28 @@ fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync
 }
 
 pub(crate) fn all() -> Vec<Check> {
-    [datacenters(), levels(), specimens()].into_iter().flatten().collect()
+    [caches(), datacenters(), levels(), specimens()].into_iter().flatten().collect()
+}
+
+fn caches() -> Vec<Check> {
+    let bug = cache::Bug::None;
+    let small = CacheWindow { processes: 3, calls: 4, evictions: 2, restarts: 1, losses: 1, max: 20, bug };
+    let mut checks = vec![
+        check(HOLDS, "cache/three-processes", move || holds(small, 1000)),
+        check(HOLDS, "cache/near-the-end", move || holds(CacheWindow { max: 3, ..small }, 1000)),
+    ];
+    let two = CacheWindow { processes: 2, calls: 5, evictions: 2, restarts: 1, losses: 0, ..small };
+    for (name, bug, promise) in [
+        ("cas-used-again-after-a-reconnect", cache::Bug::CasAfterReconnect, GROWING),
+        ("unconditional-install", cache::Bug::UnconditionalInstall, GROWING),
+        ("reserve-before-winning", cache::Bug::ReserveBeforeWinning, GROWING),
+        ("waiter-goes-to-the-store", cache::Bug::WaiterGoesToTheStore, GROWING),
+        ("install-sent-again-by-a-proxy", cache::Bug::Resent, UNIQUE),
+        ("two-servers-and-a-ring-change", cache::Bug::TwoServers, GROWING),
+    ] {
+        checks.push(check(CAUGHT, &format!("cache/{name}"), move || breaks(CacheWindow { bug, ..two }, promise)));
+    }
+    checks
 }
 
 fn datacenters() -> Vec<Check> {
@@ -29,7 +51,7 @@ fn datacenters() -> Vec<Check> {
         check(HOLDS, "datacenter/two-processes-each", || holds(Windows::of(2, 2, 1), 1000)),
         check(HOLDS, "datacenter/two-in-flight", || holds(Windows::of(1, 3, 2), 1000)),
     ];
-    let small = Windows::of(2, 3, 1);
+    let small = Windows::of(2, 2, 1);
     for (name, bug, promise) in [
         ("unknown-taken-as-success", Bug::UnknownTakenAsSuccess, UNIQUE),
         ("blind-retry-without-token", Bug::BlindRetry, ACCOUNTED),

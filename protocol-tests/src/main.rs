@@ -1,5 +1,6 @@
 //! Explores the models, and plants each known bug in turn: a promise has to be seen broken for every one.
 
+mod cache;
 mod checks;
 mod datacenter;
 mod explore;

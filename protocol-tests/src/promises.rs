@@ -7,3 +7,4 @@ pub(crate) const ACCOUNTED: &str = "every id is in one place: to be claimed, cla
 pub(crate) const EXHAUSTED: &str = "Exhausted is said only when it is true";
 pub(crate) const TRUSTED: &str = "rows that never went back in time are not refused";
 pub(crate) const DRAINED: &str = "a lone process hands out all that is left, then says Exhausted";
+pub(crate) const SERVED: &str = "a lone process gets an id, or hears that there is none";
