@@ -80,27 +80,34 @@ fn specimens() -> Vec<Check> {
 /// The levels of conditional writes on one partition.
 fn levels() -> Vec<Check> {
     let (serial, local) = (Call::Take(Level::Serial), Call::Take(Level::LocalSerial));
+    let paxos = |calls: &[Call], commit, one_by_one, ballots| {
+        Paxos { calls: calls.to_vec(), commit, one_by_one, next: 1, ballots, late_is_never: false }
+    };
     let mut checks = Vec::new();
+    let mut mixed = |name: &str, commit, paxos: Paxos, bad: bool| {
+        let name = format!("levels/{name}-commit-{commit:?}");
+        checks.push(if bad {
+            check(CAUGHT, &name, move || breaks(paxos.clone(), UNIQUE))
+        } else {
+            check(HOLDS, &name, move || holds(paxos.clone(), 1_000))
+        });
+    };
     for commit in [Commit::LocalQuorum, Commit::Quorum, Commit::EachQuorum, Commit::All] {
-        for (calls, one_by_one, bad) in [
-            ([local, serial], true, commit == Commit::LocalQuorum),
-            ([serial, local], true, commit == Commit::Quorum),
-            ([local, serial], false, true),
-            ([serial, serial], false, false),
-            ([local, local], false, false),
-        ] {
-            let paxos = Paxos { calls: calls.to_vec(), commit, one_by_one, next: 1, ballots: 3 };
-            let how = if one_by_one { "then" } else { "beside" };
-            let name = format!("levels/{:?}-{how}-{:?}-commit-{commit:?}", calls[0], calls[1]);
-            let word = if bad { CAUGHT } else { HOLDS };
-            checks.push(check(word, &name, move || {
-                if bad { breaks(paxos.clone(), UNIQUE) } else { holds(paxos.clone(), 100) }
-            }));
-        }
+        let lost_far = commit == Commit::LocalQuorum;
+        mixed("local-then-serial", commit, paxos(&[local, serial], commit, true, 3), lost_far);
+        let lost_near = commit == Commit::Quorum;
+        mixed("serial-then-local", commit, paxos(&[serial, local], commit, true, 3), lost_near);
+        mixed("local-beside-serial", commit, paxos(&[local, serial], commit, false, 2), true);
     }
+    let quorum = Commit::LocalQuorum;
+    mixed("local-alone", quorum, paxos(&[local, local], quorum, false, 5), false);
+    mixed("serial-alone", quorum, paxos(&[serial, serial], quorum, false, 2), false);
     let (refill, read) = (Call::Refill(Level::Serial), Call::Read(Level::Serial));
-    let calls = vec![refill, local, read, local];
-    let published = Paxos { calls, commit: Commit::LocalQuorum, one_by_one: true, next: 0, ballots: 6 };
-    checks.push(check(CAUGHT, "levels/published-scheme", move || breaks(published.clone(), UNIQUE)));
+    let published = Paxos {
+        next: 0,
+        late_is_never: true,
+        ..paxos(&[refill, local, read, local], quorum, true, 4)
+    };
+    mixed("published-scheme", quorum, published, true);
     checks
 }

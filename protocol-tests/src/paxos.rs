@@ -37,7 +37,7 @@ pub(crate) enum Call {
     Take(Level),
     /// Sets a dry counter to 3.
     Refill(Level),
-    /// Reads only, finishing what it finds unfinished.
+    /// Reads only, finishing what it finds unfinished, which it then returns.
     Read(Level),
 }
 
@@ -59,6 +59,8 @@ pub(crate) struct Paxos {
     pub(crate) next: u8,
     /// Ballots that there are, hence rounds.
     pub(crate) ballots: u8,
+    /// What has not arrived when its call returns comes after the end of time: fewer orders, for finding alone.
+    pub(crate) late_is_never: bool,
 }
 
 /// The counter as it was written under a ballot; ballot 0 stands for nothing, or for what was there.
@@ -226,6 +228,13 @@ impl Paxos {
         }
     }
 
+    /// How many replicas anybody asks or waits for.
+    fn matter(&self) -> usize {
+        let local = |call: &Call| call.level() == Level::LocalSerial;
+        let only_local = self.commit == Commit::LocalQuorum && self.calls.iter().all(local);
+        if only_local { LOCAL } else { REPLICAS }
+    }
+
     fn arrives(&self, state: &mut State, r: usize, what: Message, ballot: u8) {
         let write = Write { ballot, next: state.proposed[usize::from(ballot)] };
         let replica = &mut state.replicas[r];
@@ -270,20 +279,32 @@ impl Paxos {
             Phase::Preparing if quorum => self.promised(state, call),
             Phase::Proposing if quorum => {
                 (round.phase, round.heard) = (Phase::Committing, [0, 0]);
-                state.send(Message::Commit, ballot, REPLICAS);
+                state.send(Message::Commit, ballot, self.matter());
             }
             // After another's proposal its own turn comes.
-            Phase::Committing if committed && round.replays => self.prepare(state, call),
+            Phase::Committing if committed && round.replays && !matches!(self.calls[call], Call::Read(_)) => {
+                self.prepare(state, call);
+            }
             Phase::Committing if committed => {
                 let id = matches!(self.calls[call], Call::Take(_)).then_some(round.read);
-                *round = Round { phase: Phase::Returned(id), ..Round::default() };
+                self.returns(state, call, id);
             }
             _ => {}
         }
     }
 
+    fn returns(&self, state: &mut State, call: usize, id: Option<u8>) {
+        state.rounds[call] = Round { phase: Phase::Returned(id), ..Round::default() };
+        if self.late_is_never {
+            state.replicas.iter_mut().for_each(|replica| replica.coming = 0);
+        }
+    }
+
     fn promised(&self, state: &mut State, call: usize) {
         let asked = self.asked(call);
+        // Where a prepare comes late, all it does is to make a replica refuse more.
+        let late = bit(state.rounds[call].ballot, Message::Prepare);
+        state.replicas.iter_mut().for_each(|replica| replica.coming &= !late);
         let round = &mut state.rounds[call];
         let there = round.committed.next;
         let replays = round.accepted.ballot > round.committed.ballot;
@@ -294,8 +315,7 @@ impl Paxos {
             _ => None,
         };
         let Some(next) = proposal else {
-            *round = Round { phase: Phase::Returned(None), ..Round::default() };
-            return;
+            return self.returns(state, call, None);
         };
         let ballot = round.ballot;
         *round = Round { phase: Phase::Proposing, ballot, read: there, replays, ..Round::default() };
