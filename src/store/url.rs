@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 2] = [
+const SCHEMES: [Scheme; 3] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -18,6 +18,15 @@ const SCHEMES: [Scheme; 2] = [
         #[cfg(feature = "sqlite")]
         parse: Some(|rest| Ok(Arc::new(super::sqlite::SqliteOptions::parse(rest)?))),
         #[cfg(not(feature = "sqlite"))]
+        parse: None,
+    },
+    Scheme {
+        name: "cassandra",
+        example: "cassandra://HOST/KEYSPACE",
+        feature: Some("cassandra"),
+        #[cfg(feature = "cassandra")]
+        parse: Some(|rest| Ok(Arc::new(super::cassandra::CassandraOptions::parse(rest)?))),
+        #[cfg(not(feature = "cassandra"))]
         parse: None,
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
@@ -67,6 +76,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | URL | store |
 /// | --- | --- |
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
+/// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Schemes are read without regard to case. Printing a URL gives one that reads back as the same.

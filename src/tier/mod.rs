@@ -15,6 +15,7 @@
 pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
+mod sizing;
 mod tiered;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture};
 
+pub use sizing::{Sized, Sizing};
 pub use tiered::Tiered;
 
 /// A shared, refillable range that many processes draw from. See the [module](self) for the protocol.

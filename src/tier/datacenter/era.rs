@@ -73,9 +73,11 @@ pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Fl
         Some(window) if global.era.is_older_than(window.era) => {
             Prepare::Corrupt("the window is of a later time than the global counter")
         }
-        _ if global.claim.is_some() => Prepare::Again(Floor::of_global(global)),
-        Some(window) => Prepare::Reset(Reset { seen: window.era, row: empty }),
-        None => Prepare::Create(empty),
+        _ => match (Floor::of_global(global), window) {
+            (Some(floor), _) => Prepare::Again(floor),
+            (None, Some(window)) => Prepare::Reset(Reset { seen: window.era, row: empty }),
+            (None, None) => Prepare::Create(empty),
+        },
     }
 }
 
@@ -97,10 +99,10 @@ impl Floor {
         Self { era: row.era, generation: row.generation, next: row.current.start }
     }
 
-    /// What a claim tells: the window was of the generation before it when it was claimed.
-    pub fn of_global(row: &GlobalRow) -> Self {
-        let generation = row.claim.map_or(0, |claim| claim.token.saturating_sub(1));
-        Self { era: row.era, generation, next: 0 }
+    /// What a claim tells, if there is one: the window was of this era, and of the generation before it, when it was claimed.
+    pub fn of_global(row: &GlobalRow) -> Option<Self> {
+        let generation = row.claim?.token.saturating_sub(1);
+        Some(Self { era: row.era, generation, next: 0 })
     }
 
     /// Whether a window that was read after this was known can be.
