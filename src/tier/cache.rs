@@ -94,10 +94,9 @@ impl Blocks {
         u128::from(self.start) + u128::from(Self::MAX_BLOCK + 1) * u128::from(self.len)
     }
 
-    /// The first id after the block that a number stands for: the store behind has reserved up to there.
-    pub fn end(self, number: u64) -> Option<u64> {
-        let (block, _) = Self::decode(number);
-        block.checked_add(1)?.checked_mul(self.len)?.checked_add(self.start)
+    /// The first id after the block of `id`, so far at least the store has granted once the window hands out `id`; `None` beyond 2^64.
+    pub fn end_of(self, id: u64) -> Option<u64> {
+        id.checked_add(self.len - id.checked_sub(self.start)? % self.len)
     }
 }
 

@@ -16,6 +16,8 @@ pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
 mod sizing;
+#[cfg(feature = "memcached")]
+pub mod memcached;
 mod tiered;
 
 use std::fmt;
