@@ -51,6 +51,8 @@ pub(crate) struct Rows {
     pub(crate) taken: Vec<Span>,
     pub(crate) weather: Weather,
     pub(crate) cut_off: Vec<bool>,
+    /// This datacenter is cut off at the worst moment: when its window has come down to so many ids.
+    pub(crate) cut_when_low: Option<(usize, u64)>,
     rng: Rng,
 }
 
@@ -113,6 +115,7 @@ impl Cluster {
             taken: Vec::new(),
             weather,
             cut_off: vec![false; datacenters],
+            cut_when_low: None,
             rng: Rng::with_seed(seed),
         })))
     }
@@ -192,6 +195,9 @@ impl Cluster {
         self.local(move |rows| {
             let Some(row) = rows.windows[datacenter].as_mut().filter(|row| take.holds(row)) else { return false };
             take.apply(row);
+            if rows.cut_when_low.is_some_and(|(cut, ids)| cut == datacenter && row.low(ids).is_some()) {
+                (rows.cut_when_low, rows.cut_off[datacenter]) = (None, true);
+            }
             rows.taken.push(take.ids);
             true
         })

@@ -51,12 +51,6 @@ pub(crate) struct Isolation {
     pub(crate) lasts: Duration,
 }
 
-impl Isolation {
-    pub(crate) fn ends(&self) -> Duration {
-        self.at + self.lasts
-    }
-}
-
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn within(rng: &mut Rng, most: Duration) -> Duration {
@@ -125,10 +119,10 @@ impl Plan {
         let think = isolation / rng.u32(300..=600);
         let rate = (each * callers) as f64 / think.as_secs_f64();
         let all = u32::try_from(datacenters).expect("few");
-        let sizing = Sizing::new(rate, isolation).datacenters(all).threshold(rng.u8(20..=80));
+        let sizing = Sizing::new(rate, isolation).datacenters(all).threshold(rng.u8(40..=80));
         let sized = sizing.plan().expect("a size");
         let threshold = if bug == Bug::Undersized { sized.threshold_ids / 4 } else { sized.threshold_ids };
-        let cut = Isolation { datacenter: 0, at: isolation.mul_f64(0.2 + rng.f64()), lasts: isolation * 6 };
+        let cut = Isolation { datacenter: 0, at: isolation.mul_f64(0.2 + rng.f64()), lasts: isolation * 2 };
         let process = |n: usize| ProcessPlan {
             callers,
             step: 1,
@@ -147,7 +141,7 @@ impl Plan {
             range: sized.range,
             threshold,
             weather: Weather::default(),
-            lasts: cut.ends(),
+            lasts: cut.at + isolation * 6,
             processes: (0..datacenters * each).map(process).collect(),
             isolations: vec![cut],
             sized_for: Some(isolation),

@@ -56,6 +56,8 @@ pub(crate) struct History {
     pub(crate) grants: Vec<(usize, Grant)>,
     /// Of those that lived to the end.
     pub(crate) left: Vec<(usize, Snapshot)>,
+    /// When the datacenter was cut off that windows are sized for.
+    pub(crate) cut_at: Option<Duration>,
 }
 
 /// Runs a plan to its end, on a clock of its own.
@@ -78,9 +80,8 @@ impl World {
     async fn befalls(&self) {
         join_all(self.plan.isolations.iter().map(|isolation| async {
             sleep_until(self.began + isolation.at).await;
-            self.cluster.0.lock().cut_off[isolation.datacenter] = true;
-            let ends = (self.began + isolation.ends()).min(self.began + self.plan.lasts);
-            sleep_until(ends).await;
+            self.cut_off(isolation.datacenter).await;
+            sleep_until((self.began + self.plan.lasts).min(Instant::now() + isolation.lasts)).await;
             self.cluster.0.lock().cut_off[isolation.datacenter] = false;
         }))
         .await;
@@ -88,6 +89,18 @@ impl World {
         let mut rows = self.cluster.0.lock();
         rows.weather = Weather::default();
         rows.cut_off.fill(false);
+    }
+
+    async fn cut_off(&self, datacenter: usize) {
+        if self.plan.sized_for.is_none() {
+            self.cluster.0.lock().cut_off[datacenter] = true;
+            return;
+        }
+        self.cluster.0.lock().cut_when_low = Some((datacenter, self.plan.threshold));
+        while !self.cluster.0.lock().cut_off[datacenter] {
+            sleep(Duration::from_secs(1)).await;
+        }
+        self.history.lock().cut_at = Some(self.began.elapsed());
     }
 
     /// The lives of one process, one after the other.
