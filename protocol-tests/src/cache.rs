@@ -126,7 +126,8 @@ pub(crate) enum Fate {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    Begins { process: usize },
+    /// A call begins; one that found a stub many times in a row looks before it adds.
+    Begins { process: usize, looks: bool },
     Sends { process: usize, what: Sent, fate: Fate },
     Reserves { process: usize },
     PutsIfAbsent { process: usize },
@@ -416,9 +417,9 @@ impl Protocol for CacheWindow {
     fn after(&self, state: &State, step: Step) -> State {
         let mut next = state.clone();
         match step {
-            Step::Begins { process } => {
+            Step::Begins { process, looks } => {
                 next.calls -= 1;
-                next.processes[process].at = At::Adding;
+                next.processes[process].at = if looks { At::Looking } else { At::Adding };
                 next.processes[process].floor = state.floor();
             }
             Step::Sends { process, what, fate } => self.sends(&mut next, process, what, fate),
@@ -462,7 +463,7 @@ impl CacheWindow {
         let what = match at {
             At::Idle => {
                 if state.calls > 0 {
-                    steps.push(Step::Begins { process });
+                    steps.extend([false, true].map(|looks| Step::Begins { process, looks }));
                 }
                 if self.bug == Bug::TwoServers && server == 0 {
                     steps.push(Step::ChangesServer { process });
@@ -490,7 +491,7 @@ impl CacheWindow {
         let mut state = State { flights: Vec::new(), calls: 1, losses: 0, ..state.clone() };
         let before = state.issued;
         state.processes.iter_mut().for_each(|process| process.at = At::Idle);
-        state = self.after(&state, Step::Begins { process: 0 });
+        state = self.after(&state, Step::Begins { process: 0, looks: false });
         let server = usize::from(state.processes[0].server);
         for _ in 0..16 {
             if state.processes[0].at == At::Idle {

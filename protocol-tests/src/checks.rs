@@ -2,6 +2,7 @@
 
 use crate::cache::{self, CacheWindow};
 use crate::datacenter::{Bug, Windows};
+use crate::era::{Befalls, Life};
 use crate::explore::{Verdict, breaks, holds};
 use crate::paxos::{Call, Commit, Level, Paxos};
 use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, UNIQUE};
@@ -22,7 +23,7 @@ fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync
 }
 
 pub(crate) fn all() -> Vec<Check> {
-    [caches(), datacenters(), levels(), specimens()].into_iter().flatten().collect()
+    [caches(), datacenters(), lives(), levels(), specimens()].into_iter().flatten().collect()
 }
 
 fn caches() -> Vec<Check> {
@@ -74,6 +75,19 @@ fn specimens() -> Vec<Check> {
     vec![
         check(CAUGHT, "specimen/no-id-twice", move || breaks(specimen, UNIQUE)),
         check(CAUGHT, "specimen/growing", move || breaks(specimen, GROWING)),
+    ]
+}
+
+/// What befalls rows.
+fn lives() -> Vec<Check> {
+    let life = |befalls| Life { processes: 2, in_flight: 1, befalls };
+    vec![
+        check(HOLDS, "era/created-and-recalled", move || holds(life(Befalls::Recall), 1000)),
+        check(HOLDS, "era/window-lost", move || holds(Life { in_flight: 0, ..life(Befalls::Loss) }, 1000)),
+        // A limit: a window may only be lost while nothing is on its way.
+        check(CAUGHT, "era/window-lost-with-its-creation-on-the-way", move || breaks(life(Befalls::Loss), UNIQUE)),
+        check(HOLDS, "era/restored-and-recalled", move || holds(life(Befalls::RestoreAndRecall), 1000)),
+        check(CAUGHT, "era/restored-window-served", move || breaks(life(Befalls::Restore), UNIQUE)),
     ]
 }
 

@@ -3,6 +3,7 @@
 mod cache;
 mod checks;
 mod datacenter;
+mod era;
 mod explore;
 mod paxos;
 mod promises;
