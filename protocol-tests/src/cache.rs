@@ -127,12 +127,28 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
     /// A call begins; one that found a stub many times in a row looks before it adds.
-    Begins { process: usize, looks: bool },
-    Sends { process: usize, what: Sent, fate: Fate },
-    Reserves { process: usize },
-    PutsIfAbsent { process: usize },
-    ChangesServer { process: usize },
-    Arrives { what: Sent, flight: usize },
+    Begins {
+        process: usize,
+        looks: bool,
+    },
+    Sends {
+        process: usize,
+        what: Sent,
+        fate: Fate,
+    },
+    Reserves {
+        process: usize,
+    },
+    PutsIfAbsent {
+        process: usize,
+    },
+    ChangesServer {
+        process: usize,
+    },
+    Arrives {
+        what: Sent,
+        flight: usize,
+    },
     Forgets,
     Restarts,
 }
@@ -183,7 +199,7 @@ impl Server {
         self.written
     }
 
-    fn has(&self, cas: u8) -> bool {
+    fn has(self, cas: u8) -> bool {
         self.item.is_some_and(|(_, here)| here == cas)
     }
 
@@ -313,7 +329,8 @@ impl CacheWindow {
             if let At::Reserving(on, cas) = at
                 && self.knows(state, process, on)
             {
-                state.servers[usize::from(state.processes[process].server)].does(Sent::Release(cas), self.bug);
+                state.servers[usize::from(state.processes[process].server)]
+                    .does(Sent::Release(cas), self.bug);
             }
             return state.ends(process);
         };

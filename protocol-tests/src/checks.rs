@@ -18,6 +18,11 @@ pub(crate) struct Check {
     pub(crate) run: Box<dyn Fn() -> Verdict + Send + Sync>,
 }
 
+/// Larger worlds, for an hour's look by hand.
+fn large() -> bool {
+    std::env::var("IDMILL_PROTOCOL_SIZE").is_ok_and(|size| size == "large")
+}
+
 fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync + 'static) -> Check {
     Check { word, name: name.to_owned(), run: Box::new(run) }
 }
@@ -29,9 +34,10 @@ pub(crate) fn all() -> Vec<Check> {
 fn caches() -> Vec<Check> {
     let bug = cache::Bug::None;
     let small = CacheWindow { processes: 3, calls: 4, evictions: 2, restarts: 1, losses: 1, max: 20, bug };
+    let more = CacheWindow { calls: if large() { 6 } else { 5 }, ..small };
     let mut checks = vec![
-        check(HOLDS, "cache/three-processes", move || holds(small, 1000)),
-        check(HOLDS, "cache/near-the-end", move || holds(CacheWindow { max: 3, ..small }, 1000)),
+        check(HOLDS, "cache/three-processes", move || holds(more, 500_000)),
+        check(HOLDS, "cache/near-the-end", move || holds(CacheWindow { max: 3, ..small }, 30_000)),
     ];
     let two = CacheWindow { processes: 2, calls: 5, evictions: 2, restarts: 1, losses: 0, ..small };
     for (name, bug, promise) in [
@@ -42,15 +48,30 @@ fn caches() -> Vec<Check> {
         ("install-sent-again-by-a-proxy", cache::Bug::Resent, UNIQUE),
         ("two-servers-and-a-ring-change", cache::Bug::TwoServers, GROWING),
     ] {
-        checks.push(check(CAUGHT, &format!("cache/{name}"), move || breaks(CacheWindow { bug, ..two }, promise)));
+        checks.push(check(CAUGHT, &format!("cache/{name}"), move || {
+            breaks(CacheWindow { bug, ..two }, promise)
+        }));
     }
     checks
 }
 
 fn datacenters() -> Vec<Check> {
     let mut checks = vec![
-        check(HOLDS, "datacenter/two-processes-each", || holds(Windows::of(2, 2, 1), 1000)),
-        check(HOLDS, "datacenter/two-in-flight", || holds(Windows::of(1, 3, 2), 1000)),
+        check(HOLDS, "datacenter/two-processes-each", || {
+            let max = if large() { 4 } else { 3 };
+            holds(Windows::of(2, max, 1), 400_000)
+        }),
+        check(HOLDS, "datacenter/two-in-flight", || {
+            let processes = if large() { 2 } else { 1 };
+            holds(Windows::of(processes, 3, 2), 100_000)
+        }),
+        check(HOLDS, "datacenter/three-processes-each", || {
+            let max = if large() { 2 } else { 1 };
+            holds(Windows::of(3, max, 1), 50_000)
+        }),
+        check(HOLDS, "datacenter/two-ids-at-a-time", || {
+            holds(Windows { count: 2, size: 3, ..Windows::of(2, 3, 1) }, 50_000)
+        }),
     ];
     let small = Windows::of(2, 2, 1);
     for (name, bug, promise) in [
@@ -85,7 +106,9 @@ fn lives() -> Vec<Check> {
         check(HOLDS, "era/created-and-recalled", move || holds(life(Befalls::Recall), 1000)),
         check(HOLDS, "era/window-lost", move || holds(Life { in_flight: 0, ..life(Befalls::Loss) }, 1000)),
         // A limit: a window may only be lost while nothing is on its way.
-        check(CAUGHT, "era/window-lost-with-its-creation-on-the-way", move || breaks(life(Befalls::Loss), UNIQUE)),
+        check(CAUGHT, "era/window-lost-with-its-creation-on-the-way", move || {
+            breaks(life(Befalls::Loss), UNIQUE)
+        }),
         check(HOLDS, "era/restored-and-recalled", move || holds(life(Befalls::RestoreAndRecall), 1000)),
         check(CAUGHT, "era/restored-window-served", move || breaks(life(Befalls::Restore), UNIQUE)),
     ]
@@ -94,8 +117,13 @@ fn lives() -> Vec<Check> {
 /// The levels of conditional writes on one partition.
 fn levels() -> Vec<Check> {
     let (serial, local) = (Call::Take(Level::Serial), Call::Take(Level::LocalSerial));
-    let paxos = |calls: &[Call], commit, one_by_one, ballots| {
-        Paxos { calls: calls.to_vec(), commit, one_by_one, next: 1, ballots, late_is_never: false }
+    let paxos = |calls: &[Call], commit, one_by_one, ballots| Paxos {
+        calls: calls.to_vec(),
+        commit,
+        one_by_one,
+        next: 1,
+        ballots,
+        late_is_never: false,
     };
     let mut checks = Vec::new();
     let mut mixed = |name: &str, commit, paxos: Paxos, bad: bool| {
@@ -117,11 +145,8 @@ fn levels() -> Vec<Check> {
     mixed("local-alone", quorum, paxos(&[local, local], quorum, false, 5), false);
     mixed("serial-alone", quorum, paxos(&[serial, serial], quorum, false, 2), false);
     let (refill, read) = (Call::Refill(Level::Serial), Call::Read(Level::Serial));
-    let published = Paxos {
-        next: 0,
-        late_is_never: true,
-        ..paxos(&[refill, local, read, local], quorum, true, 4)
-    };
+    let published =
+        Paxos { next: 0, late_is_never: true, ..paxos(&[refill, local, read, local], quorum, true, 4) };
     mixed("published-scheme", quorum, published, true);
     checks
 }

@@ -77,8 +77,14 @@ pub(crate) enum Process {
     Idle,
     Taking(Taking),
     /// Is about to read the global row.
-    Claiming { token: Refilling, blindly: bool },
-    Sending { token: Refilling, write: Claiming },
+    Claiming {
+        token: Refilling,
+        blindly: bool,
+    },
+    Sending {
+        token: Refilling,
+        write: Claiming,
+    },
     Installing(Installing),
 }
 
@@ -158,16 +164,36 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
     /// Reads the window, to take.
-    Begins { datacenter: usize, process: usize },
+    Begins {
+        datacenter: usize,
+        process: usize,
+    },
     /// Reads the window, to refill it ahead of need.
-    LooksAhead { datacenter: usize, process: usize },
-    ReadsGlobal { datacenter: usize, process: usize },
-    Writes { datacenter: usize, process: usize, fate: Fate },
-    Stops { datacenter: usize, process: usize },
+    LooksAhead {
+        datacenter: usize,
+        process: usize,
+    },
+    ReadsGlobal {
+        datacenter: usize,
+        process: usize,
+    },
+    Writes {
+        datacenter: usize,
+        process: usize,
+        fate: Fate,
+    },
+    Stops {
+        datacenter: usize,
+        process: usize,
+    },
     /// A write that was on its way is done, if it can be.
-    Arrives { flight: usize },
+    Arrives {
+        flight: usize,
+    },
     /// It never is.
-    Vanishes { flight: usize },
+    Vanishes {
+        flight: usize,
+    },
 }
 
 fn span((start, end): (u8, u8)) -> Span {
@@ -285,7 +311,8 @@ impl Windows {
     fn install(&self, state: &mut State, datacenter: usize, installing: Installing) -> bool {
         let Installing { generation, ids } = installing;
         let token = Refilling { generation, reached: 0, dry: false }.wide();
-        let (install, mut row) = (Install::new(&token, span(ids), self.bounds()), self.window(state, datacenter));
+        let (install, mut row) =
+            (Install::new(&token, span(ids), self.bounds()), self.window(state, datacenter));
         let holds = match self.bug {
             Bug::InstallWithoutGeneration => true,
             Bug::InstallIfNothingPreloaded => row.preloaded.is_none(),
@@ -302,7 +329,8 @@ impl Windows {
         let Process::Claiming { token, blindly } = state.processes[datacenter][process] else { return };
         let mut row = self.global(state, datacenter);
         if self.bug == Bug::NaiveRefill || blindly {
-            row.claim = (token.generation > 1).then(|| Claim { token: token.generation - 1, ids: (0, 0) }.wide());
+            row.claim =
+                (token.generation > 1).then(|| Claim { token: token.generation - 1, ids: (0, 0) }.wide());
         }
         let mut step = row.claim(&token.wide(), self.size, u64::MAX);
         if self.bug == Bug::EndTestedFirst && row.next > u128::from(self.max) {
@@ -388,16 +416,15 @@ impl Windows {
         };
         match taking.wide().after(believed) {
             Taken::Ids(ids) => state.hand_out(datacenter, bits(pair(ids)), self.max),
-            Taken::Again => {}
             // What happened is known here: only if it was still possible are the ids gone.
             Taken::Gap if lost => state.gap_if_gone(datacenter, taking),
-            Taken::Gap => {}
+            Taken::Again | Taken::Gap => {}
         }
     }
 }
 
 impl Window {
-    fn ids(&self) -> Ids {
+    fn ids(self) -> Ids {
         bits(self.current) | self.preloaded.map_or(0, bits)
     }
 }
@@ -476,8 +503,10 @@ impl Protocol for Windows {
                         next.gap_if_gone(datacenter, taking);
                     }
                 }
-                Flight::Claim(datacenter, write) => drop(self.claim(&mut next, datacenter, write)),
-                Flight::Install(datacenter, installing) => drop(self.install(&mut next, datacenter, installing)),
+                Flight::Claim(datacenter, write) => _ = self.claim(&mut next, datacenter, write),
+                Flight::Install(datacenter, installing) => {
+                    _ = self.install(&mut next, datacenter, installing);
+                }
             },
         }
         next
@@ -552,7 +581,8 @@ impl Windows {
             let mut process = Process::Idle;
             let done = (0..enough).any(|_| {
                 state.processes[datacenter][0] = process;
-                let at_end = matches!(process, Process::Claiming { .. }) && self.is_exhausted(&state, datacenter);
+                let at_end =
+                    matches!(process, Process::Claiming { .. }) && self.is_exhausted(&state, datacenter);
                 let step = match process {
                     Process::Idle => Step::Begins { datacenter, process: 0 },
                     Process::Claiming { .. } => Step::ReadsGlobal { datacenter, process: 0 },

@@ -6,8 +6,8 @@
 
 use idmill::store::{Bounds, Identity};
 use idmill::tier::datacenter::{
-    Claim, ClaimStep, ClaimWrite, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Reset, Span, Take, Taken,
-    Token, WindowRow, prepare,
+    Claim, ClaimStep, ClaimWrite, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Reset, Span, Take,
+    Taken, Token, WindowRow, prepare,
 };
 
 use crate::explore::Protocol;
@@ -158,7 +158,9 @@ impl Life {
                 Prepare::Corrupt(_) => return state.refuses(p),
             },
             At::Claiming(token) => match global.claim(&token, SIZE, u64::MAX) {
-                ClaimStep::Recorded(span) => At::Writing(Write::Install(Install::new(&token, span, global.bounds))),
+                ClaimStep::Recorded(span) => {
+                    At::Writing(Write::Install(Install::new(&token, span, global.bounds)))
+                }
                 ClaimStep::Send(write) => At::Writing(Write::Claim(token, write)),
                 ClaimStep::Stale => {
                     if let Some(floor) = Floor::of_global(&global) {

@@ -64,12 +64,15 @@ pub(crate) fn breaks<P: Protocol>(protocol: P, promise: &'static str) -> Verdict
     };
     let steps = path.clone().into_actions().len();
     let seconds = began.elapsed().as_secs_f64();
-    Ok(format!("\"{promise}\" is broken after {steps} steps ({states} states, {seconds:.1} s)\n{}", told(path)))
+    Ok(format!(
+        "\"{promise}\" is broken after {steps} steps ({states} states, {seconds:.1} s)\n{}",
+        told(path)
+    ))
 }
 
 fn told<State, Step: Debug>(path: Path<State, Step>) -> String {
-    let steps = path.into_vec().into_iter().filter_map(|(_, step)| step);
-    steps.enumerate().map(|(n, step)| format!("      {:>2} {step:?}\n", n + 1)).collect()
+    let steps = path.into_actions().into_iter().enumerate();
+    steps.fold(String::new(), |told, (n, step)| format!("{told}      {:>2} {step:?}\n", n + 1))
 }
 
 const PROMISES: &str = "every promise is kept";

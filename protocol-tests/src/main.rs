@@ -11,15 +11,16 @@ mod specimen;
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use checks::Check;
 use explore::Verdict;
+use parking_lot::Mutex;
 
 fn main() -> ExitCode {
     let only: Vec<String> = std::env::args().skip(1).collect();
-    let chosen = |check: &Check| only.is_empty() || only.iter().any(|part| check.name.contains(part.as_str()));
+    let chosen =
+        |check: &Check| only.is_empty() || only.iter().any(|part| check.name.contains(part.as_str()));
     let (models, bugs): (Vec<_>, Vec<_>) =
         checks::all().into_iter().filter(chosen).partition(|check| check.word == checks::HOLDS);
     if models.is_empty() && bugs.is_empty() {
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
 fn failures(bugs: VecDeque<Check>) -> usize {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let bugs = Mutex::new(bugs);
-    let next = || bugs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let next = || bugs.lock().pop_front();
     let work = || std::iter::from_fn(next).filter(|check| !passes(check)).count();
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();

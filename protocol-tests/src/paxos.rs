@@ -124,9 +124,16 @@ pub(crate) struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    Begins { call: usize },
+    Begins {
+        call: usize,
+    },
     /// The datacenter is 0 or 1; replicas of one that are alike are one.
-    Arrives { what: Message, ballot: u8, datacenter: usize, at: Replica },
+    Arrives {
+        what: Message,
+        ballot: u8,
+        datacenter: usize,
+        at: Replica,
+    },
 }
 
 impl Protocol for Paxos {

@@ -15,9 +15,9 @@
 pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
-mod sizing;
 #[cfg(feature = "memcached")]
 pub mod memcached;
+mod sizing;
 mod tiered;
 
 use std::fmt;

@@ -62,7 +62,8 @@ fn processes_account_for_all(world: &World, history: &History) -> Verdict {
         }
     }
     for (life, snapshot) in &history.left {
-        let had = history.calls.iter().filter(|call| call.life == *life && call.outcome.is_ok()).count() as u64;
+        let had =
+            history.calls.iter().filter(|call| call.life == *life && call.outcome.is_ok()).count() as u64;
         let gaps = snapshot.gaps;
         let known = had + snapshot.remaining + gaps.revoked + gaps.abandoned + gaps.dropped;
         // What came too late for the engine is among what it calls unknown.
@@ -99,7 +100,8 @@ fn nobody_noticed(world: &World, history: &History, isolation: Duration) -> Verd
     let datacenter = world.plan.isolations[0].datacenter;
     let there = || history.calls.iter().filter(|call| call.datacenter == datacenter);
     let in_time = |call: &&Call| call.began + call.took < cut_at + isolation;
-    let hurt = there().filter(in_time).find(|call| call.outcome.is_err() || call.took > Duration::from_secs(1));
+    let hurt =
+        there().filter(in_time).find(|call| call.outcome.is_err() || call.took > Duration::from_secs(1));
     if let Some(call) = hurt {
         return Err(format!("cut off at {cut_at:?} for {isolation:?}, and noticed: {call:?}"));
     }

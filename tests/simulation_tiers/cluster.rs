@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use idmill::store::{Bounds, Identity};
-use idmill::tier::datacenter::{
-    Claim, ClaimWrite, Era, GlobalRow, Install, Outcome, Span, Take, WindowRow,
-};
+use idmill::tier::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Install, Outcome, Span, Take, WindowRow};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -193,7 +191,9 @@ impl Cluster {
 
     pub(crate) async fn take(&self, datacenter: usize, take: Take) -> Answer<bool> {
         self.local(move |rows| {
-            let Some(row) = rows.windows[datacenter].as_mut().filter(|row| take.holds(row)) else { return false };
+            let Some(row) = rows.windows[datacenter].as_mut().filter(|row| take.holds(row)) else {
+                return false;
+            };
             take.apply(row);
             if rows.cut_when_low.is_some_and(|(cut, ids)| cut == datacenter && row.low(ids).is_some()) {
                 (rows.cut_when_low, rows.cut_off[datacenter]) = (None, true);
@@ -206,7 +206,9 @@ impl Cluster {
 
     pub(crate) async fn install(&self, datacenter: usize, install: Install) -> Answer<bool> {
         self.local(move |rows| {
-            let Some(row) = rows.windows[datacenter].as_mut().filter(|row| install.holds(row)) else { return false };
+            let Some(row) = rows.windows[datacenter].as_mut().filter(|row| install.holds(row)) else {
+                return false;
+            };
             install.apply(row);
             true
         })

@@ -1,7 +1,8 @@
 //! A datacenter's window over the rows of a [`Cluster`]: what the Cassandra store does, with the same decisions.
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture, exhausted,
+    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
+    exhausted,
 };
 use idmill::tier::datacenter::{
     ClaimStep, Draw, Floor, GlobalRow, Install, Outcome, Prepare, Span, Taken, Token, WindowRow, prepare,
@@ -114,10 +115,9 @@ impl Place {
         loop {
             let mut global = self.read(cluster.read_global(datacenter)).await?;
             if blindly {
-                global.claim = global.claim.map(|claim| idmill::tier::datacenter::Claim {
-                    token: token.generation - 1,
-                    ..claim
-                });
+                global.claim = global
+                    .claim
+                    .map(|claim| idmill::tier::datacenter::Claim { token: token.generation - 1, ..claim });
             }
             if self.bug == Bug::EndTestedFirst && global.next > u128::from(global.bounds.max()) {
                 return Err(exhausted(&request.name, global.bounds.max()));
@@ -195,7 +195,11 @@ impl Store for Global {
         unsupported()
     }
 
-    fn create<'a>(&'a self, _name: &'a SequenceName, _bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+    fn create<'a>(
+        &'a self,
+        _name: &'a SequenceName,
+        _bounds: Bounds,
+    ) -> StoreFuture<'a, Result<SequenceInfo>> {
         unsupported()
     }
 

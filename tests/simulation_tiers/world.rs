@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
-use idmill::store::{
-    Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::tier::Tiered;
 use idmill::{Allocator, ErrorKind, Result, SequenceName, Sequences, Snapshot};
 use parking_lot::Mutex;
@@ -153,7 +151,14 @@ impl World {
         self.history.lock().left.push((life, allocator.snapshot()));
     }
 
-    async fn calls(&self, life: usize, plan: &ProcessPlan, gate: &Gate, allocator: &Allocator<u64>, mut rng: Rng) {
+    async fn calls(
+        &self,
+        life: usize,
+        plan: &ProcessPlan,
+        gate: &Gate,
+        allocator: &Allocator<u64>,
+        mut rng: Rng,
+    ) {
         while self.began.elapsed() < self.plan.lasts {
             sleep(plan.think.mul_f64(1.0 + rng.f64() / 2.0)).await;
             gate.pass().await;
@@ -164,10 +169,18 @@ impl World {
     /// Nothing goes wrong any more: each has to get an id, or hear that there is none.
     async fn last_call(&self, life: usize, plan: &ProcessPlan, allocator: &Allocator<u64>) {
         let until = Instant::now() + PROMPT;
-        while self.call(life, plan, allocator, true).await == Some(ErrorKind::Deadline) && Instant::now() < until {}
+        while self.call(life, plan, allocator, true).await == Some(ErrorKind::Deadline)
+            && Instant::now() < until
+        {}
     }
 
-    async fn call(&self, life: usize, plan: &ProcessPlan, allocator: &Allocator<u64>, last: bool) -> Option<ErrorKind> {
+    async fn call(
+        &self,
+        life: usize,
+        plan: &ProcessPlan,
+        allocator: &Allocator<u64>,
+        last: bool,
+    ) -> Option<ErrorKind> {
         let began = Instant::now();
         let outcome = allocator.next().await.map_err(|error| error.kind());
         let datacenter = plan.datacenter;
