@@ -166,10 +166,10 @@ impl Cluster {
             sleep(there).await;
             let result = act(&mut cluster.0.lock());
             sleep(after).await;
-            if !matches!(fate, Fate::ReplyLost) {
-                let _ = reply.send(result);
-            } else {
+            if matches!(fate, Fate::ReplyLost) {
                 sleep(TIMEOUT).await;
+            } else {
+                let _ = reply.send(result);
             }
         });
         match timeout(TIMEOUT, answer).await {

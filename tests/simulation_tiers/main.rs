@@ -18,7 +18,7 @@ use plan::Plan;
 use window::Bug;
 
 /// In a debug build as part of the other tests. CI runs hundreds in a release build.
-const DEFAULT_SEEDS: u64 = 100;
+const DEFAULT_SEEDS: u64 = 50;
 /// These worlds are larger than the others that the setting counts.
 const SHARE: u64 = 10;
 
