@@ -19,6 +19,8 @@
 //! is loud; but it cannot see what other processes were granted.
 
 // The models reserve from a counter; what does I/O stays out of their way.
+#[cfg(all(feature = "cassandra", not(idmill_loom)))]
+pub mod cassandra;
 #[cfg(all(feature = "datastore", not(idmill_loom)))]
 pub mod datastore;
 #[cfg(not(idmill_loom))]

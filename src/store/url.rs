@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 6] = [
+const SCHEMES: [Scheme; 7] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -38,6 +38,15 @@ const SCHEMES: [Scheme; 6] = [
         #[cfg(feature = "datastore")]
         parse: Some(|rest| Ok(Arc::new(super::datastore::DatastoreOptions::parse(rest)?))),
         #[cfg(not(feature = "datastore"))]
+        parse: None,
+    },
+    Scheme {
+        name: "cassandra",
+        example: "cassandra://HOST/KEYSPACE",
+        feature: Some("cassandra"),
+        #[cfg(feature = "cassandra")]
+        parse: Some(|rest| Ok(Arc::new(super::cassandra::CassandraOptions::parse(rest)?))),
+        #[cfg(not(feature = "cassandra"))]
         parse: None,
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
@@ -111,6 +120,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
 /// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
+/// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a

@@ -13,8 +13,11 @@
 //! from; each window's own documentation states its limits.
 
 pub mod cache;
+#[doc(hidden)] // the decisions of one store's window, public for the models that explore them
+pub mod datacenter;
 #[cfg(feature = "memcached")]
 pub mod memcached;
+mod sizing;
 mod tiered;
 
 use std::fmt;
@@ -23,6 +26,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture};
 
+pub use sizing::{Sized, Sizing};
 pub use tiered::Tiered;
 
 /// A shared, refillable range that many processes draw from. See the [module](self) for the protocol.

@@ -18,8 +18,17 @@ pub(crate) enum Outcome {
 }
 
 /// What cargo needs to build this crate: the members of the workspace, with all targets that their manifests name.
-const NEEDED: &[&str] =
-    &["Cargo.toml", "Cargo.lock", "src", "tests", "examples", "cli", "benches", "loom-tests"];
+const NEEDED: &[&str] = &[
+    "Cargo.toml",
+    "Cargo.lock",
+    "src",
+    "tests",
+    "examples",
+    "cli",
+    "benches",
+    "loom-tests",
+    "protocol-tests",
+];
 
 pub(crate) struct Tree {
     root: PathBuf,

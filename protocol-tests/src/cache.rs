@@ -1,0 +1,529 @@
+//! The cache window: every process runs the decisions of `idmill::tier::cache`, over a cache that forgets and restarts.
+//!
+//! The cache numbers its items (cas) as they are written, and begins again when it is restarted; connections do not
+//! survive that. It may lose the item at any time, which stands for a stub that expires as well. An answer may be lost, and a command whose
+//! sender gave up may still be done later. The two commands of a clear are done one after the other, with anything
+//! between them. A process may stop between any two steps, for ever too.
+
+use idmill::Range;
+use idmill::tier::cache::{self, Added, Blocks, Command, Fence, Next, Refill, Seen};
+
+use crate::explore::Protocol;
+use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
+
+/// Ids of a block.
+const LEN: u64 = 2;
+/// Ids of a draw.
+const COUNT: u64 = 1;
+
+/// A decision that is made wrongly, or a world that is not as it has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// What was learnt on a connection that is lost is used on the next one.
+    CasAfterReconnect,
+    /// An install does not look at the stub.
+    UnconditionalInstall,
+    /// A block is reserved on a miss, and put where nothing is.
+    ReserveBeforeWinning,
+    /// Who finds a stub reserves from the store directly.
+    WaiterGoesToTheStore,
+    /// A proxy sends installs a second time.
+    Resent,
+    /// There are two caches, and not everybody changes over at once.
+    TwoServers,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheWindow {
+    pub(crate) processes: usize,
+    pub(crate) calls: u8,
+    pub(crate) evictions: u8,
+    pub(crate) restarts: u8,
+    /// Answers that are lost, and commands that are done late or never.
+    pub(crate) losses: u8,
+    /// The last id; the first is 1.
+    pub(crate) max: u64,
+    pub(crate) bug: Bug,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Process {
+    at: At,
+    /// One more than the largest id that anybody had been given when this call began.
+    floor: u8,
+    /// Which cache it asks.
+    server: u8,
+}
+
+/// What it does next. The first number is the connection on which it learnt what it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum At {
+    #[default]
+    Idle,
+    Adding,
+    Looking,
+    Clearing(u8, u8),
+    /// The second half of it, which is lost with the connection.
+    LookingAfter(u8),
+    Reserving(u8, u8),
+    Putting(u8, Sent, Ids),
+    /// With a planted bug alone.
+    ReservingEarly,
+    PuttingIfAbsent(Number, Ids),
+    GoingToTheStore,
+}
+
+type Ids = (u8, u8);
+type Number = (u8, u8);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Sent {
+    Add,
+    Look,
+    Clear(u8),
+    Put(u8, Number),
+    Release(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Item {
+    Stub,
+    Number(Number),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Server {
+    item: Option<(Item, u8)>,
+    /// The cas of what was written last.
+    written: u8,
+    /// How often it was restarted: the number of every connection to it.
+    restarts: u8,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    servers: [Server; 2],
+    /// The next id of the store behind.
+    next: u8,
+    processes: Vec<Process>,
+    /// Commands that are done at any later time, on which server.
+    flights: Vec<(usize, Sent)>,
+    calls: u8,
+    evictions: u8,
+    restarts: u8,
+    losses: u8,
+    issued: u32,
+    broken: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    ReplyLost,
+    OnItsWay,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// A call begins; one that found a stub many times in a row looks before it adds.
+    Begins {
+        process: usize,
+        looks: bool,
+    },
+    Sends {
+        process: usize,
+        what: Sent,
+        fate: Fate,
+    },
+    Reserves {
+        process: usize,
+    },
+    PutsIfAbsent {
+        process: usize,
+    },
+    ChangesServer {
+        process: usize,
+    },
+    Arrives {
+        what: Sent,
+        flight: usize,
+    },
+    Forgets,
+    Restarts,
+}
+
+fn small(id: u64) -> u8 {
+    u8::try_from(id).expect("models are small")
+}
+
+fn ids(range: Range) -> Ids {
+    (small(range.start()), small(range.start() + range.len()))
+}
+
+fn bits((start, end): Ids) -> u32 {
+    (start..end).fold(0, |bits, id| bits | 1 << id)
+}
+
+fn number(number: u64) -> Number {
+    let (block, offset) = Blocks::decode(number);
+    (small(block), small(offset))
+}
+
+fn wide((block, offset): Number) -> u64 {
+    Blocks::encode(block.into(), offset.into())
+}
+
+impl Sent {
+    fn of(command: Command) -> Self {
+        match command {
+            Command::Add { .. } => Self::Add,
+            Command::Look => Self::Look,
+            Command::Clear { cas } => Self::Clear(small(cas)),
+            Command::Put { cas, number: put } => Self::Put(small(cas), number(put)),
+            Command::Release { cas } => Self::Release(small(cas)),
+        }
+    }
+}
+
+enum Reply {
+    Added(Added),
+    Seen(Seen),
+    Done(bool),
+}
+
+impl Server {
+    fn write(&mut self, item: Item) -> u8 {
+        self.written += 1;
+        self.item = Some((item, self.written));
+        self.written
+    }
+
+    fn has(self, cas: u8) -> bool {
+        self.item.is_some_and(|(_, here)| here == cas)
+    }
+
+    fn does(&mut self, what: Sent, bug: Bug) -> Reply {
+        match what {
+            Sent::Add => Reply::Added(self.add()),
+            Sent::Look => Reply::Seen(self.look()),
+            Sent::Clear(cas) | Sent::Release(cas) => {
+                let done = self.has(cas);
+                self.item = self.item.filter(|_| !done);
+                Reply::Done(done)
+            }
+            Sent::Put(cas, number) => {
+                let done = self.has(cas) || bug == Bug::UnconditionalInstall;
+                if done {
+                    self.write(Item::Number(number));
+                }
+                Reply::Done(done)
+            }
+        }
+    }
+
+    fn add(&mut self) -> Added {
+        match self.item {
+            None => Added::Missing,
+            Some((Item::Stub, _)) => Added::NotANumber,
+            Some((Item::Number((block, offset)), _)) => {
+                let after = (block, offset + small(COUNT));
+                let cas = self.write(Item::Number(after)).into();
+                Added::Number { number: wide(after), cas }
+            }
+        }
+    }
+
+    fn look(&mut self) -> Seen {
+        match self.item {
+            None => Seen::Won { cas: self.write(Item::Stub).into() },
+            Some((Item::Stub, _)) => Seen::Stub,
+            Some((Item::Number(number), cas)) => Seen::Number { number: wide(number), cas: cas.into() },
+        }
+    }
+}
+
+impl CacheWindow {
+    fn blocks() -> Blocks {
+        Blocks::new(1, LEN).expect("a length")
+    }
+
+    /// Whether what was learnt on a connection still counts.
+    fn knows(&self, state: &State, process: usize, connection: u8) -> bool {
+        let server = state.servers[usize::from(state.processes[process].server)];
+        connection == server.restarts || self.bug == Bug::CasAfterReconnect
+    }
+
+    fn sends(&self, state: &mut State, process: usize, what: Sent, fate: Fate) {
+        let Process { at, server, .. } = state.processes[process];
+        let s = usize::from(server);
+        if let At::Clearing(on, _) | At::LookingAfter(on) | At::Putting(on, ..) = at
+            && !self.knows(state, process, on)
+        {
+            // The connection is gone: nothing is sent, and everything begins again.
+            state.processes[process].at = At::Adding;
+            return;
+        }
+        if fate == Fate::OnItsWay {
+            state.losses -= 1;
+            state.flights.push((s, what));
+            state.ends(process);
+            return;
+        }
+        let reply = state.servers[s].does(what, self.bug);
+        if self.bug == Bug::Resent && matches!(what, Sent::Put(..)) {
+            state.flights.push((s, what));
+        }
+        if fate == Fate::ReplyLost {
+            state.losses -= 1;
+            state.ends(process);
+            return;
+        }
+        self.hears(state, process, at, reply);
+    }
+
+    fn hears(&self, state: &mut State, process: usize, at: At, reply: Reply) {
+        let connection = state.servers[usize::from(state.processes[process].server)].restarts;
+        let next = match (reply, at) {
+            (Reply::Added(added), _) => cache::after_add(Self::blocks(), COUNT, added),
+            (Reply::Seen(seen), _) => cache::after_look(Self::blocks(), connection.into(), seen),
+            (Reply::Done(true), At::Putting(_, _, own)) => {
+                state.hand_out(process, own, self.max);
+                return;
+            }
+            (Reply::Done(_), At::Clearing(on, _)) => {
+                state.processes[process].at = At::LookingAfter(on);
+                return;
+            }
+            // The block is abandoned.
+            (Reply::Done(_), _) => Next::Draw,
+        };
+        state.processes[process].at = match next {
+            Next::Take(range) => return state.hand_out(process, ids(range), self.max),
+            Next::Send(Command::Look) if self.bug == Bug::ReserveBeforeWinning => At::ReservingEarly,
+            Next::Send(Command::Look) => At::Looking,
+            Next::Send(Command::Clear { cas }) => At::Clearing(connection, small(cas)),
+            Next::Refill(fence) => {
+                let cas = fence.cas_on(connection.into()).expect("of this connection");
+                At::Reserving(connection, small(cas))
+            }
+            Next::Wait if self.bug == Bug::WaiterGoesToTheStore => At::GoingToTheStore,
+            Next::Draw | Next::Wait => At::Adding,
+            Next::Send(_) | Next::Foreign => unreachable!("after neither"),
+        };
+    }
+
+    /// From the store behind, which has the last word on how many there are.
+    fn reserve(&self, state: &mut State) -> Option<Range> {
+        let next = u64::from(state.next);
+        let wanted = Self::blocks().refill_of((next <= self.max).then_some(next), self.max, COUNT);
+        let count = wanted.min((self.max + 1).saturating_sub(next));
+        state.next += small(count);
+        Range::new(next, count).filter(|range| !range.is_empty())
+    }
+
+    fn reserves(&self, state: &mut State, process: usize) {
+        let at = state.processes[process].at;
+        let Some(range) = self.reserve(state) else {
+            // Exhausted: it gives its stub back.
+            if let At::Reserving(on, cas) = at
+                && self.knows(state, process, on)
+            {
+                state.servers[usize::from(state.processes[process].server)]
+                    .does(Sent::Release(cas), self.bug);
+            }
+            return state.ends(process);
+        };
+        state.processes[process].at = match at {
+            At::Reserving(on, cas) => {
+                let here = state.servers[usize::from(state.processes[process].server)].restarts;
+                let fence = fence(on, cas);
+                let here = if self.bug == Bug::CasAfterReconnect { on } else { here };
+                match cache::refill(Self::blocks(), fence, here.into(), range, COUNT) {
+                    Some(Refill { command, own, .. }) => At::Putting(here, Sent::of(command), ids(own)),
+                    None => At::Adding,
+                }
+            }
+            At::ReservingEarly => {
+                let Some(Refill { command: Command::Put { number: put, .. }, own, .. }) =
+                    cache::refill(Self::blocks(), fence(0, 0), 0, range, COUNT)
+                else {
+                    return state.ends(process);
+                };
+                At::PuttingIfAbsent(number(put), ids(own))
+            }
+            _ => {
+                let mut range = range;
+                return state.hand_out(process, ids(range.take_front(COUNT)), self.max);
+            }
+        };
+    }
+
+    fn puts_if_absent(&self, state: &mut State, process: usize) {
+        let Process { at: At::PuttingIfAbsent(number, own), server, .. } = state.processes[process] else {
+            unreachable!("offered there alone")
+        };
+        let server = &mut state.servers[usize::from(server)];
+        if server.item.is_some() {
+            state.processes[process].at = At::Adding;
+            return;
+        }
+        server.write(Item::Number(number));
+        state.hand_out(process, own, self.max);
+    }
+}
+
+fn fence(connection: u8, cas: u8) -> Fence {
+    match cache::after_look(CacheWindow::blocks(), connection.into(), Seen::Won { cas: cas.into() }) {
+        Next::Refill(fence) => fence,
+        next => unreachable!("{next:?}"),
+    }
+}
+
+impl State {
+    /// The call is over.
+    fn ends(&mut self, process: usize) {
+        let Process { server, .. } = self.processes[process];
+        self.processes[process] = Process { server, ..Process::default() };
+    }
+
+    fn hand_out(&mut self, process: usize, own: Ids, max: u64) {
+        let ids = bits(own);
+        let worst = [
+            (self.issued & ids != 0, UNIQUE),
+            (u64::from(own.1) > max + 1, BOUNDED),
+            (own.0 < self.processes[process].floor, GROWING),
+        ];
+        if let Some((_, promise)) = worst.into_iter().find(|(broken, _)| *broken) {
+            self.broken.get_or_insert(promise);
+        }
+        self.issued |= ids;
+        self.ends(process);
+    }
+
+    fn floor(&self) -> u8 {
+        u8::try_from(u32::BITS - self.issued.leading_zeros()).expect("32 at most")
+    }
+}
+
+impl Protocol for CacheWindow {
+    type State = State;
+    type Step = Step;
+
+    fn start(&self) -> State {
+        let Self { calls, evictions, restarts, losses, .. } = *self;
+        let processes = vec![Process::default(); self.processes];
+        State { next: 1, processes, calls, evictions, restarts, losses, ..State::default() }
+    }
+
+    fn steps(&self, state: &State, steps: &mut Vec<Step>) {
+        for process in 0..self.processes {
+            self.steps_of(state, process, steps);
+        }
+        for (flight, (_, what)) in state.flights.iter().enumerate() {
+            steps.push(Step::Arrives { what: *what, flight });
+        }
+        if state.evictions > 0 && state.servers[0].item.is_some() {
+            steps.push(Step::Forgets);
+        }
+        if state.restarts > 0 {
+            steps.push(Step::Restarts);
+        }
+    }
+
+    fn after(&self, state: &State, step: Step) -> State {
+        let mut next = state.clone();
+        match step {
+            Step::Begins { process, looks } => {
+                next.calls -= 1;
+                next.processes[process].at = if looks { At::Looking } else { At::Adding };
+                next.processes[process].floor = state.floor();
+            }
+            Step::Sends { process, what, fate } => self.sends(&mut next, process, what, fate),
+            Step::Reserves { process } => self.reserves(&mut next, process),
+            Step::PutsIfAbsent { process } => self.puts_if_absent(&mut next, process),
+            Step::ChangesServer { process } => {
+                next.processes[process].server = 1;
+                next.processes[process].at = At::Idle;
+            }
+            Step::Arrives { flight, .. } => {
+                let (server, what) = next.flights.remove(flight);
+                next.servers[server].does(what, self.bug);
+            }
+            Step::Forgets => {
+                next.evictions -= 1;
+                next.servers[0].item = None;
+            }
+            Step::Restarts => {
+                next.restarts -= 1;
+                next.servers[0] = Server { restarts: state.servers[0].restarts + 1, ..Server::default() };
+                // What was on its way goes down with its connection, except what a proxy keeps.
+                next.flights.retain(|(_, what)| self.bug == Bug::Resent && matches!(what, Sent::Put(..)));
+            }
+        }
+        next
+    }
+
+    fn canonical(&self, mut state: State) -> State {
+        state.processes.sort_unstable();
+        state
+    }
+
+    fn broken(&self, state: &State) -> Option<&'static str> {
+        state.broken.or_else(|| (!self.is_served(state)).then_some(SERVED))
+    }
+}
+
+impl CacheWindow {
+    fn steps_of(&self, state: &State, process: usize, steps: &mut Vec<Step>) {
+        let Process { at, server, .. } = state.processes[process];
+        let what = match at {
+            At::Idle => {
+                if state.calls > 0 {
+                    steps.extend([false, true].map(|looks| Step::Begins { process, looks }));
+                }
+                if self.bug == Bug::TwoServers && server == 0 {
+                    steps.push(Step::ChangesServer { process });
+                }
+                return;
+            }
+            At::Reserving(..) | At::ReservingEarly | At::GoingToTheStore => {
+                return steps.push(Step::Reserves { process });
+            }
+            At::PuttingIfAbsent(..) => return steps.push(Step::PutsIfAbsent { process }),
+            At::Adding => Sent::Add,
+            At::Looking | At::LookingAfter(_) => Sent::Look,
+            At::Clearing(_, cas) => Sent::Clear(cas),
+            At::Putting(_, what, _) => what,
+        };
+        steps.push(Step::Sends { process, what, fate: Fate::Answered });
+        if state.losses > 0 {
+            let lost = [Fate::ReplyLost, Fate::OnItsWay];
+            steps.extend(lost.map(|fate| Step::Sends { process, what, fate }));
+        }
+    }
+
+    /// Whether a process that is alone gets an id, or hears that the store has none.
+    fn is_served(&self, state: &State) -> bool {
+        let mut state = State { flights: Vec::new(), calls: 1, losses: 0, ..state.clone() };
+        let before = state.issued;
+        state.processes.iter_mut().for_each(|process| process.at = At::Idle);
+        state = self.after(&state, Step::Begins { process: 0, looks: false });
+        let server = usize::from(state.processes[0].server);
+        for _ in 0..16 {
+            if state.processes[0].at == At::Idle {
+                return state.issued != before || u64::from(state.next) > self.max;
+            }
+            // Whoever placed the stub is gone, and it expires.
+            if state.processes[0].at == At::Adding
+                && let Some((Item::Stub, _)) = state.servers[server].item
+            {
+                state.servers[server].item = None;
+            }
+            let mut steps = Vec::new();
+            self.steps_of(&state, 0, &mut steps);
+            state = self.after(&state, steps[0]);
+        }
+        false
+    }
+}

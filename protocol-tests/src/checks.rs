@@ -1,0 +1,152 @@
+//! What is explored, at what size.
+
+use crate::cache::{self, CacheWindow};
+use crate::datacenter::{Bug, Windows};
+use crate::era::{Befalls, Life};
+use crate::explore::{Verdict, breaks, holds};
+use crate::paxos::{Call, Commit, Level, Paxos};
+use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, UNIQUE};
+use crate::specimen::Specimen;
+
+pub(crate) const HOLDS: &str = "holds";
+pub(crate) const CAUGHT: &str = "caught";
+
+pub(crate) struct Check {
+    /// What to say of it when it passes.
+    pub(crate) word: &'static str,
+    pub(crate) name: String,
+    pub(crate) run: Box<dyn Fn() -> Verdict + Send + Sync>,
+}
+
+/// Larger worlds, for an hour's look by hand.
+fn large() -> bool {
+    std::env::var("IDMILL_PROTOCOL_SIZE").is_ok_and(|size| size == "large")
+}
+
+fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync + 'static) -> Check {
+    Check { word, name: name.to_owned(), run: Box::new(run) }
+}
+
+pub(crate) fn all() -> Vec<Check> {
+    [caches(), datacenters(), lives(), levels(), specimens()].into_iter().flatten().collect()
+}
+
+fn caches() -> Vec<Check> {
+    let bug = cache::Bug::None;
+    let small = CacheWindow { processes: 3, calls: 4, evictions: 2, restarts: 1, losses: 1, max: 20, bug };
+    let more = CacheWindow { calls: if large() { 6 } else { 5 }, ..small };
+    let mut checks = vec![
+        check(HOLDS, "cache/three-processes", move || holds(more, 500_000)),
+        check(HOLDS, "cache/near-the-end", move || holds(CacheWindow { max: 3, ..small }, 30_000)),
+    ];
+    let two = CacheWindow { processes: 2, calls: 5, evictions: 2, restarts: 1, losses: 0, ..small };
+    for (name, bug, promise) in [
+        ("cas-used-again-after-a-reconnect", cache::Bug::CasAfterReconnect, GROWING),
+        ("unconditional-install", cache::Bug::UnconditionalInstall, GROWING),
+        ("reserve-before-winning", cache::Bug::ReserveBeforeWinning, GROWING),
+        ("waiter-goes-to-the-store", cache::Bug::WaiterGoesToTheStore, GROWING),
+        ("install-sent-again-by-a-proxy", cache::Bug::Resent, UNIQUE),
+        ("two-servers-and-a-ring-change", cache::Bug::TwoServers, GROWING),
+    ] {
+        checks.push(check(CAUGHT, &format!("cache/{name}"), move || {
+            breaks(CacheWindow { bug, ..two }, promise)
+        }));
+    }
+    checks
+}
+
+fn datacenters() -> Vec<Check> {
+    let mut checks = vec![
+        check(HOLDS, "datacenter/two-processes-each", || {
+            let max = if large() { 4 } else { 3 };
+            holds(Windows::of(2, max, 1), 400_000)
+        }),
+        check(HOLDS, "datacenter/two-in-flight", || {
+            let processes = if large() { 2 } else { 1 };
+            holds(Windows::of(processes, 3, 2), 100_000)
+        }),
+        check(HOLDS, "datacenter/three-processes-each", || {
+            let max = if large() { 2 } else { 1 };
+            holds(Windows::of(3, max, 1), 50_000)
+        }),
+        check(HOLDS, "datacenter/two-ids-at-a-time", || {
+            holds(Windows { count: 2, size: 3, ..Windows::of(2, 3, 1) }, 50_000)
+        }),
+    ];
+    let small = Windows::of(2, 2, 1);
+    for (name, bug, promise) in [
+        ("unknown-taken-as-success", Bug::UnknownTakenAsSuccess, UNIQUE),
+        ("blind-retry-without-token", Bug::BlindRetry, ACCOUNTED),
+        ("naive-two-step-refill", Bug::NaiveRefill, ACCOUNTED),
+        ("install-without-generation", Bug::InstallWithoutGeneration, UNIQUE),
+        ("install-if-nothing-is-preloaded", Bug::InstallIfNothingPreloaded, UNIQUE),
+        ("claim-by-token-only", Bug::ClaimByTokenOnly, UNIQUE),
+        ("end-tested-before-the-claim", Bug::EndTestedFirst, EXHAUSTED),
+        ("no-clamp", Bug::NoClamp, BOUNDED),
+        ("take-without-condition", Bug::TakeWithoutCondition, UNIQUE),
+    ] {
+        let name = format!("datacenter/{name}");
+        checks.push(check(CAUGHT, &name, move || breaks(small.with(bug), promise)));
+    }
+    checks
+}
+
+fn specimens() -> Vec<Check> {
+    let specimen = Specimen { calls: 4, evictions: 1 };
+    vec![
+        check(CAUGHT, "specimen/no-id-twice", move || breaks(specimen, UNIQUE)),
+        check(CAUGHT, "specimen/growing", move || breaks(specimen, GROWING)),
+    ]
+}
+
+/// What befalls rows.
+fn lives() -> Vec<Check> {
+    let life = |befalls| Life { processes: 2, in_flight: 1, befalls };
+    vec![
+        check(HOLDS, "era/created-and-recalled", move || holds(life(Befalls::Recall), 1000)),
+        check(HOLDS, "era/window-lost", move || holds(Life { in_flight: 0, ..life(Befalls::Loss) }, 1000)),
+        // A limit: a window may only be lost while nothing is on its way.
+        check(CAUGHT, "era/window-lost-with-its-creation-on-the-way", move || {
+            breaks(life(Befalls::Loss), UNIQUE)
+        }),
+        check(HOLDS, "era/restored-and-recalled", move || holds(life(Befalls::RestoreAndRecall), 1000)),
+        check(CAUGHT, "era/restored-window-served", move || breaks(life(Befalls::Restore), UNIQUE)),
+    ]
+}
+
+/// The levels of conditional writes on one partition.
+fn levels() -> Vec<Check> {
+    let (serial, local) = (Call::Take(Level::Serial), Call::Take(Level::LocalSerial));
+    let paxos = |calls: &[Call], commit, one_by_one, ballots| Paxos {
+        calls: calls.to_vec(),
+        commit,
+        one_by_one,
+        next: 1,
+        ballots,
+        late_is_never: false,
+    };
+    let mut checks = Vec::new();
+    let mut mixed = |name: &str, commit, paxos: Paxos, bad: bool| {
+        let name = format!("levels/{name}-commit-{commit:?}");
+        checks.push(if bad {
+            check(CAUGHT, &name, move || breaks(paxos.clone(), UNIQUE))
+        } else {
+            check(HOLDS, &name, move || holds(paxos.clone(), 1_000))
+        });
+    };
+    for commit in [Commit::LocalQuorum, Commit::Quorum, Commit::EachQuorum, Commit::All] {
+        let lost_far = commit == Commit::LocalQuorum;
+        mixed("local-then-serial", commit, paxos(&[local, serial], commit, true, 3), lost_far);
+        let lost_near = commit == Commit::Quorum;
+        mixed("serial-then-local", commit, paxos(&[serial, local], commit, true, 3), lost_near);
+        mixed("local-beside-serial", commit, paxos(&[local, serial], commit, false, 2), true);
+    }
+    let quorum = Commit::LocalQuorum;
+    mixed("local-alone", quorum, paxos(&[local, local], quorum, false, 5), false);
+    mixed("serial-alone", quorum, paxos(&[serial, serial], quorum, false, 2), false);
+    let (refill, read) = (Call::Refill(Level::Serial), Call::Read(Level::Serial));
+    let published =
+        Paxos { next: 0, late_is_never: true, ..paxos(&[refill, local, read, local], quorum, true, 4) };
+    mixed("published-scheme", quorum, published, true);
+    checks
+}

@@ -1,0 +1,601 @@
+//! Datacenter windows: every process runs the decisions of `idmill::tier::datacenter`, over rows that are registers with
+//! linearizable conditional writes.
+//!
+//! The global row and the window of each datacenter are registers of their own, as partitions are that are never touched with more
+//! than one level. A process may stop between any two steps for any time, or for ever: it keeps nothing in memory that another
+//! one would not have. A conditional write is answered, or applied without an answer, or stays on its way: then it is applied
+//! at any later time, or never. A link that is cut is no more than processes that stop where they need the global row.
+
+use idmill::store::{Bounds, Identity};
+use idmill::tier::datacenter::{
+    ClaimStep, ClaimWrite, Draw, Era, GlobalRow, Install, Outcome, Span, Take, Taken, Token, WindowRow,
+};
+
+use crate::explore::Protocol;
+use crate::promises::{ACCOUNTED, BOUNDED, DRAINED, EXHAUSTED, GROWING, TRUSTED, UNIQUE};
+
+pub(crate) const DATACENTERS: usize = 2;
+/// Ids are bits of a `u32`.
+type Ids = u32;
+const ERA: Era = Era { identity: Identity { incarnation: 1, epoch: 0 }, recalls: 0 };
+
+/// A decision that is made wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// A take that was not answered is taken for done.
+    UnknownTakenAsSuccess,
+    /// A claim that was not answered is sent anew, whatever is recorded.
+    BlindRetry,
+    /// Claims are not recorded at all.
+    NaiveRefill,
+    /// An install does not look at the generation.
+    InstallWithoutGeneration,
+    /// It looks at whether something is preloaded instead.
+    InstallIfNothingPreloaded,
+    /// A claim looks at the datacenter's token, not at the counter.
+    ClaimByTokenOnly,
+    /// That everything is claimed is tested before what was claimed already.
+    EndTestedFirst,
+    /// A claim goes past the end.
+    NoClamp,
+    /// A take does not look at `next`.
+    TakeWithoutCondition,
+}
+
+/// How large the world is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    /// In each datacenter.
+    pub(crate) processes: usize,
+    /// Ids 0 to this one.
+    pub(crate) max: u64,
+    /// Ids of a claim.
+    pub(crate) size: u64,
+    /// Ids of a take.
+    pub(crate) count: u64,
+    /// A refill begins when so many are left.
+    pub(crate) threshold: u64,
+    /// Writes that are on their way, at most.
+    pub(crate) in_flight: usize,
+    pub(crate) bug: Bug,
+}
+
+impl Windows {
+    pub(crate) const fn of(processes: usize, max: u64, in_flight: usize) -> Self {
+        Self { processes, max, size: 2, count: 1, threshold: 1, in_flight, bug: Bug::None }
+    }
+
+    pub(crate) const fn with(self, bug: Bug) -> Self {
+        Self { bug, ..self }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Process {
+    #[default]
+    Idle,
+    Taking(Taking),
+    /// Is about to read the global row.
+    Claiming {
+        token: Refilling,
+        blindly: bool,
+    },
+    Sending {
+        token: Refilling,
+        write: Claiming,
+    },
+    Installing(Installing),
+}
+
+// The decisions' own types are wide, have an era each, and no order: what is stored of them is what differs.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Taking {
+    seen: u8,
+    current: (u8, u8),
+    ids: (u8, u8),
+    switched: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Refilling {
+    generation: u8,
+    reached: u8,
+    dry: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Claiming {
+    seen: u8,
+    claim: Claim,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Claim {
+    token: u8,
+    ids: (u8, u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Installing {
+    generation: u8,
+    ids: (u8, u8),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Window {
+    generation: u8,
+    current: (u8, u8),
+    preloaded: Option<(u8, u8)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Flight {
+    Take(usize, Taking),
+    Claim(usize, Claiming),
+    Install(usize, Installing),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    next: u8,
+    claims: [Option<Claim>; DATACENTERS],
+    windows: [Window; DATACENTERS],
+    processes: [Vec<Process>; DATACENTERS],
+    flights: Vec<Flight>,
+    /// Handed out, by datacenter.
+    issued: [Ids; DATACENTERS],
+    /// Taken by nobody knows whom.
+    gaps: Ids,
+    broken: Option<&'static str>,
+}
+
+/// What becomes of a conditional write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    /// It is done at once, if it can be, and nobody hears.
+    ReplyLost,
+    /// Nobody hears, and it may still be done.
+    OnItsWay,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Reads the window, to take.
+    Begins {
+        datacenter: usize,
+        process: usize,
+    },
+    /// Reads the window, to refill it ahead of need.
+    LooksAhead {
+        datacenter: usize,
+        process: usize,
+    },
+    ReadsGlobal {
+        datacenter: usize,
+        process: usize,
+    },
+    Writes {
+        datacenter: usize,
+        process: usize,
+        fate: Fate,
+    },
+    Stops {
+        datacenter: usize,
+        process: usize,
+    },
+    /// A write that was on its way is done, if it can be.
+    Arrives {
+        flight: usize,
+    },
+    /// It never is.
+    Vanishes {
+        flight: usize,
+    },
+}
+
+fn span((start, end): (u8, u8)) -> Span {
+    Span { start: start.into(), end: end.into() }
+}
+
+fn small(id: u128) -> u8 {
+    u8::try_from(id).expect("models are small")
+}
+
+fn pair(span: Span) -> (u8, u8) {
+    (small(span.start), small(span.end))
+}
+
+fn bits((start, end): (u8, u8)) -> Ids {
+    (start..end).fold(0, |bits, id| bits | 1 << id)
+}
+
+impl Windows {
+    fn bounds(&self) -> Bounds {
+        Bounds::new(0, self.max).expect("bounds")
+    }
+
+    fn window(&self, state: &State, datacenter: usize) -> WindowRow {
+        let Window { generation, current, preloaded } = state.windows[datacenter];
+        WindowRow {
+            era: ERA,
+            bounds: self.bounds(),
+            generation: generation.into(),
+            current: span(current),
+            preloaded: preloaded.map(span),
+        }
+    }
+
+    fn put_window(state: &mut State, datacenter: usize, row: &WindowRow) {
+        let generation = small(row.generation.into());
+        let (current, preloaded) = (pair(row.current), row.preloaded.map(pair));
+        state.windows[datacenter] = Window { generation, current, preloaded };
+    }
+
+    fn global(&self, state: &State, datacenter: usize) -> GlobalRow {
+        let claim = state.claims[datacenter].map(Claim::wide);
+        GlobalRow { era: ERA, bounds: self.bounds(), next: state.next.into(), claim }
+    }
+}
+
+impl Claim {
+    fn wide(self) -> idmill::tier::datacenter::Claim {
+        idmill::tier::datacenter::Claim { token: self.token.into(), span: span(self.ids) }
+    }
+}
+
+impl Taking {
+    fn of(take: &Take) -> Self {
+        let (current, ids) = (pair(take.current), pair(take.ids));
+        Self { seen: small(take.seen), current, ids, switched: take.switched }
+    }
+
+    fn wide(self) -> Take {
+        let (current, ids) = (span(self.current), span(self.ids));
+        Take { era: ERA, seen: self.seen.into(), current, switched: self.switched, ids }
+    }
+}
+
+impl Refilling {
+    fn of(token: &Token) -> Self {
+        let (generation, reached) = (small(token.generation.into()), small(token.reached));
+        Self { generation, reached, dry: token.dry }
+    }
+
+    fn wide(self) -> Token {
+        let Self { generation, reached, dry } = self;
+        Token { era: ERA, generation: generation.into(), reached: reached.into(), dry }
+    }
+}
+
+impl Claiming {
+    fn of(write: &ClaimWrite) -> Self {
+        let claim = Claim { token: small(write.claim.token.into()), ids: pair(write.claim.span) };
+        Self { seen: small(write.seen), claim }
+    }
+}
+
+impl Windows {
+    fn wide(&self, write: Claiming) -> ClaimWrite {
+        ClaimWrite { era: ERA, seen: write.seen.into(), max: self.max, claim: write.claim.wide() }
+    }
+
+    /// Does a take, if its condition holds.
+    fn take(&self, state: &mut State, datacenter: usize, taking: Taking) -> bool {
+        let (take, mut row) = (taking.wide(), self.window(state, datacenter));
+        if !take.holds(&row) && self.bug != Bug::TakeWithoutCondition {
+            return false;
+        }
+        take.apply(&mut row);
+        Self::put_window(state, datacenter, &row);
+        true
+    }
+
+    fn claim(&self, state: &mut State, datacenter: usize, write: Claiming) -> bool {
+        let (wide, mut row) = (self.wide(write), self.global(state, datacenter));
+        let holds = match self.bug {
+            Bug::ClaimByTokenOnly => row.claim.map_or(0, |claim| claim.token) + 1 == wide.claim.token,
+            _ => wide.holds(&row),
+        };
+        if !holds {
+            return false;
+        }
+        wide.apply(&mut row);
+        state.next = small(row.next);
+        state.claims[datacenter] = row.claim.map(|claim| Claiming::of(&ClaimWrite { claim, ..wide }).claim);
+        true
+    }
+
+    fn install(&self, state: &mut State, datacenter: usize, installing: Installing) -> bool {
+        let Installing { generation, ids } = installing;
+        let token = Refilling { generation, reached: 0, dry: false }.wide();
+        let (install, mut row) =
+            (Install::new(&token, span(ids), self.bounds()), self.window(state, datacenter));
+        let holds = match self.bug {
+            Bug::InstallWithoutGeneration => true,
+            Bug::InstallIfNothingPreloaded => row.preloaded.is_none(),
+            _ => install.holds(&row),
+        };
+        if holds {
+            install.apply(&mut row);
+            Self::put_window(state, datacenter, &row);
+        }
+        holds
+    }
+
+    fn reads_global(&self, state: &mut State, datacenter: usize, process: usize) {
+        let Process::Claiming { token, blindly } = state.processes[datacenter][process] else { return };
+        let mut row = self.global(state, datacenter);
+        if self.bug == Bug::NaiveRefill || blindly {
+            row.claim =
+                (token.generation > 1).then(|| Claim { token: token.generation - 1, ids: (0, 0) }.wide());
+        }
+        let mut step = row.claim(&token.wide(), self.size, u64::MAX);
+        if self.bug == Bug::EndTestedFirst && row.next > u128::from(self.max) {
+            step = ClaimStep::Nothing;
+        }
+        state.processes[datacenter][process] = match step {
+            ClaimStep::Recorded(span) => Self::installing(token, span),
+            ClaimStep::Send(mut write) => {
+                if self.bug == Bug::NoClamp {
+                    write.claim.span.end = write.claim.span.start + u128::from(self.size);
+                }
+                Process::Sending { token, write: Claiming::of(&write) }
+            }
+            ClaimStep::Stale => Process::Idle,
+            ClaimStep::Nothing => {
+                if token.dry && !self.is_exhausted(state, datacenter) {
+                    state.broken = Some(EXHAUSTED);
+                }
+                Process::Idle
+            }
+            ClaimStep::Corrupt(_) => {
+                state.broken = Some(TRUSTED);
+                Process::Idle
+            }
+        };
+    }
+
+    fn installing(token: Refilling, span: Span) -> Process {
+        Process::Installing(Installing { generation: token.generation, ids: pair(span) })
+    }
+
+    /// Whether a datacenter has nothing left, in its window or claimed for it.
+    fn is_exhausted(&self, state: &State, datacenter: usize) -> bool {
+        let owed = state.owed(datacenter) | state.windows[datacenter].ids();
+        owed == 0 && u64::from(state.next) > self.max
+    }
+
+    fn writes(&self, state: &mut State, datacenter: usize, process: usize, fate: Fate) {
+        let what = std::mem::take(&mut state.processes[datacenter][process]);
+        let outcome = |holds| match fate {
+            Fate::Answered if holds => Outcome::Applied,
+            Fate::Answered => Outcome::Refused,
+            Fate::ReplyLost | Fate::OnItsWay => Outcome::Unknown,
+        };
+        let lands = fate != Fate::OnItsWay;
+        match what {
+            Process::Taking(taking) => {
+                let outcome = outcome(lands && self.take(state, datacenter, taking));
+                let lost = fate == Fate::ReplyLost;
+                self.took(state, datacenter, taking, outcome, lost);
+                if !lands {
+                    state.flights.push(Flight::Take(datacenter, taking));
+                }
+            }
+            Process::Sending { token, write } => {
+                let outcome = outcome(lands && self.claim(state, datacenter, write));
+                let blindly = self.bug == Bug::BlindRetry && outcome == Outcome::Unknown;
+                state.processes[datacenter][process] = match self.wide(write).after(outcome) {
+                    Some(span) => Self::installing(token, span),
+                    None => Process::Claiming { token, blindly },
+                };
+                if !lands {
+                    state.flights.push(Flight::Claim(datacenter, write));
+                }
+            }
+            Process::Installing(installing) => {
+                if lands {
+                    self.install(state, datacenter, installing);
+                } else {
+                    state.flights.push(Flight::Install(datacenter, installing));
+                }
+            }
+            Process::Idle | Process::Claiming { .. } => unreachable!("writes nothing"),
+        }
+        state.flights.sort_unstable();
+    }
+
+    /// What a process makes of its take.
+    fn took(&self, state: &mut State, datacenter: usize, taking: Taking, outcome: Outcome, lost: bool) {
+        let believed = match (self.bug, outcome) {
+            (Bug::UnknownTakenAsSuccess, Outcome::Unknown) => Outcome::Applied,
+            _ => outcome,
+        };
+        match taking.wide().after(believed) {
+            Taken::Ids(ids) => state.hand_out(datacenter, bits(pair(ids)), self.max),
+            // What happened is known here: only if it was still possible are the ids gone.
+            Taken::Gap if lost => state.gap_if_gone(datacenter, taking),
+            Taken::Again | Taken::Gap => {}
+        }
+    }
+}
+
+impl Window {
+    fn ids(self) -> Ids {
+        bits(self.current) | self.preloaded.map_or(0, bits)
+    }
+}
+
+impl State {
+    /// What is claimed for a datacenter and not installed.
+    fn owed(&self, datacenter: usize) -> Ids {
+        let installed = self.windows[datacenter].generation;
+        self.claims[datacenter].filter(|claim| claim.token > installed).map_or(0, |claim| bits(claim.ids))
+    }
+
+    fn hand_out(&mut self, datacenter: usize, ids: Ids, max: u64) {
+        let before = self.issued[0] | self.issued[1];
+        let worst = [
+            (before & ids != 0, UNIQUE),
+            (u64::from(ids.ilog2()) > max, BOUNDED),
+            // Within one datacenter, of which the window is one place.
+            (self.issued[datacenter] > ids, GROWING),
+        ];
+        if let Some((_, promise)) = worst.into_iter().find(|(broken, _)| *broken) {
+            self.broken.get_or_insert(promise);
+        }
+        self.issued[datacenter] |= ids;
+    }
+
+    /// Ids of a take that nobody heard of are a gap once they are in no window any more.
+    fn gap_if_gone(&mut self, datacenter: usize, taking: Taking) {
+        let ids = bits(taking.ids) & !self.windows[datacenter].ids();
+        self.gaps |= ids & !(self.issued[0] | self.issued[1]);
+    }
+}
+
+impl Protocol for Windows {
+    type State = State;
+    type Step = Step;
+
+    fn start(&self) -> State {
+        let processes = std::array::from_fn(|_| vec![Process::Idle; self.processes]);
+        State { processes, ..State::default() }
+    }
+
+    fn steps(&self, state: &State, steps: &mut Vec<Step>) {
+        for datacenter in 0..DATACENTERS {
+            for process in 0..self.processes {
+                self.steps_of(state, datacenter, process, steps);
+            }
+        }
+        for flight in 0..state.flights.len() {
+            steps.extend([Step::Arrives { flight }, Step::Vanishes { flight }]);
+        }
+    }
+
+    fn after(&self, state: &State, step: Step) -> State {
+        let mut next = state.clone();
+        match step {
+            Step::Begins { datacenter, process } => {
+                let drawn = self.window(state, datacenter).draw(self.count, u64::MAX);
+                next.processes[datacenter][process] = match drawn {
+                    Draw::Take(take) => Process::Taking(Taking::of(&take)),
+                    Draw::Dry(token) => Process::Claiming { token: Refilling::of(&token), blindly: false },
+                    Draw::AboveCeiling => unreachable!("there is no ceiling"),
+                };
+            }
+            Step::LooksAhead { datacenter, process } => {
+                let token = self.window(state, datacenter).low(self.threshold).expect("offered then alone");
+                next.processes[datacenter][process] =
+                    Process::Claiming { token: Refilling::of(&token), blindly: false };
+            }
+            Step::ReadsGlobal { datacenter, process } => self.reads_global(&mut next, datacenter, process),
+            Step::Writes { datacenter, process, fate } => self.writes(&mut next, datacenter, process, fate),
+            Step::Stops { datacenter, process } => next.processes[datacenter][process] = Process::Idle,
+            Step::Vanishes { flight } => drop(next.flights.remove(flight)),
+            Step::Arrives { flight } => match next.flights.remove(flight) {
+                Flight::Take(datacenter, taking) => {
+                    if self.take(&mut next, datacenter, taking) {
+                        next.gap_if_gone(datacenter, taking);
+                    }
+                }
+                Flight::Claim(datacenter, write) => _ = self.claim(&mut next, datacenter, write),
+                Flight::Install(datacenter, installing) => {
+                    _ = self.install(&mut next, datacenter, installing);
+                }
+            },
+        }
+        next
+    }
+
+    fn canonical(&self, mut state: State) -> State {
+        state.processes.iter_mut().for_each(|processes| processes.sort_unstable());
+        state
+    }
+
+    fn broken(&self, state: &State) -> Option<&'static str> {
+        if state.broken.is_some() {
+            return state.broken;
+        }
+        if !self.is_accounted_for(state) {
+            return Some(ACCOUNTED);
+        }
+        (!self.can_be_drained(state)).then_some(DRAINED)
+    }
+}
+
+impl Windows {
+    fn steps_of(&self, state: &State, datacenter: usize, process: usize, steps: &mut Vec<Step>) {
+        match state.processes[datacenter][process] {
+            Process::Idle => {
+                steps.push(Step::Begins { datacenter, process });
+                // Where the window is dry the other step does the same.
+                let low = self.window(state, datacenter).low(self.threshold);
+                if low.is_some_and(|token| !token.dry) {
+                    steps.push(Step::LooksAhead { datacenter, process });
+                }
+                return;
+            }
+            Process::Claiming { .. } => steps.push(Step::ReadsGlobal { datacenter, process }),
+            Process::Taking(_) | Process::Sending { .. } | Process::Installing(_) => {
+                let fates = [Fate::Answered, Fate::ReplyLost, Fate::OnItsWay];
+                let room = state.flights.len() < self.in_flight;
+                let possible = fates.into_iter().filter(|fate| *fate != Fate::OnItsWay || room);
+                steps.extend(possible.map(|fate| Step::Writes { datacenter, process, fate }));
+            }
+        }
+        steps.push(Step::Stops { datacenter, process });
+    }
+
+    fn all(&self) -> Ids {
+        bits((0, small(u128::from(self.max) + 1)))
+    }
+
+    fn is_accounted_for(&self, state: &State) -> bool {
+        let mut seen: Ids = 0;
+        let mut apart = true;
+        let mut count = |ids: Ids| {
+            apart &= seen & ids == 0;
+            seen |= ids;
+        };
+        count(bits((state.next, small(u128::from(self.max) + 1))));
+        for datacenter in 0..DATACENTERS {
+            count(state.issued[datacenter]);
+            count(state.owed(datacenter));
+            count(bits(state.windows[datacenter].current));
+            count(state.windows[datacenter].preloaded.map_or(0, bits));
+        }
+        count(state.gaps);
+        apart && seen == self.all()
+    }
+
+    /// In each datacenter one process goes on alone, and nothing befalls it.
+    fn can_be_drained(&self, state: &State) -> bool {
+        let mut state = State { flights: Vec::new(), ..state.clone() };
+        for datacenter in 0..DATACENTERS {
+            let enough = 16 * (self.max + 2);
+            let mut process = Process::Idle;
+            let done = (0..enough).any(|_| {
+                state.processes[datacenter][0] = process;
+                let at_end =
+                    matches!(process, Process::Claiming { .. }) && self.is_exhausted(&state, datacenter);
+                let step = match process {
+                    Process::Idle => Step::Begins { datacenter, process: 0 },
+                    Process::Claiming { .. } => Step::ReadsGlobal { datacenter, process: 0 },
+                    _ => Step::Writes { datacenter, process: 0, fate: Fate::Answered },
+                };
+                state = self.after(&state, step);
+                process = state.processes[datacenter][0];
+                at_end && process == Process::Idle
+            });
+            if !done || state.broken.is_some() {
+                return false;
+            }
+        }
+        state.issued[0] | state.issued[1] | state.gaps == self.all()
+    }
+}
