@@ -3,22 +3,20 @@
 use std::fmt;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt;
 use std::pin::Pin;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::Signal;
 use tokio::net::TcpStream;
 
+use super::process::{LOOK, Process};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::sync::{Arc, Mutex};
 
 /// How much of what an engine printed is kept for the error that it may become.
 const KEPT_OUTPUT: usize = 8 * 1024;
-/// Between two looks at something that cannot be awaited.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// A free port on the loopback interface, never the same one twice in a process.
 ///
@@ -60,6 +58,9 @@ type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> +
 /// # Ok(()) }
 /// ```
 pub struct Daemon {
+    name: String,
+    version: String,
+    survives_kill: bool,
     address: SocketAddr,
     command: Box<dyn Fn() -> Command + Send + Sync>,
     ready: Option<Ready>,
@@ -68,9 +69,7 @@ pub struct Daemon {
 }
 
 struct Running {
-    child: Child,
-    group: Pid,
-    keeper: Child,
+    process: Process,
     output: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -80,12 +79,29 @@ impl Daemon {
     /// The command is built anew for every start.
     pub fn new(address: SocketAddr, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
         Self {
+            name: "engine".to_owned(),
+            version: String::new(),
+            survives_kill: true,
             address,
             command: Box::new(command),
             ready: None,
             deadline: Duration::from_secs(60),
             running: Mutex::new(None),
         }
+    }
+
+    /// What it is called, and its version, for reports. Default: `engine`, of no version.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        (self.name, self.version) = (name.into(), version.into());
+        self
+    }
+
+    /// Says that it keeps nothing over a [`kill`](Self::kill).
+    #[must_use]
+    pub fn forgetful(mut self) -> Self {
+        self.survives_kill = false;
+        self
     }
 
     /// What has to succeed, besides a TCP connection, before the server counts as ready. Tried again and again until it does.
@@ -105,6 +121,18 @@ impl Daemon {
         self
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(super) fn survives(&self) -> bool {
+        self.survives_kill
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -112,7 +140,7 @@ impl Daemon {
 
     /// The process id of the child, which is its process group too; `None` while it is down.
     pub fn pid(&self) -> Option<u32> {
-        self.running.lock().as_ref().map(|running| running.child.id())
+        self.running.lock().as_ref().map(|running| running.process.child.id())
     }
 
     /// Starts it and waits until it is ready; at once if it runs already. Cancelling leaves it starting.
@@ -183,19 +211,18 @@ impl Daemon {
 
     fn signal(&self, signal: Signal) {
         if let Some(running) = &*self.running.lock() {
-            // It may have ended by itself, which is found where it matters.
-            let _ = kill_process_group(running.group, signal);
+            running.process.signal(signal);
         }
     }
 
     fn ended(&self) -> Option<ExitStatus> {
-        self.running.lock().as_mut().and_then(|running| running.child.try_wait().ok().flatten())
+        self.running.lock().as_mut().and_then(|running| running.process.ended())
     }
 
     /// Kills and forgets it; returns the last of what it printed.
     fn take_down(&self) -> Vec<u8> {
         let Some(mut running) = self.running.lock().take() else { return Vec::new() };
-        running.end();
+        running.process.kill();
         running.output.lock().clone()
     }
 
@@ -203,7 +230,7 @@ impl Daemon {
         let output = String::from_utf8_lossy(output);
         let said =
             if output.is_empty() { "It printed nothing".into() } else { format!("It printed:\n{output}") };
-        let message = format!("the engine for {} {what}. {said}", self.address);
+        let message = format!("{} at {} {what}. {said}", self.name, self.address);
         Error::new(ErrorKind::Unavailable, message).during(Operation::Connect)
     }
 }
@@ -223,44 +250,13 @@ impl Drop for Daemon {
     }
 }
 
-impl Running {
-    fn end(&mut self) {
-        // All of these fail only where there is nothing left to end.
-        let _ = kill_process_group(self.group, Signal::KILL);
-        let _ = self.child.wait();
-        // Its forks die on their own time, and may hold the port until then. One that nobody waits for stays for ever.
-        let begun = Instant::now();
-        while test_kill_process_group(self.group).is_ok() && begun.elapsed() < Duration::from_secs(2) {
-            thread::sleep(LOOK);
-        }
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
-    }
-}
-
 fn spawn(mut command: Command) -> std::io::Result<Running> {
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    let group = Pid::from_child(&child);
-    let keeper = match keeper(&child) {
-        Ok(keeper) => keeper,
-        Err(error) => {
-            child.kill()?;
-            child.wait()?;
-            return Err(error);
-        }
-    };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process::spawn(command)?;
     let output = Arc::default();
-    keep(child.stdout.take(), &output);
-    keep(child.stderr.take(), &output);
-    Ok(Running { child, group, keeper, output })
-}
-
-/// A shell that kills the group when its own standard input ends: that is when we do, whatever ends us.
-fn keeper(child: &Child) -> std::io::Result<Child> {
-    let mut keeper = Command::new("/bin/sh");
-    keeper.args(["-c", r#"read -r _; kill -s KILL -- "-$1""#, "keeper", &child.id().to_string()]);
-    keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    keep(process.child.stdout.take(), &output);
+    keep(process.child.stderr.take(), &output);
+    Ok(Running { process, output })
 }
 
 /// Reads what it prints, so that it never waits for a reader, and keeps the last of it.

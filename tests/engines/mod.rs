@@ -10,12 +10,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use idmill::conformance::{Daemon, free_port};
+use idmill::conformance::{self, Daemon, free_port};
+use idmill::store::StoreFuture;
+use idmill::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
 /// What a script exits with where it may not install what is missing.
@@ -85,6 +88,78 @@ impl Deref for Engine {
 
     fn deref(&self) -> &Daemon {
         &self.daemon
+    }
+}
+
+/// An engine that is fetched and started when a suite wants it, and not before: for `Suite::engine`.
+#[derive(Debug)]
+pub(crate) struct OnDemand {
+    name: &'static str,
+    port: u16,
+    forgetful: bool,
+    engine: OnceLock<Engine>,
+}
+
+impl OnDemand {
+    /// The engine that `ci/engines/NAME` knows.
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, port: free_port(), forgetful: false, engine: OnceLock::new() }
+    }
+
+    /// Says that what it granted is gone after a SIGKILL.
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.forgetful = true;
+        self
+    }
+
+    async fn run(&self) -> Result<()> {
+        if self.engine.get().is_none() {
+            let Some(engine) = Engine::at(self.name, self.port) else {
+                return Err(Error::new(ErrorKind::Unsupported, format!("{} cannot be had here", self.name)));
+            };
+            let _ = self.engine.set(engine);
+        }
+        self.engine.get().expect("set").daemon.start().await
+    }
+}
+
+impl conformance::Engine for OnDemand {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn version(&self) -> String {
+        self.engine.get().map(|engine| engine.version.clone()).unwrap_or_default()
+    }
+
+    fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    fn start(&self) -> StoreFuture<'_, Result<()>> {
+        Box::pin(self.run())
+    }
+
+    fn kill(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.kill();
+        }
+    }
+
+    fn pause(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.pause();
+        }
+    }
+
+    fn resume(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.resume();
+        }
+    }
+
+    fn survives_kill(&self) -> bool {
+        !self.forgetful
     }
 }
 

@@ -1,0 +1,69 @@
+//! A child process that ends when we do.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+
+/// Between two looks at something that cannot be awaited.
+pub(super) const LOOK: Duration = Duration::from_millis(10);
+
+/// A child in a process group of its own, which every signal goes to. Killed when dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) child: Child,
+    group: Pid,
+    keeper: Child,
+}
+
+impl Process {
+    pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
+        let mut child = command.process_group(0).spawn()?;
+        match keeper(&child) {
+            Ok(keeper) => Ok(Self { group: Pid::from_child(&child), child, keeper }),
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        // It may have ended by itself, which is found where it matters.
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// SIGKILL; returns when all of the group is gone.
+    pub(super) fn kill(&mut self) {
+        // All of these fail only where there is nothing left to end.
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+        // Its forks die on their own time, and may hold a port until then. One that nobody waits for stays for ever.
+        let begun = Instant::now();
+        while test_kill_process_group(self.group).is_ok() && begun.elapsed() < Duration::from_secs(2) {
+            thread::sleep(LOOK);
+        }
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A shell that kills the group when its own standard input ends: that is when we do, whatever ends us.
+fn keeper(child: &Child) -> io::Result<Child> {
+    let mut keeper = Command::new("/bin/sh");
+    keeper.args(["-c", r#"read -r _; kill -s KILL -- "-$1""#, "keeper", &child.id().to_string()]);
+    keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}

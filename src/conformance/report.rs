@@ -1,0 +1,124 @@
+//! What came of a run.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::time::Duration;
+
+/// Where ci/test collects the results of its steps.
+const FILE: &str = "IDMILL_CI_REPORT";
+
+/// What came of one trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// What it promises holds.
+    Passed,
+    /// It does not, for this reason.
+    Failed(String),
+    /// It did not run, for this reason.
+    Skipped(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Failed(reason) => write!(f, "FAILED: {reason}"),
+            Self::Skipped(reason) => write!(f, "skipped: {reason}"),
+        }
+    }
+}
+
+/// What came of a suite.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub(super) store: String,
+    pub(super) engine: String,
+    pub(super) trials: Vec<(&'static str, Verdict, Duration)>,
+    pub(super) seed: u64,
+}
+
+impl Report {
+    /// What came of a trial; `None` if it was not among those chosen.
+    pub fn verdict(&self, trial: &str) -> Option<&Verdict> {
+        self.trials.iter().find(|(name, ..)| *name == trial).map(|(_, verdict, _)| verdict)
+    }
+
+    /// The trials that failed.
+    pub fn failed(&self) -> Vec<&'static str> {
+        self.with(|verdict| matches!(verdict, Verdict::Failed(_)))
+    }
+
+    /// The trials that passed.
+    pub fn passed(&self) -> Vec<&'static str> {
+        self.with(|verdict| *verdict == Verdict::Passed)
+    }
+
+    /// The trials that did not run.
+    pub fn skipped(&self) -> Vec<&'static str> {
+        self.with(|verdict| matches!(verdict, Verdict::Skipped(_)))
+    }
+
+    fn with(&self, wanted: impl Fn(&Verdict) -> bool) -> Vec<&'static str> {
+        self.trials.iter().filter(|(_, verdict, _)| wanted(verdict)).map(|(name, ..)| *name).collect()
+    }
+
+    /// The seed that repeats what was random.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Why trials were skipped, each reason once, with the trials that it concerns.
+    fn reasons(&self) -> String {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (name, verdict, _) in &self.trials {
+            let Verdict::Skipped(reason) = verdict else { continue };
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, names)) => names.push(name),
+                None => reasons.push((reason, vec![name])),
+            }
+        }
+        let shown: Vec<_> =
+            reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect();
+        shown.join("; ")
+    }
+
+    /// Adds the results to the file that collects those of all steps, where there is one.
+    pub(super) fn hand_in(&self) {
+        let Some(path) = std::env::var_os(FILE) else { return };
+        let (passed, failed, skipped) = (self.passed().len(), self.failed().len(), self.skipped().len());
+        let lines = format!(
+            "passed {passed}\nfailed {failed}\nignored {skipped}\nengine\t{}\t{}\t{}\t{skipped}\t{}\n",
+            self.store,
+            self.engine.replace(['\t', '\n'], " "),
+            passed + failed,
+            self.reasons().replace(['\t', '\n'], " "),
+        );
+        let file = OpenOptions::new().append(true).create(true).open(&path);
+        if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
+            eprintln!("the report cannot be written to {}: {error}", path.display());
+        }
+    }
+}
+
+/// The summary: the engine, its version, and how many trials ran, with the reasons of those that did not.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (passed, failed, skipped) = (self.passed().len(), self.failed().len(), self.skipped().len());
+        write!(f, "{} ({}): {} trials run, ", self.store, self.engine, passed + failed)?;
+        write!(f, "{passed} passed, {failed} FAILED, {skipped} skipped")?;
+        if skipped > 0 {
+            write!(f, " ({})", self.reasons())?;
+        }
+        if failed > 0 {
+            write!(
+                f,
+                "\nfailed: {}; IDMILL_CONFORMANCE_SEED={} repeats it",
+                self.failed().join(", "),
+                self.seed
+            )?;
+        }
+        Ok(())
+    }
+}

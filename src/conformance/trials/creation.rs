@@ -1,0 +1,62 @@
+//! Who creates a sequence, when several do.
+
+use tokio::task::JoinSet;
+
+use crate::conformance::context::Context;
+use crate::conformance::ledger::Ledger;
+use crate::conformance::outcome::{Outcome, check, fail};
+use crate::error::ErrorKind;
+use crate::store::Bounds;
+use crate::sync::Arc;
+
+pub(super) async fn creation_race(context: Arc<Context>) -> Outcome {
+    let clients = context.connect_many(8).await?;
+    for round in 0..5 {
+        let name = context.name(&format!("race{round}"));
+        let (ledger, request) = (Ledger::default(), context.request(&name, 5));
+        let mut racing: JoinSet<Outcome> = JoinSet::new();
+        for client in clients.clone() {
+            let (ledger, request) = (ledger.clone(), request.clone());
+            racing.spawn(async move { client.granted(&ledger, &request).await.map(drop) });
+        }
+        while let Some(outcome) = racing.join_next().await {
+            outcome??;
+        }
+        ledger.disjoint()?;
+        ledger.sound(context.windowed())?;
+        let mut identities: Vec<_> = ledger.grants().iter().map(|grant| grant.identity).collect();
+        identities.dedup();
+        check!(identities.len() == 1, "one sequence, several identities: {identities:?}");
+        check!(identities[0].incarnation != 0, "the incarnation is 0, which stands for none");
+        ledger.accounted(&clients[0].look(&name).await?, context.window())?;
+    }
+    Ok(())
+}
+
+pub(super) async fn create_race(context: Arc<Context>) -> Outcome {
+    let clients = context.connect_many(8).await?;
+    for round in 0..5 {
+        let name = context.name(&format!("create{round}"));
+        let mut racing = JoinSet::new();
+        for (number, client) in (1..).zip(clients.clone()) {
+            let name = name.clone();
+            let bounds = Bounds::new(number, 1000 + number)?;
+            racing.spawn(async move { client.create(&name, bounds).await });
+        }
+        let mut created = Vec::new();
+        while let Some(outcome) = racing.join_next().await {
+            match outcome?? {
+                Ok(info) => created.push(info),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => fail!(
+                    "who loses the race hears {} instead of already_exists: {error}",
+                    error.kind().as_str()
+                ),
+            }
+        }
+        check!(created.len() == 1, "{} of 8 created the same sequence", created.len());
+        let stored = clients[0].look(&name).await?;
+        check!(stored == created[0], "created {:?}, stored {stored:?}", created[0]);
+    }
+    Ok(())
+}
