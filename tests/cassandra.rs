@@ -44,6 +44,10 @@ impl Cluster {
         let cluster = Self { nodes, port, _dir: dir, _one: one };
         let (first, second) = tokio::join!(cluster.nodes[0].start(), cluster.nodes[1].start());
         first.and(second).unwrap();
+        // That nodes listen does not mean that they know each other.
+        for (node, _) in (0..).zip(DATACENTERS) {
+            until("the nodes know each other", || cluster.knows_all(node)).await;
+        }
         Some(cluster)
     }
 
@@ -60,8 +64,7 @@ impl Cluster {
     }
 
     async fn open(options: &CassandraOptions) -> CassandraStore {
-        // That nodes listen does not mean that they see each other.
-        until("the nodes see each other", || async { CassandraStore::open(options.clone()).await }).await
+        until("the store opens", || async { CassandraStore::open(options.clone()).await }).await
     }
 
     /// A store over the windows of each datacenter, once both serve.
@@ -75,11 +78,20 @@ impl Cluster {
     }
 
     async fn session(&self) -> Session {
-        SessionBuilder::new()
-            .known_node(format!("{}:{}", address(self.port, 1), self.port))
-            .build()
-            .await
-            .unwrap()
+        self.session_at(0).await.unwrap()
+    }
+
+    async fn session_at(&self, node: usize) -> Result<Session> {
+        let address = SocketAddr::from((address(self.port, node + 1), self.port));
+        let session = SessionBuilder::new().known_node_addr(address).build().await;
+        session.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))
+    }
+
+    async fn knows_all(&self, node: usize) -> Result<()> {
+        let session = self.session_at(node).await?;
+        let peers = session.query_unpaged("SELECT peer FROM system.peers_v2", ()).await;
+        let count = peers.unwrap().into_rows_result().unwrap().rows_num();
+        if count + 1 == DATACENTERS.len() { Ok(()) } else { Err(ErrorKind::Unavailable.into()) }
     }
 }
 

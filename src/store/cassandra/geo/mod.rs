@@ -107,6 +107,7 @@ impl Geo {
             if let Taken::Ids(ids) = take.after(outcome) {
                 let mut left = window;
                 take.apply(&mut left);
+                self.knowledge.raise(name, Floor::of_window(&left));
                 let low = left.low(self.threshold).filter(|_| self.knowledge.may_refill(name));
                 return Ok(Drawn::Ids { grant: grant(ids, window.era, window.bounds), low });
             }
