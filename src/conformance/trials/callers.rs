@@ -6,10 +6,11 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::conformance::context::Context;
 use crate::conformance::ledger::{Entry, Ledger, Reply, now};
-use crate::conformance::outcome::{Outcome, check, fail};
+use crate::conformance::outcome::{Outcome, Stop, check, fail};
 use crate::conformance::tracker::Tracker;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Bounds, Change, Durability, Identity, MemoryStore, Reserve, Store};
@@ -41,10 +42,14 @@ pub(super) async fn cancelled_reserves(context: Arc<Context>) -> Outcome {
         let request = context.request(&name, count);
         let began = now();
         let reserve = client.store().reserve(&request);
+        let patience = context.setup.timeouts.call;
         let answer = if round % 2 == 0 {
-            polled(reserve, context.random(1..=6)).await
+            let answer = timeout(patience, polled(reserve, context.random(1..=6))).await;
+            answer.map_err(|_| {
+                Stop::Failed(format!("after others were dropped, a reserve has no answer in {patience:?}"))
+            })?
         } else {
-            tokio::time::timeout(Duration::from_micros(context.random(0..=2 * usual)), reserve).await.ok()
+            timeout(Duration::from_micros(context.random(0..=2 * usual)), reserve).await.ok()
         };
         let reply = match answer {
             Some(Ok(grant)) => Reply::Granted(grant),

@@ -24,6 +24,8 @@ struct Scene {
     name: SequenceName,
     ledger: Ledger,
     tracker: Tracker,
+    probe: SequenceName,
+    probed: Ledger,
     /// In how many pieces a reserve is sent.
     pieces: u64,
     met: u32,
@@ -48,7 +50,8 @@ impl Scene {
             "reserves do not go through the proxy: `connect` must use the endpoint's address alone"
         );
         let tracker = Tracker::new(&observer.look(&name).await?)?;
-        Ok(Self { context, proxy, client, observer, name, ledger, tracker, pieces, met: 0 })
+        let (probe, probed) = (context.name("probe"), Ledger::default());
+        Ok(Self { context, proxy, client, observer, name, ledger, tracker, probe, probed, pieces, met: 0 })
     }
 
     /// One reserve, noted. `None` when too many have failed to go on.
@@ -76,34 +79,34 @@ impl Scene {
         Ok(reply)
     }
 
-    /// The same client works again.
+    /// The same client works again. Tried on a sequence of its own, since nobody knows how often it takes.
     async fn recover(&mut self) -> Outcome {
         let begun = tokio::time::Instant::now();
         let timeouts = self.context.setup.timeouts;
+        let request = self.context.request(&self.probe, 1);
         loop {
-            match self.reserve(timeouts.pause).await {
-                Some(Reply::Granted(_)) => return self.verify().await,
-                None => return Ok(()),
-                Some(reply) => {
-                    let late = begun.elapsed() > timeouts.recovery;
-                    check!(
-                        !late,
-                        "the connection is whole again, but the store has not recovered: {reply:?}"
-                    );
-                }
+            let reply = self.client.record(&self.probed, &request, timeouts.pause).await;
+            if matches!(reply, Reply::Granted(_)) {
+                break;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            let late = begun.elapsed() > timeouts.recovery;
+            check!(!late, "the connection is whole again, but the store has not recovered: {reply:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        self.reserve(timeouts.call).await;
+        self.verify().await
     }
 
     /// The end of every trial.
     async fn close(&mut self, permanent: bool) -> Outcome {
         check!(self.met > 0, "no fault was ever met: the trial proves nothing");
         self.recover().await?;
-        self.ledger.disjoint()?;
-        self.ledger.sound(self.context.windowed())?;
-        if !permanent {
-            self.ledger.passing()?;
+        for ledger in [&self.ledger, &self.probed] {
+            ledger.disjoint()?;
+            ledger.sound(self.context.windowed())?;
+            if !permanent {
+                ledger.passing()?;
+            }
         }
         self.verify().await
     }

@@ -17,8 +17,8 @@ async fn load(context: &Context, label: &str) -> Outcome<(Ledger, Reserve)> {
 
 pub(super) async fn disjoint_among_tasks(context: Arc<Context>) -> Outcome {
     let (ledger, _) = load(&context, "tasks").await?;
-    ledger.sound(context.windowed())?;
-    ledger.disjoint()
+    ledger.disjoint()?;
+    ledger.sound(context.windowed())
 }
 
 pub(super) async fn growing(context: Arc<Context>) -> Outcome {

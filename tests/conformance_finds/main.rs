@@ -1,0 +1,113 @@
+//! The conformance suite finds bugs: stores that have one each are caught by the trial that is named for it.
+
+#![cfg(unix)]
+
+mod bugs;
+mod toy;
+
+use std::time::Duration;
+
+use idmill::conformance::{Report, Suite, Timeouts, Verdict};
+
+/// Bugs that end in waiting are to be found soon.
+fn short() -> Timeouts {
+    let ms = Duration::from_millis;
+    Timeouts::default().call(ms(2_000)).pause(ms(300)).recovery(ms(3_000)).trial(ms(20_000))
+}
+
+/// Runs these trials, and demands that each fails, with these words among its reasons.
+fn caught(suite: Suite, trials: &[(&str, &str)]) {
+    let suite = trials.iter().fold(suite, |suite, (trial, _)| suite.only(*trial));
+    let report = suite.run();
+    for (trial, words) in trials {
+        match report.verdict(trial) {
+            Some(Verdict::Failed(reason)) => assert!(reason.contains(words), "{trial}: {reason}"),
+            other => panic!("{trial}: expected that it fails, got {other:?}"),
+        }
+    }
+}
+
+fn all_pass(report: &Report) {
+    assert!(report.failed().is_empty(), "{report}");
+    assert!(report.passed().len() > 20, "{report}");
+}
+
+macro_rules! finds {
+    ($($test:ident: $bug:ident => $($trial:ident $words:literal),+;)*) => {$(
+        #[test]
+        fn $test() {
+            caught(bugs::suite(bugs::Bug::$bug), &[$((stringify!($trial), $words)),+]);
+        }
+    )*};
+}
+
+finds! {
+    a_range_repeated_after_an_error: RepeatsAfterAnError => disjoint_among_tasks "granted twice";
+    a_counter_read_and_then_written: ReadsThenWrites => disjoint_among_tasks "granted twice";
+    a_failure_that_was_none: LiesAboutFailures => nothing_lost "ids are lost";
+    a_hidden_block: HoardsABlock => growing "was asked for after", nothing_lost "ids are lost";
+    lost_ranges: LosesRanges => nothing_lost "ids are lost";
+    two_incarnations: CreatesTwice => creation_race "several identities";
+    create_that_replaces: CreateReplaces => create_once "expected already_exists", create_race "8 of 8";
+    the_last_id_lost: LosesTheLastId => first_to_last "the ids end", end_of_i32 "2147483647";
+    one_id_too_many: GoesBeyondMax => first_to_last "goes beyond the last id";
+    an_ignored_ceiling: IgnoresTheCeiling => ceiling "ceiling";
+    bounds_of_the_caller: IgnoresStoredBounds => stored_bounds_win "the first id is";
+    a_sequence_that_wraps: Wraps => first_to_last "ids were granted of";
+    signed_numbers: KeepsI64 => end_of_the_store "created to begin with";
+    counts_of_32_bits: KeepsU32Counts => large_counts "asked for, only";
+    names_cut_off: CutsNames => names_are_kept "";
+    names_in_one_case: FoldsCase => names_are_kept "";
+    names_without_their_dots: TrimsDots => names_are_kept "";
+    looking_that_consumes: LooksConsume => looking_consumes_nothing "looking changed";
+    looking_that_creates: LooksCreate => looking_consumes_nothing "looking at it created it";
+    a_list_of_one_page: ListOmits => list_is_sorted_and_complete "listed", names_are_kept "listed 0 times";
+    a_list_in_any_order: ListIsUnsorted => list_is_sorted_and_complete "listed", names_are_kept "not sorted";
+    an_epoch_that_stays: EpochStays => set_moves_reserves "nobody would notice", set_does_what_it_says "instead of";
+    an_incarnation_that_stays: IncarnationStays => remove_makes_another "nobody would notice";
+    a_change_read_and_then_written: SetIsNotAtomic => set_compares "changed the sequence that they expected";
+    an_expectation_ignored: IgnoresExpect => set_does_what_it_says "expected conflict", set_compares "6 of 6";
+    a_batch_in_the_wrong_order: BatchInWrongOrder => batches "instead of";
+    a_batch_that_fails_together: BatchFailsTogether => batches "instead of";
+    a_batch_that_locks_in_its_order: BatchLocksInOrder => batches_at_once "no answer";
+    a_lock_kept_when_dropped: KeepsTheLockWhenDropped => cancelled_reserves "no answer";
+    capabilities_by_chance: DeclaresByChance => capabilities_are_coherent "declare";
+    all_or_nothing_at_the_end: ExpectsMoreThanItSays => first_to_last "the ids end before", as_the_reference "instead of";
+}
+
+macro_rules! finds_in_clients {
+    ($($test:ident: $bug:ident => $($trial:ident $words:literal),+;)*) => {$(
+        #[test]
+        fn $test() {
+            let (suite, _dir) = toy::suite(toy::Bug::$bug, false, stringify!($test));
+            caught(suite, &[$((stringify!($trial), $words)),+]);
+        }
+    )*};
+}
+
+finds_in_clients! {
+    unavailable_though_applied: ClaimsUnavailable =>
+        cut_after_arrival "said that nothing was reserved", cut_before_the_reply "said that nothing was reserved";
+    a_request_sent_again: AsksAgain => cut_before_the_reply "asked for twice";
+    a_late_reply_for_another: TakesLateReplies => reply_withheld "";
+    a_panic_at_nonsense: Panics => garbled_replies "an answer has to be text";
+    a_connection_never_made_again: NeverReconnects => cut_before_arrival "has not recovered";
+    giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "said to stay";
+    a_way_around_the_proxy: GoesAround => cut_before_arrival "do not go through the proxy";
+    waiting_on_a_dead_connection: Waits => cut_before_arrival "has not noticed";
+    a_lock_that_others_do_not_have: LocksItselfOnly => disjoint_among_processes "granted twice";
+}
+
+#[test]
+fn an_engine_that_forgets() {
+    let (suite, _dir) = toy::suite(toy::Bug::None, true, "an_engine_that_forgets");
+    caught(suite.timeouts(short()), &[("killed_engine", "granted twice")]);
+}
+
+#[test]
+fn an_honest_store_passes() {
+    let (suite, _dir) = toy::suite(toy::Bug::None, false, "an_honest_store_passes");
+    let report = suite.run();
+    all_pass(&report);
+    assert_eq!(report.skipped(), ["batches", "batches_at_once"]);
+}
