@@ -4,6 +4,8 @@
 //! since most need an engine, which is
 //! `Suite::new("x", …).engine(OnDemand::new("x"))` with `use crate::engines::OnDemand`.
 
+#[cfg(all(unix, feature = "cassandra"))]
+mod cassandra;
 #[cfg(unix)]
 #[path = "../engines/mod.rs"]
 mod engines;
@@ -16,6 +18,10 @@ mod sqlite;
 fn main() {
     let suites = [
         memory::suite(),
+        #[cfg(feature = "cassandra")]
+        cassandra::flat(),
+        #[cfg(feature = "cassandra")]
+        cassandra::geo(),
         #[cfg(feature = "sqlite")]
         sqlite::suite(),
     ];
