@@ -42,6 +42,8 @@ skip() {
 }
 
 # report passed|failed|ignored N, or reason TEXT: handed to ci/test, dropped when a step runs alone.
+# The conformance suite writes to the same file by itself, with a line for each store, its words between tabs:
+# engine STORE ENGINE-AND-VERSION TRIALS-RUN TRIALS-SKIPPED WHY
 report() {
     printf '%s %s\n' "$1" "$2" >>"${IDMILL_CI_REPORT:-/dev/null}"
 }
@@ -80,6 +82,25 @@ tests() {
     ((status == 0)) || fail "exit status $status"
     ((passed > 0)) || fail "no test ran"
     ((passed % times == 0)) || fail "$passed passed, which is not the same tests $times times"
+}
+
+# test_files: every test target of the workspace, by its main file.
+test_files() {
+    local path
+    for path in tests/*.rs */tests/*.rs tests/*/main.rs; do
+        [[ ! -f $path ]] || printf '%s\n' "$path"
+    done
+}
+
+# Whether a test starts real engines; the module that does so gives it away.
+starts_engines() {
+    grep -qE '^mod engines;|^    mod engines;' "$1"
+}
+
+# test_name FILE: what cargo calls it.
+test_name() {
+    local path=${1%/main.rs}
+    basename "$path" .rs
 }
 
 # The features of the root package other than `default`, read where they are declared.

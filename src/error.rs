@@ -18,7 +18,8 @@ pub enum ErrorKind {
     /// Nothing in memory right now, and the call was one that never waits. No ids were consumed.
     /// Await `next()`, or try again once the refill under way has landed.
     Dry,
-    /// The last id of the sequence's bounds has been reserved. Permanent: ids never wrap and are never re-issued.
+    /// The last id of the sequence's bounds has been reserved. Permanent, unless somebody raises
+    /// its max: ids never wrap and are never re-issued. The store is asked again after 30 s.
     Exhausted,
     /// More callers wait already than the sequences were built for. No ids were consumed.
     Overloaded,

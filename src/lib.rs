@@ -41,6 +41,7 @@
 //! - [`Allocator`], [`Handle`], [`Lease`]: what hands out ids.
 //! - [`Order`]: what holds between ids. The guide `docs/guarantees.md` helps to choose.
 //! - [`Error`]: what went wrong, and whether to try again.
+//! - [`codec`]: how ids leave: permuted, spread over the key space, written for people.
 //! - [`store`]: the stores, and how to write one.
 //!
 //! # Features
@@ -49,6 +50,7 @@
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
+//! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!
 //! Spans and events go to `tracing`. The store in memory, for tests, is always there.
 
@@ -62,6 +64,7 @@ compile_error!(
 mod allocator;
 #[cfg(any(test, fuzzing))]
 mod bytes;
+pub mod codec;
 #[cfg(all(feature = "conformance", unix))]
 #[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
 pub mod conformance;
@@ -78,6 +81,7 @@ mod name;
 mod observe;
 mod opening;
 mod pending;
+pub mod planning;
 mod range;
 mod refill;
 mod registry;

@@ -129,22 +129,8 @@ impl<T: Id> SequenceBuilder<T> {
     /// [`ErrorKind::InvalidInput`] for a name or settings that cannot be; [`ErrorKind::Conflict`] if the sequence is
     /// open in this process with other settings; [`ErrorKind::Closed`].
     pub fn lazy(self) -> Result<Allocator<T>> {
-        let (name, settings) = (self.name.clone()?, self.settings().map_err(|error| self.named(error))?);
-        let inner = self.inner;
-        let core = inner.registry.find_or_create(&name, || {
-            Core::new(name.clone(), inner.shared_settings(settings), inner.mailbox.clone())
-        });
-        // From here on the tenant gives up the user that `core` counts for this call.
-        let allocator = Allocator::new(Tenant::new(core.clone(), inner.clone()));
-        if inner.mailbox.is_closed() {
-            core.close();
-            return Err(Error::from(ErrorKind::Closed).of(&name).during(Operation::Configure));
-        }
-        if *core.settings != settings {
-            let message = "it is open in this process with other settings or another id type; open it once and clone it";
-            return Err(Error::new(ErrorKind::Conflict, message).of(&name).during(Operation::Configure));
-        }
-        Ok(allocator)
+        let (name, settings) = self.checked()?;
+        Self::register(&self.inner, &name, settings)
     }
 
     /// Opens the sequence, on a thread outside any async runtime.
@@ -157,24 +143,39 @@ impl<T: Id> SequenceBuilder<T> {
     }
 
     async fn open(self) -> Result<Allocator<T>> {
-        let name = self.name.clone()?;
-        let bounds = self.settings().map_err(|error| self.named(error))?.bounds;
-        let (start, max) = (self.start, self.max);
-        let (inner, store) = (self.inner.clone(), self.inner.store.clone());
+        let (name, settings) = self.checked()?;
         let info = {
-            let name = name.clone();
-            on_runtime(&inner, async move { store::ensure(&*store, &name, bounds).await }).await
+            let (name, store) = (name.clone(), self.inner.store.clone());
+            on_runtime(&self.inner, async move { store::ensure(&*store, &name, settings.bounds).await }).await
         };
-        let agreed = info.and_then(|info| agrees::<T>(&info, start, max));
+        let agreed = info.and_then(|info| agrees::<T>(&info, self.start, self.max));
         agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
-        self.lazy()
+        Self::register(&self.inner, &name, settings)
     }
 
-    fn named(&self, error: Error) -> Error {
-        match &self.name {
-            Ok(name) => error.of(name),
-            Err(_) => error,
+    /// The allocator of this process for the sequence, as far as there is none with other settings.
+    fn register(inner: &Arc<Inner>, name: &SequenceName, settings: Settings) -> Result<Allocator<T>> {
+        let core = inner.registry.find_or_create(name, || {
+            Core::new(name.clone(), inner.shared_settings(settings), inner.mailbox.clone())
+        });
+        // From here on the tenant gives up the user that `core` counts for this call.
+        let allocator = Allocator::new(Tenant::new(core.clone(), inner.clone()));
+        if inner.mailbox.is_closed() {
+            core.close();
+            return Err(Error::from(ErrorKind::Closed).of(name).during(Operation::Configure));
         }
+        if *core.settings != settings {
+            let message = "it is open in this process with other settings or another id type; open it once and clone it";
+            return Err(Error::new(ErrorKind::Conflict, message).of(name).during(Operation::Configure));
+        }
+        Ok(allocator)
+    }
+
+    /// The name and the settings, worked out once and found sound.
+    fn checked(&self) -> Result<(SequenceName, Settings)> {
+        let name = self.name.clone()?;
+        let settings = self.settings().map_err(|error| error.of(&name))?;
+        Ok((name, settings))
     }
 
     fn settings(&self) -> Result<Settings> {
@@ -196,12 +197,8 @@ impl<T: Id> SequenceBuilder<T> {
             (None, Some(_)) => clash("a watermark needs a step; without a step both adapt to the load"),
             (None, None) => {
                 let adaptive = Adaptive::for_bounds(bounds);
-                let max_waste = self.max_waste.unwrap_or(adaptive.max_waste);
-                Ok(Sizing::Adaptive(Adaptive {
-                    outage_budget: self.outage_budget.unwrap_or(adaptive.outage_budget),
-                    max_waste,
-                    min_step: max_waste.div_ceil(2).min(32),
-                }))
+                let budget = self.outage_budget.unwrap_or(adaptive.outage_budget);
+                Ok(Sizing::Adaptive(Adaptive::of(budget, self.max_waste.unwrap_or(adaptive.max_waste))))
             }
         }
     }

@@ -104,8 +104,12 @@ impl Adaptive {
     /// The default for a sequence of these bounds: 5 s of budget, and at most a ten-thousandth of the sequence wasted
     /// by a restart, a million ids at the most.
     pub(crate) fn for_bounds(bounds: Bounds) -> Self {
-        let max_waste = ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000);
-        Self { outage_budget: Duration::from_secs(5), max_waste, min_step: max_waste.div_ceil(2).min(32) }
+        Self::of(Duration::from_secs(5), ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000))
+    }
+
+    /// The smallest step follows from the cap.
+    pub(crate) fn of(outage_budget: Duration, max_waste: u64) -> Self {
+        Self { outage_budget, max_waste, min_step: max_waste.div_ceil(2).min(32) }
     }
 }
 

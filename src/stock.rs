@@ -118,7 +118,7 @@ impl Stock {
         self.append(Segment::new(range, watermark), generation)
     }
 
-    /// Says why there will be nothing after what is there.
+    /// Says why there is nothing after what is there: for good, or (`Dry`) for now.
     pub(crate) fn finish(&self, reason: ErrorKind, generation: u64) -> bool {
         self.append(Segment::empty(reason), generation)
     }

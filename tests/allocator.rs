@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Fault, Faults, MemoryStore, Store};
-use idmill::{ErrorKind, Order, Sequences, SequencesBuilder};
+use idmill::store::{Change, Fault, Faults, MemoryStore, Store};
+use idmill::{ErrorKind, Order, SequenceName, Sequences, SequencesBuilder};
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
     Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
@@ -68,7 +68,7 @@ async fn n_ids_at_step_s_make_exactly_the_reserves_they_need_and_one_prefetch() 
 }
 
 #[tokio::test]
-async fn the_last_id_is_handed_out_and_then_exhausted_for_ever() {
+async fn the_last_id_is_handed_out_and_then_exhausted() {
     for order in [Order::Global, Order::Process, Order::Thread] {
         for last in [10, u64::MAX] {
             let ids = sequences(&MemoryStore::new());
@@ -88,6 +88,36 @@ async fn the_last_id_is_handed_out_and_then_exhausted_for_ever() {
                 ));
             }
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_is_believed_for_a_while_and_then_one_reserve_finds_out() {
+    for order in [Order::Global, Order::Process, Order::Thread] {
+        let store = MemoryStore::new();
+        let ids = sequences(&store);
+        let orders = ids.sequence::<u64>("o").max(5).step(3).lease_size(1).order(order).await.unwrap();
+        for expected in 1..=5 {
+            assert_eq!(orders.next().await.unwrap(), expected, "{order:?}");
+        }
+        let exhausted = async |reserves: u64| {
+            for _ in 0..100 {
+                assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted, "{order:?}");
+            }
+            assert_eq!(orders.snapshot().reserves, reserves, "{order:?}");
+        };
+        let reserves = orders.snapshot().reserves;
+        exhausted(reserves).await;
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        exhausted(reserves + 1).await;
+        let max = Change { max: Some(8), ..Change::default() };
+        store.set(&SequenceName::new("o").unwrap(), max).await.unwrap();
+        exhausted(reserves + 1).await;
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        for expected in 6..=8 {
+            assert_eq!(orders.next().await.unwrap(), expected, "{order:?}");
+        }
+        assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
     }
 }
 

@@ -217,6 +217,27 @@ async fn two_datacenters_hand_out_every_id_once() {
     rows_that_went_back_in_time_are_refused(&cluster, &stores).await;
     tables_keep_to_one_kind_of_agreement(&cluster).await;
     the_last_id_is_handed_out(&stores).await;
+    many_make_one_table_at_once(&cluster).await;
+}
+
+/// Through nodes that have not heard of each other's table yet.
+async fn many_make_one_table_at_once(cluster: &Cluster) {
+    for round in 0..3 {
+        let table = format!("race_{round}");
+        let mut racing = JoinSet::new();
+        for racer in 0..6 {
+            let options = cluster.options(racer % 2).table(&table);
+            racing.spawn(async move {
+                let store = Cluster::open(&options).await;
+                until("a racer reserves", || async { store.reserve(&request("s", 5)).await }).await
+            });
+        }
+        let mut ledger = Ledger::default();
+        while let Some(grant) = racing.join_next().await {
+            ledger.note(5, &Ok(grant.unwrap()));
+        }
+        ledger.accounts_for(30);
+    }
 }
 
 async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores: &[CassandraStore; 2]) {
@@ -347,9 +368,9 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
         let held = fill(&cluster, &here, &mut ledger).await;
         ledger.note(4, &there.reserve(&request("s", 4)).await);
         if kill {
-            cluster.nodes[1].kill()
+            cluster.nodes[1].kill();
         } else {
-            cluster.nodes[1].pause()
+            cluster.nodes[1].pause();
         }
         let (granted, error) = use_up(&here, &mut ledger).await;
         assert!(granted >= held, "{granted} ids while cut off, of the {held} that it had");
@@ -358,9 +379,9 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
         assert!(text.contains("datacenter dc1's window is used up"), "{text}");
         assert!(text.contains("needs a quorum over all datacenters, which cannot be reached"), "{text}");
         if kill {
-            cluster.nodes[1].start().await.unwrap()
+            cluster.nodes[1].start().await.unwrap();
         } else {
-            cluster.nodes[1].resume()
+            cluster.nodes[1].resume();
         }
         for store in [&here, &there] {
             let grant = until("it goes on", || async {

@@ -85,6 +85,12 @@ impl Failure {
         self
     }
 
+    /// Names the place of what is wrong.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.0.message = format!("{place}: {}", self.0.message);
+        self
+    }
+
     /// Adds how far a command got that was to print `count` ids.
     pub(crate) fn after_printing(mut self, printed: u64, count: u64) -> Self {
         self.0.printed = Some(printed);

@@ -49,15 +49,28 @@ impl<W: Write> Lines<W> {
         Ok(Reader::Listens)
     }
 
+    /// Writes a line, which brings its own end.
+    pub(crate) fn add(&mut self, line: &[u8]) -> io::Result<Reader> {
+        if self.buffer.len() + line.len() > AT_ONCE && self.flush()? == Reader::Left {
+            return Ok(Reader::Left);
+        }
+        self.buffer.extend_from_slice(line);
+        self.buffered += 1;
+        Ok(Reader::Listens)
+    }
+
     /// Hands over what is buffered.
     pub(crate) fn flush(&mut self) -> io::Result<Reader> {
-        match self.out.write_all(&self.buffer).and_then(|()| self.out.flush()) {
+        let outcome = self.out.write_all(&self.buffer).and_then(|()| self.out.flush());
+        // Also after an error: some of it may have been written, and is not to be written again.
+        self.buffer.clear();
+        let lines = std::mem::take(&mut self.buffered);
+        match outcome {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Reader::Left),
             Err(error) => return Err(error),
         }
-        self.buffer.clear();
-        self.written += std::mem::take(&mut self.buffered);
+        self.written += lines;
         Ok(Reader::Listens)
     }
 }
@@ -93,6 +106,20 @@ mod tests {
         assert!(pieces.iter().all(|piece| piece.len() <= AT_ONCE && piece.ends_with(b"\n")));
         let text = String::from_utf8(pieces.concat()).unwrap();
         assert!(text.lines().map(|line| line.parse::<u64>().unwrap()).eq(ids.ids()));
+    }
+
+    #[test]
+    fn lines_of_any_length_are_written_whole() {
+        let mut lines = Lines::new(Pieces::default());
+        for length in [1, AT_ONCE - 1, 2, AT_ONCE, AT_ONCE + 1, 3] {
+            let mut line = vec![b'x'; length - 1];
+            line.push(b'\n');
+            assert_eq!(lines.add(&line).unwrap(), Reader::Listens);
+        }
+        lines.flush().unwrap();
+        assert_eq!(lines.written(), 6);
+        assert!(lines.out.0.iter().all(|piece| piece.ends_with(b"\n")));
+        assert_eq!(lines.out.0.iter().map(Vec::len).sum::<usize>(), 3 * AT_ONCE + 6);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 mod args;
 mod commands;
 mod failure;
+mod formatted;
 mod lines;
 mod opening;
 mod output;
+mod plot;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -3,7 +3,9 @@
 use std::path::absolute;
 use std::sync::Arc;
 
+use idmill::store::sqlite::SqliteOptions;
 use idmill::store::{Durability, Store, StoreUrl};
+use tempfile::TempDir;
 
 use crate::args::Global;
 use crate::failure::{Failure, Outcome};
@@ -27,6 +29,32 @@ pub(crate) async fn create(global: &Global) -> Outcome<Arc<dyn Store>> {
 /// Opens the store for a command that looks at or changes what is there: creates nothing.
 pub(crate) async fn existing(global: &Global) -> Outcome<Arc<dyn Store>> {
     lasting(&url(global)?.existing()).await
+}
+
+/// A store to measure in.
+pub(crate) struct Measured {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) url: StoreUrl,
+    pub(crate) description: String,
+    /// Deleted when dropped.
+    _directory: Option<TempDir>,
+}
+
+impl Measured {
+    /// The environment is not looked at: a store that others use is measured, and written to, by explicit wish only.
+    pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
+        if let Some(url) = &global.store {
+            let url = StoreUrl::parse(url)?;
+            let description = format!("measuring the sequence `{sequence}` of {url}, which is left there");
+            return Ok(Self { store: url.connect().await?, url, description, _directory: None });
+        }
+        let failed = |error| Failure::io("no directory for a temporary store", &error);
+        let directory = tempfile::Builder::new().prefix("idmill-bench-").tempdir().map_err(failed)?;
+        let file = SqliteOptions::new(directory.path().join("bench.db"));
+        let url = StoreUrl::parse(&file.to_string())?;
+        let description = format!("measuring in {url}, a temporary store; --store names another");
+        Ok(Self { store: url.connect().await?, url, description, _directory: Some(directory) })
+    }
 }
 
 /// `--store`, else the environment, else a file in the working directory.

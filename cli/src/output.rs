@@ -1,9 +1,10 @@
 //! How sequences are printed: as tables for people, as JSON for programs.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 use idmill::store::SequenceInfo;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -115,6 +116,13 @@ pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     table
 }
 
+/// Names and what they stand for, a pair a line.
+pub(crate) fn pairs(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
+    let mut table = bare_table();
+    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), value]));
+    table
+}
+
 fn bare_table() -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -141,10 +149,42 @@ pub(crate) fn print(text: &str) -> Outcome {
     }
 }
 
+/// A result as one JSON document.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("these values have a JSON form")
+}
+
 /// Prints a result as one JSON document.
 pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
-    let text = serde_json::to_string_pretty(value).expect("these values have a JSON form");
-    print(&(text + "\n"))
+    print(&(json(value) + "\n"))
+}
+
+/// Three digits that count, or all before the point.
+pub(crate) fn digits(value: f64) -> String {
+    match value {
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// How many a second.
+pub(crate) fn rate(per_second: f64) -> String {
+    match per_second {
+        1e9.. => format!("{} G", digits(per_second / 1e9)),
+        1e6.. => format!("{} M", digits(per_second / 1e6)),
+        1e3.. => format!("{} k", digits(per_second / 1e3)),
+        _ => digits(per_second),
+    }
+}
+
+/// A bar on stderr, where somebody watches.
+pub(crate) fn progress(len: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = "{bar:30} {percent} %  {msg}";
+    ProgressBar::new(len).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
 }
 
 /// Tells people what they may want to know, on stderr.

@@ -1,75 +1,81 @@
-//! `idmill bench`: what it measures adds up, and it leaves nothing behind.
+//! `idmill bench`: what it measures adds up, and it leaves nothing behind but what it was told to.
 
 mod common;
 
 use common::Place;
 use serde_json::Value;
 
-const MODES: &str = "handle,shared,thread,lease,take,async,batch,global";
+const MODES: &str = "in-transaction,in-transaction-many,async,global,batch,async-batch,thread";
 
 #[test]
-fn every_mode_is_measured_beside_the_bare_instruction_for_each_number_of_threads() {
+fn every_mode_is_measured_for_each_number_of_threads() {
     let place = Place::new();
-    let report = place.json(&["bench", "--mode", MODES, "--threads", "1,2", "-n", "100", "--json"]);
+    let args =
+        ["bench", "--threads", "1,3", "-n", "20", "--transaction", "1ms", "--step", "10", "--watermark", "5"];
+    let report = place.json(&[&args[..], &["--json"]].concat());
     let runs = report["runs"].as_array().unwrap();
-    let subjects: Vec<_> =
+    let expected: Vec<_> =
+        [1, 3].iter().flat_map(|threads| MODES.split(',').map(|mode| (mode, *threads))).collect();
+    let measured: Vec<_> =
         runs.iter().map(|run| (run["mode"].as_str().unwrap(), run["threads"].as_u64().unwrap())).collect();
-    let expected: Vec<_> = [1, 2]
-        .iter()
-        .flat_map(|threads| std::iter::once("bare").chain(MODES.split(',')).map(|mode| (mode, *threads)))
-        .collect();
-    assert_eq!(subjects, expected);
-    for run in runs {
-        check(run);
-    }
+    assert_eq!(measured, expected);
+    runs.iter().for_each(check);
     assert!(place.files().is_empty());
-    let store = report["store"].as_str().unwrap().trim_start_matches("sqlite:");
-    assert!(!std::path::Path::new(store).exists(), "{store}");
 }
 
 fn check(run: &Value) {
-    let fields = [
-        "draw_ns",
-        "gaps",
-        "ids",
-        "ids_per_second",
-        "left",
-        "mode",
-        "ns_per_id",
-        "ratio_to_bare",
-        "reserves",
-        "seconds",
-        "threads",
-        "waits",
-    ];
-    assert!(run.as_object().unwrap().keys().eq(fields), "{run}");
-    assert!(run["draw_ns"].as_object().unwrap().keys().eq(["max", "p50", "p90", "p99", "p99_9", "p99_99"]));
-    assert_eq!(run["ids"], 100 * run["threads"].as_u64().unwrap(), "{run}");
-    assert_eq!(run["reserves"].is_null(), run["mode"] == "bare", "{run}");
-    if run["mode"] == "global" {
-        assert!(run["waits"].as_u64() >= run["ids"].as_u64(), "{run}");
+    let (mode, transactions) = (run["mode"].as_str().unwrap(), 20 * run["threads"].as_u64().unwrap());
+    let of_one = if mode == "in-transaction-many" { 10 } else { 1 };
+    assert_eq!(run["values"], transactions * of_one, "{run}");
+    let reserves = run["reserves"].as_u64().unwrap();
+    match mode {
+        "in-transaction" | "in-transaction-many" | "async" => assert!(reserves >= transactions, "{run}"),
+        // Shared by callers who wait at the same time, so at most as many.
+        "global" => assert!(reserves <= transactions && run["waits"] == transactions, "{run}"),
+        "batch" => assert_eq!(reserves, transactions.div_ceil(10), "{run}"),
+        _ => assert!(reserves >= transactions.div_ceil(10), "{run}"),
+    }
+    let (times, corrected) = (&run["times_ms"], &run["corrected_ms"]);
+    for name in ["p50", "p75", "p90", "p99", "p99_9", "max"] {
+        assert!(times[name].as_f64() >= Some(1.0), "shorter than the work itself: {run}");
+        // As many again that would have begun meanwhile can only add long ones among the slow, but never a longer one.
+        assert!(corrected["max"].as_f64() >= times[name].as_f64(), "{run}");
     }
 }
 
 #[test]
-fn a_store_of_ones_own_is_used_only_if_it_is_named() {
+fn ids_that_were_measured_with_are_really_taken_from_a_store_of_ones_own() {
     let place = Place::new();
-    let args = ["bench", "--mode", "batch", "-n", "1000", "--step", "100"];
-    let ran = place.command(&args).env("IDMILL_STORE", "sqlite:env.db").output().unwrap();
-    assert!(ran.status.success() && place.files().is_empty());
-    assert!(String::from_utf8(ran.stderr).unwrap().contains("a temporary store"));
-    let ran = place.run(&[&args[..], &["--store", "sqlite:ids.db"]].concat());
+    let args =
+        ["bench", "--mode", "in-transaction,async,batch", "--threads", "1", "-n", "7", "--step", "100"];
+    let ran = place.run(&[&args[..], &["--transaction", "0s", "--store", "sqlite:ids.db"]].concat());
     assert!(ran.code == 0 && ran.err.contains("`idmill-bench` of sqlite:ids.db"), "{ran:?}");
     let left = place.json(&["show", "idmill-bench", "--store", "sqlite:ids.db", "--json"]);
-    assert_eq!(left["next"], 1001);
+    assert_eq!(left["next"], 7 + 7 + 100 + 1);
 }
 
 #[test]
-fn tables_name_what_they_show() {
-    let ran = Place::new().run(&["bench", "--mode", "handle", "--duration", "50ms"]);
+fn results_are_kept_and_drawn_where_that_is_asked_for() {
+    let place = Place::new();
+    let args = ["bench", "--mode", "async-batch", "--threads", "2", "-n", "5", "--transaction", "1ms"];
+    let ran = place.run(&[&args[..], &["--report", "bench.json", "--plot", "bench.svg"]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
-    for heading in ["IDS/S", "NS/ID", "X BARE", "RESERVES", "WAITED", "GAPS", "LEFT", "P99.99", "MAX"] {
-        assert!(ran.out.contains(heading), "{}", ran.out);
-    }
-    assert!(ran.out.lines().all(|line| line.len() <= 80), "{}", ran.out);
+    assert!(
+        ["VALUES/S", "P99.9", "RESERVES", "RETRIES"].iter().all(|name| ran.out.contains(name)),
+        "{ran:?}"
+    );
+    assert!(ran.out.lines().all(|line| line.len() <= 90), "{}", ran.out);
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
+    let report: Value = serde_json::from_str(&read("bench.json")).unwrap();
+    assert_eq!(report["runs"][0]["values"], 10);
+    assert!(read("bench.svg").contains("async-batch × 2"));
+}
+
+#[test]
+fn a_store_without_transactions_says_so() {
+    let ran = Place::new().run(&["bench", "--store", "memory:", "--mode", "in-transaction"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("`memory:`") && ran.err.contains("`sqlite:`"), "{ran:?}");
+    let ran = Place::new().run(&["bench", "--iterations", "0"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
 }

@@ -5,7 +5,8 @@ mod common;
 use common::{Place, Ran};
 use serde_json::Value;
 
-const COMMANDS: [&str; 8] = ["next", "create", "list", "show", "set", "remove", "bench", "completions"];
+const COMMANDS: [&str; 10] =
+    ["next", "create", "list", "show", "set", "remove", "encode", "decode", "bench", "completions"];
 
 #[test]
 fn every_command_explains_itself() {

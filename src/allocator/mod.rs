@@ -78,7 +78,7 @@ impl<T: Id> Allocator<T> {
     ///
     /// # Errors
     /// [`ErrorKind::Dry`] if nothing is in memory right now (always, under [`Order::Global`]);
-    /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`] for good.
+    /// [`ErrorKind::Exhausted`], which the store is asked about again every 30 s at most, and [`ErrorKind::Closed`] for good.
     #[allow(clippy::inline_always)] // a call, and the error type it returns by memory, cost as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {

@@ -111,6 +111,17 @@ impl Ledger {
         Ok(())
     }
 
+    /// Nobody reset the sequence or made it anew, so it is what it was.
+    pub(super) fn one_identity(&self) -> Outcome {
+        let identities: Vec<_> = self.by_identity().into_keys().collect();
+        check!(
+            identities.len() == 1,
+            "one sequence that nobody reset has {} identities: {identities:?}",
+            identities.len()
+        );
+        Ok(())
+    }
+
     /// Every grant is what was asked for: not empty, not more, within the bounds and below the ceiling; shorter only where those end,
     /// or where the store has a `window`.
     pub(super) fn sound(&self, window: bool) -> Outcome {

@@ -50,4 +50,3 @@ pub use report::{Report, Verdict};
 pub use run::main;
 pub use suite::{Endpoint, Suite, Timeouts};
 pub use trials::{Trial, trials};
-pub use worker::is_worker;

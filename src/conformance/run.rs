@@ -21,14 +21,15 @@ const SEED: &str = "IDMILL_CONFORMANCE_SEED";
 const USAGE: &str = "\
 [STORE…] [WORD…] [--list]
 
-  STORE   run the suites of these stores only
+  STORE   run the suites of these stores; `all` for all there are
   WORD    run only trials whose names hold one of these words
   --list  the stores, and the trials with what they prove
 
 IDMILL_CONFORMANCE_SEED repeats what is random; IDMILL_CI_REPORT names a file to which results are added.
 ";
 
-/// [`Suite::main`] for several suites in one executable: arguments that name suites choose among them.
+/// [`Suite::main`] for several suites in one executable: arguments name those that are to run, `all` is all of them. Without,
+/// it says which there are.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
     if let Some(order) = worker::order() {
@@ -55,21 +56,39 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
                 eprintln!("unknown option {other}\n{USAGE}");
                 exit(2)
             }
+            "all" => chosen.extend(suites.iter().map(|suite| suite.name().to_owned())),
             name if suites.iter().any(|suite| suite.name() == name) => chosen.push(argument),
             _ => words.push(argument),
         }
     }
+    // One suite is what its executable is for; of several, most need an engine that nobody may have asked for.
+    if chosen.is_empty() && suites.len() > 1 {
+        let names: Vec<_> = suites.iter().map(Suite::name).collect();
+        println!("skipped: no store was named, of {}; `all` is all of them", names.join(", "));
+        exit(0)
+    }
     suites.retain(|suite| chosen.is_empty() || chosen.iter().any(|name| name == suite.name()));
+    exit(i32::from(!run_all(suites, &words)))
+}
+
+/// Whether something ran, and nothing failed.
+fn run_all(suites: Vec<Suite>, words: &[String]) -> bool {
     let mut reports = Vec::new();
     for mut suite in suites {
         suite.filters.extend(words.iter().cloned());
-        reports.push(suite.run());
+        let report = suite.run();
+        report.hand_in();
+        reports.push(report);
     }
     println!();
     for report in &reports {
         println!("{report}");
     }
-    exit(i32::from(reports.iter().any(|report| !report.failed().is_empty())))
+    if reports.iter().all(|report| report.trials.is_empty()) {
+        println!("FAILED: no trial's name holds any of the words {words:?}");
+        return false;
+    }
+    reports.iter().all(|report| report.failed().is_empty())
 }
 
 fn list(suites: &[Suite]) {
@@ -95,7 +114,6 @@ pub(super) fn run(suite: Suite) -> Report {
     });
     // Tasks that hang were found to hang; nobody waits for them.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    report.hand_in();
     report
 }
 

@@ -29,11 +29,6 @@ const VARIABLE: &str = "IDMILL_CONFORMANCE_WORKER";
 /// Standard output may have other lines too, and a harness may write before ours on the same one.
 const MARK: &str = "idmill-conformance:";
 
-/// Whether this process was started to work for a suite: `main` then has nothing else to do than to build the same suites.
-pub fn is_worker() -> bool {
-    std::env::var_os(VARIABLE).is_some()
-}
-
 /// What a process is to do, and for which suite.
 #[derive(Clone, Debug)]
 pub(super) struct Order {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::engine::{Command, Engine, Event, Waiter};
 use crate::core::Core;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::{Request, Time};
 use crate::range::Ranges;
 use crate::store::{Grant, Reserve};
@@ -81,16 +81,11 @@ impl Driver {
     pub(crate) fn answered(&mut self, outcome: Result<Grant>, now: Time) -> Option<Reserve> {
         self.measure(now);
         match outcome {
-            Ok(grant) => {
-                self.core.stats.add_granted(grant.range.len());
-                self.core.stats.note_grant(&grant);
-                let level = self.core.stock.remaining();
-                self.step(Event::Reserved { grant, level }, now)
-            }
+            // Counted once the engine has judged it: what a mad store says is nobody's statistics.
+            Ok(grant) => self.step(Event::Reserved { grant, level: self.core.stock.remaining() }, now),
             Err(error) => {
-                self.core.stats.add_failures(1);
                 let error = error.of(&self.core.name);
-                tracing::warn!(sequence = %self.core.name, kind = error.kind().as_str(), %error, "reserve failed");
+                self.note_failure(&error);
                 self.step(Event::Failed(error), now)
             }
         }
@@ -104,7 +99,7 @@ impl Driver {
     /// A timer that was asked for has come.
     pub(crate) fn tick(&mut self, now: Time) -> Option<Reserve> {
         self.armed = self.armed.filter(|armed| *armed > now);
-        self.step(Event::Tick, now)
+        self.step(Event::Tick { level: self.core.stock.remaining() }, now)
     }
 
     /// No more refills; callers hear that it is closed.
@@ -125,8 +120,11 @@ impl Driver {
     }
 
     fn measure(&mut self, now: Time) {
+        // What callers wait for counts as drawn: while they wait they draw nothing, and the load would look light just
+        // when it is heavy.
+        let wanted = self.core.drawn().saturating_add(self.engine.demand());
         let policy = self.engine.policy();
-        policy.drawn(self.core.drawn(), now);
+        policy.drawn(wanted, now);
         self.core.stats.note_rate(policy.rate());
     }
 
@@ -155,10 +153,24 @@ impl Driver {
         Reserve { name: self.core.name.clone(), count, ceiling: settings.ceiling, create: settings.bounds }
     }
 
+    fn note_failure(&self, error: &Error) {
+        self.core.stats.add_failures(1);
+        tracing::warn!(sequence = %self.core.name, kind = error.kind().as_str(), %error, "reserve failed");
+    }
+
     fn carry_out(&mut self, command: Command<Reply>) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         match command {
             Command::Reserve { .. } => unreachable!("taken out by `step`"),
+            Command::Accept(grant) => {
+                stats.add_granted(grant.range.len());
+                stats.note_grant(&grant);
+            }
+            Command::Void(ids) => {
+                stats.add_granted(ids);
+                stats.gap_abandoned(ids);
+            }
+            Command::Distrust(error) => self.note_failure(&error),
             Command::Discard => {
                 tracing::warn!(sequence = %self.core.name, "reset or created again: dropping the ids in memory");
                 stats.gap_revoked(stock.revoke(ErrorKind::Dry));
@@ -179,6 +191,7 @@ impl Driver {
             Command::Fail { waiter, error } => drop(waiter.send(Err(error.of(&self.core.name)))),
             Command::Finish(ErrorKind::Closed) => stats.gap_revoked(stock.revoke(ErrorKind::Closed)),
             Command::Finish(reason) => drop(stock.finish(reason, self.sent_under)),
+            Command::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
             Command::Gap(ids) => stats.gap_abandoned(ids),
             Command::Unknown(ids) => stats.gap_unknown(ids),
         }
@@ -229,14 +242,42 @@ mod tests {
         Grant { range: Range::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
     }
 
-    #[test]
-    fn a_range_of_another_identity_is_void_if_it_was_revoked_under_way() {
+    fn driver() -> (Arc<Core>, Driver) {
         let sizing = Sizing::Fixed { step: 10, watermark: 10 };
         let settings = Settings { sizing, ..Settings::of::<u64>() };
-        let mailbox = Arc::new(Mailbox::new());
-        let core = Core::new(SequenceName::new("s").unwrap(), Arc::new(settings), mailbox);
+        let core = Core::new(SequenceName::new("s").unwrap(), Arc::new(settings), Arc::new(Mailbox::new()));
         let core = Arc::new(core);
-        let mut driver = Driver::new(core.clone());
+        (core.clone(), Driver::new(core))
+    }
+
+    #[test]
+    fn a_grant_that_is_refused_counts_as_a_failure_and_shows_nowhere_else() {
+        let (core, mut driver) = driver();
+        let now = Duration::ZERO;
+        assert!(driver.low(now).is_some());
+        assert!(driver.answered(Ok(grant(11, 3)), now).is_none());
+        let _ = core.take(1);
+        assert!(driver.low(now).is_some());
+        // It went back in time.
+        assert!(driver.answered(Ok(grant(1, 2)), now).is_none());
+        let (stats, identity) = (&core.stats, Identity { incarnation: 1, epoch: 3 });
+        assert_eq!((stats.granted(), stats.failures(), stats.identity()), (10, 1, Some(identity)));
+        assert_eq!(stats.unreserved(30), Some(10));
+    }
+
+    #[test]
+    fn a_grant_that_is_void_is_granted_and_a_gap() {
+        let (core, mut driver) = driver();
+        let now = Duration::ZERO;
+        assert!(driver.low(now).is_some());
+        let _ = driver.revoked(now);
+        let _ = driver.answered(Ok(grant(1, 0)), now);
+        assert_eq!((core.stats.granted(), core.stats.abandoned(), core.stats.identity()), (10, 10, None));
+    }
+
+    #[test]
+    fn a_range_of_another_identity_is_void_if_it_was_revoked_under_way() {
+        let (core, mut driver) = driver();
         let now = Duration::ZERO;
         assert!(driver.low(now).is_some());
         assert!(driver.answered(Ok(grant(11, 0)), now).is_none());

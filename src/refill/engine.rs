@@ -25,6 +25,10 @@ use crate::settings::{Order, Settings};
 use crate::store::{Grant, Identity};
 use crate::sync::Arc;
 
+/// For how long the end of a sequence is believed, before the next who asks has the store asked again: its max may
+/// have been raised. Long enough for callers that do not stop asking to be no load on the store.
+pub(super) const END_STANDS: Duration = Duration::from_secs(30);
+
 /// A caller that waits, as far as the engine knows it.
 pub(crate) trait Waiter {
     /// Whether it has given up, so that ids would be lost on it.
@@ -44,8 +48,8 @@ pub(crate) enum Event<W> {
     Failed(Error),
     /// Everything in memory was revoked.
     Revoked,
-    /// Time has passed; see [`Engine::next_timer`].
-    Tick,
+    /// Time has passed; see [`Engine::next_timer`]. `level` ids are left in memory.
+    Tick { level: u64 },
     /// No more refills.
     Close,
 }
@@ -54,6 +58,12 @@ pub(crate) enum Event<W> {
 pub(crate) enum Command<W> {
     /// Ask the store for a range; answer with `Reserved` or `Failed`.
     Reserve { count: u64 },
+    /// The grant that came is sound: each of its ids will be used or counted as a gap.
+    Accept(Grant),
+    /// The grant that came, of so many ids, is void since a revocation: they will never be used.
+    Void(u64),
+    /// The grant that came cannot be right: nothing of it counts.
+    Distrust(Error),
     /// Void what is in memory: it belongs to another identity of the sequence than what comes.
     Discard,
     /// Let callers draw from this range.
@@ -64,6 +74,8 @@ pub(crate) enum Command<W> {
     Fail { waiter: W, error: Error },
     /// After what is in memory there will be no more, for this reason.
     Finish(ErrorKind),
+    /// There may be more after all: whoever finds nothing in memory shall ask.
+    Reopen,
     /// These many ids were reserved and will never be used.
     Gap(u64),
     /// Up to so many ids may have been reserved and will never be used.
@@ -101,6 +113,8 @@ pub(crate) struct Engine<W> {
     last_error: Option<Error>,
     /// Why there will be no more reserves.
     ended: Option<ErrorKind>,
+    /// When the end of the sequence is not believed any longer.
+    doubt_at: Option<Time>,
     /// Which sequence ids came from last, and the largest of them.
     origin: Option<(Identity, u64)>,
     /// No deadline is earlier than this.
@@ -119,6 +133,7 @@ impl<W: Waiter> Engine<W> {
             retry_at: None,
             last_error: None,
             ended: None,
+            doubt_at: None,
             origin: None,
             earliest: None,
             settings,
@@ -139,8 +154,11 @@ impl<W: Waiter> Engine<W> {
             Event::Reserved { grant, level } => self.reserved(grant, level, now, out),
             Event::Failed(error) => self.failed(error, now, out),
             Event::Revoked => self.revoked(),
-            Event::Tick => self.expire(now, out),
-            Event::Close => self.end(ErrorKind::Closed, &ErrorKind::Closed.into(), out),
+            Event::Tick { level } => {
+                self.expire(now, out);
+                self.doubt(level, now, out);
+            }
+            Event::Close => self.end(ErrorKind::Closed, &ErrorKind::Closed.into(), now, out),
         }
         self.reserve(now, out);
         if self.waiting.is_empty() {
@@ -153,7 +171,7 @@ impl<W: Waiter> Engine<W> {
     pub(crate) fn next_timer(&self) -> Option<Time> {
         let retry = self.retry_at.filter(|_| self.flight.is_none() && self.is_needed());
         let deadline = self.earliest.filter(|_| !self.waiting.is_empty());
-        [deadline, retry].into_iter().flatten().min()
+        [deadline, retry, self.doubt_at].into_iter().flatten().min()
     }
 
     /// Measurements and sizes.
@@ -206,7 +224,8 @@ impl<W: Waiter> Engine<W> {
         out.push(Command::Reserve { count });
     }
 
-    fn demand(&self) -> u64 {
+    /// How many ids callers wait for.
+    pub(crate) fn demand(&self) -> u64 {
         self.waiting.iter().fold(0, |sum, waiting| sum.saturating_add(waiting.want - waiting.got.len()))
     }
 
@@ -226,16 +245,18 @@ impl<W: Waiter> Engine<W> {
         self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
         if flight.revoked || self.ended.is_some() {
             // Whether it was reserved before or after what a revocation was for cannot be told.
-            out.push(Command::Gap(grant.range.len()));
+            out.push(Command::Void(grant.range.len()));
             return;
         }
         if let Err(error) = self.check(&grant, flight.count) {
+            out.push(Command::Distrust(error.clone()));
             self.give_up(&error, out);
             return;
         }
+        out.push(Command::Accept(grant));
         let level = if self.take_over(&grant, out) { 0 } else { level };
         let before = if self.prefetches() { u64::MAX } else { flight.before };
-        self.serve(&grant, before, level, out);
+        self.serve(&grant, before, level, now, out);
     }
 
     /// Refuses what a store that keeps its contract cannot have granted.
@@ -302,7 +323,7 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Hands a range out: to those who wait, then to memory.
-    fn serve(&mut self, grant: &Grant, before: u64, level: u64, out: &mut Vec<Command<W>>) {
+    fn serve(&mut self, grant: &Grant, before: u64, level: u64, now: Time, out: &mut Vec<Command<W>>) {
         let mut rest = grant.range;
         let before_replies = out.len();
         let at_end = grant.range.end() == self.last_allowed(grant) + 1;
@@ -313,7 +334,7 @@ impl<W: Waiter> Engine<W> {
         }
         if at_end {
             self.publish(rest, 0, before_replies, out);
-            self.end(ErrorKind::Exhausted, &ErrorKind::Exhausted.into(), out);
+            self.end(ErrorKind::Exhausted, &ErrorKind::Exhausted.into(), now, out);
             return;
         }
         let watermark = self.policy.plan().watermark;
@@ -357,7 +378,7 @@ impl<W: Waiter> Engine<W> {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
             // The end that was seen before a revocation may be another now: who asks next finds out.
-            (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, out),
+            (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, now, out),
             (_, Status::Permanent) => self.give_up(&error, out),
             (_, status) => {
                 if status == Status::Unknown {
@@ -381,7 +402,7 @@ impl<W: Waiter> Engine<W> {
         self.earliest = None;
     }
 
-    fn end(&mut self, reason: ErrorKind, error: &Error, out: &mut Vec<Command<W>>) {
+    fn end(&mut self, reason: ErrorKind, error: &Error, now: Time, out: &mut Vec<Command<W>>) {
         if self.ended == Some(ErrorKind::Closed) {
             return;
         }
@@ -391,7 +412,23 @@ impl<W: Waiter> Engine<W> {
         }
         self.give_up(error, out);
         self.ended = Some(reason);
+        self.doubt_at = (reason == ErrorKind::Exhausted).then(|| now.saturating_add(END_STANDS));
         out.push(Command::Finish(reason));
+    }
+
+    /// Lets the next caller find out whether the sequence still ends where it did. Not while ids are in memory: what
+    /// comes after them must not overtake them.
+    fn doubt(&mut self, level: u64, now: Time, out: &mut Vec<Command<W>>) {
+        if self.doubt_at.is_none_or(|at| now < at) {
+            return;
+        }
+        if level > 0 {
+            self.doubt_at = Some(now.saturating_add(END_STANDS));
+            return;
+        }
+        self.doubt_at = None;
+        self.ended = None;
+        out.push(Command::Reopen);
     }
 
     fn refuse(waiting: Waiting<W>, error: Error, out: &mut Vec<Command<W>>) {
@@ -405,6 +442,7 @@ impl<W: Waiter> Engine<W> {
         }
         self.low = false;
         self.ended = self.ended.filter(|reason| *reason != ErrorKind::Exhausted);
+        self.doubt_at = None;
     }
 
     fn expire(&mut self, now: Time, out: &mut Vec<Command<W>>) {

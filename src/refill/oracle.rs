@@ -19,7 +19,7 @@ use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::segment::MAX_LEN;
 use crate::settings::{Adaptive, Order, Settings, Sizing};
-use crate::store::{Bounds, Grant, Identity, SequenceInfo};
+use crate::store::{Bounds, Change, Grant, Identity, SequenceInfo};
 use crate::sync::Arc;
 
 struct Caller {
@@ -54,6 +54,14 @@ struct Flight {
     revoked: bool,
 }
 
+/// What is to become of a grant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Judged {
+    Sound,
+    Void,
+    Mad,
+}
+
 /// What is going on, and so which commands can be right.
 #[derive(Default)]
 struct Cause {
@@ -66,6 +74,9 @@ struct Cause {
     tick: bool,
     /// Whether something was left for memory.
     published: bool,
+    /// What has to become of the grant that came, and what has become of it.
+    deserves: Option<Judged>,
+    judged: Option<Judged>,
 }
 
 pub(crate) struct Oracle {
@@ -82,6 +93,7 @@ pub(crate) struct Oracle {
     origin: Option<Identity>,
     reached: u128,
     ended: Option<ErrorKind>,
+    ended_at: Time,
     failed_at: Option<Time>,
     cause: Cause,
     granted: u128,
@@ -116,6 +128,7 @@ impl Oracle {
             origin: None,
             reached: 0,
             ended: None,
+            ended_at: Duration::ZERO,
             failed_at: None,
             cause: Cause::default(),
             granted: 0,
@@ -138,6 +151,7 @@ impl Oracle {
                 3 => self.close(),
                 _ => self.measure(bytes),
             },
+            _ if bytes.below(4) == 0 => self.raise(bytes),
             _ => self.reset(bytes),
         }
     }
@@ -234,7 +248,11 @@ impl Oracle {
     }
 
     fn tick(&mut self) {
-        self.on(Event::Tick, Cause { tick: true, error: Some(ErrorKind::Deadline), ..Cause::default() });
+        let level = self.level();
+        self.on(
+            Event::Tick { level },
+            Cause { tick: true, error: Some(ErrorKind::Deadline), ..Cause::default() },
+        );
         let now = self.now;
         assert!(!self.waiting().any(|asked| asked.deadline <= now), "answered by the deadline");
         assert!(self.engine.next_timer().is_none_or(|due| due > now), "no timer storm");
@@ -283,6 +301,13 @@ impl Oracle {
         self.stored.identity.epoch += 1;
         let bounds = self.stored.bounds;
         self.stored.next = Some(bounds.start().saturating_add(bytes.number()).min(bounds.max()));
+    }
+
+    /// An administrator lets the sequence go on.
+    fn raise(&mut self, bytes: &mut Bytes<'_>) {
+        let max = self.stored.bounds.max().saturating_add(bytes.number());
+        let change = Change { next: None, max: Some(max), backwards: false, expect: None };
+        self.stored.apply(&change).expect("forwards");
     }
 
     fn end(&mut self) {

@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 }
 
 /// How fast a rising rate is believed, and how slowly a falling one, in seconds.
-const RISE: f64 = 0.1;
+const RISE: f64 = 0.02;
 const FALL: f64 = 1.0;
 /// How much of a latency peak is still assumed one refill later.
 const PEAK_DECAY: f64 = 0.9;
@@ -52,6 +52,13 @@ impl Policy {
             }
         };
         Self { rate: 0.0, latency: 0.0, seen: None, plan }
+    }
+
+    /// Where the sizes settle under a steady load.
+    #[cfg(not(idmill_loom))]
+    pub(crate) fn settled(rate: f64, latency: Duration, settings: Adaptive) -> Plan {
+        let plan = Plan { step: u64::MAX, watermark: 0 };
+        Self { rate, latency: latency.as_secs_f64(), seen: None, plan }.adapted(settings)
     }
 
     /// The sizes to use now.
@@ -135,6 +142,16 @@ mod tests {
         let capped =
             steady(Adaptive { max_waste: 1000, ..settings }, 1000, Duration::from_millis(10), 20).plan();
         assert_eq!(capped, Plan { step: 500, watermark: 500 });
+    }
+
+    #[test]
+    fn a_steady_load_ends_where_it_is_said_to_settle() {
+        let settings = Adaptive::of(Duration::from_secs(30), 1 << 30);
+        let latency = Duration::from_millis(10);
+        let (plan, settled) =
+            (steady(settings, 10_000, latency, 30).plan(), Policy::settled(1e4, latency, settings));
+        assert!(plan.step.abs_diff(settled.step) < settled.step / 1000, "{plan:?} {settled:?}");
+        assert!(plan.watermark.abs_diff(settled.watermark) < settled.watermark / 1000);
     }
 
     #[test]

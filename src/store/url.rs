@@ -1,5 +1,7 @@
 //! From a URL to a store.
 
+mod window;
+
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -78,6 +80,10 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
+///
+/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a
+/// [window](crate::tier) on a cache, as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are
+/// percent-encoded: `…window=memcached://10.0.0.7%3Fblock%3D5000`.
 ///
 /// Schemes are read without regard to case. Printing a URL gives one that reads back as the same.
 #[derive(Clone, Debug)]
@@ -164,10 +170,13 @@ fn parse(url: &str) -> Result<StoreUrl> {
     let Some((scheme, rest)) = split_scheme(url) else { return Err(no_scheme(url)) };
     let scheme = scheme.to_ascii_lowercase();
     let known = SCHEMES.iter().find(|known| known.name == scheme);
-    match known.and_then(|known| known.parse) {
-        Some(parse) => parse(rest).map(StoreUrl),
-        None => Err(absent(&scheme, known)),
-    }
+    let Some(parse) = known.and_then(|known| known.parse) else { return Err(absent(&scheme, known)) };
+    let (rest, window) = window::split(rest)?;
+    let store = parse(&rest)?;
+    Ok(StoreUrl(match window {
+        Some(window) => window::parse(store, &window)?,
+        None => store,
+    }))
 }
 
 /// The scheme and what follows its colon. One letter is a drive and not a scheme.

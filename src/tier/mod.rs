@@ -12,8 +12,11 @@
 //! happens between the steps. Growth across processes holds where the window is one place that all of them draw
 //! from; each window's own documentation states its limits.
 
+pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
+#[cfg(feature = "memcached")]
+pub mod memcached;
 mod sizing;
 mod tiered;
 
@@ -42,17 +45,30 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
     /// How many ids to claim for a refill that this request caused.
     fn refill_size(&self, request: &Reserve) -> u64;
 
+    /// Whether to [`introduce`](Self::introduce) the sequence again before this refill: its size depends on what others
+    /// reserved meanwhile. It costs a look at the source.
+    fn wants_news(&self, request: &Reserve) -> bool {
+        let _ = request;
+        false
+    }
+
     /// Puts a claimed range into the window, if the token still stands.
     ///
     /// # Errors
     /// As [`Store::reserve`]. A window whose next draw shows what came of an install may answer
-    /// [`Installed::Refused`] for an unknown outcome.
+    /// [`Installed::Unknown`] for an unknown outcome.
     fn install<'a>(
         &'a self,
         request: &'a Reserve,
         token: Self::Token,
         grant: Grant,
     ) -> StoreFuture<'a, Result<Installed>>;
+
+    /// Gives a token back for which nothing could be claimed, so that others need not wait for it. Best effort.
+    fn release<'a>(&'a self, request: &'a Reserve, token: Self::Token) -> StoreFuture<'a, ()> {
+        let _ = (request, token);
+        Box::pin(std::future::ready(()))
+    }
 
     /// Tells a window that answered [`Drawn::Unacquainted`] what the source knows of the sequence.
     fn introduce(&self, sequence: &SequenceInfo) {
@@ -85,8 +101,10 @@ pub enum Installed {
     Ids(Grant),
     /// It is done; draw again.
     Done,
-    /// It was not, or nobody knows: draw again.
+    /// It was not, and will not be: draw again.
     Refused,
+    /// Nobody knows: draw again. None of the ids may be handed out by this caller.
+    Unknown,
 }
 
 /// Where a window's ranges come from.

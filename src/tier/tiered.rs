@@ -3,19 +3,28 @@
 use std::collections::HashSet;
 
 use super::{Claimed, Drawn, Installed, Source, Window};
-use crate::error::Result;
+use crate::error::{Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{
     Bounds, Capabilities, Change, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture, ensure,
+    exhausted,
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// Whoever finds a window busy waits a little longer each time, up to so many times as long as the first.
+const LONGEST_WAIT: u32 = 8;
 
 /// A window in front of a store, as one store.
 ///
 /// Reserving draws from the window, and refills it from the source when it is dry or low; at most one refill of a
-/// sequence is under way in a process. Administration goes to the source.
+/// sequence ahead of need is under way in a process. Administration goes to the source.
 ///
-/// A reserve takes as long as the window and its refills take: bound it by dropping the future.
+/// A reserve takes as long as the window and its refills take: bound it by dropping the future. Ids that it had under way
+/// are then a gap. A grant has fewer ids than asked for also where the window's range ends.
+///
+/// The window is shared by callers of every id type, so it is refilled without regard to a caller's
+/// [`ceiling`](Reserve::ceiling). Ids above that which a caller draws nevertheless become a gap, and it hears
+/// [`Exhausted`](crate::ErrorKind::Exhausted): the sequence has passed what its type can hold.
 #[derive(Debug)]
 pub struct Tiered<S, W> {
     inner: Arc<Inner<S, W>>,
@@ -27,14 +36,20 @@ struct Inner<S, W> {
     window: W,
     /// Sequences whose window is being refilled ahead of need.
     ahead: Mutex<HashSet<SequenceName>>,
+    lost: Lost,
+}
+
+/// Ids that were reserved and did not reach a caller. Merely counted: nothing is decided by these.
+#[derive(Debug, Default)]
+struct Lost {
     abandoned: AtomicU64,
+    uncertain: AtomicU64,
 }
 
 impl<S, W> Tiered<S, W> {
     /// Puts `window` in front of `source`.
     pub fn new(source: S, window: W) -> Self {
-        let ahead = Mutex::default();
-        Self { inner: Arc::new(Inner { source, window, ahead, abandoned: AtomicU64::new(0) }) }
+        Self { inner: Arc::new(Inner { source, window, ahead: Mutex::default(), lost: Lost::default() }) }
     }
 
     /// The window.
@@ -47,28 +62,38 @@ impl<S, W> Tiered<S, W> {
         &self.inner.source
     }
 
-    /// How many ids this process reserved for the window and could not install: a gap.
+    /// How many ids this process took from the source or the window and could not use: a gap.
     pub fn abandoned(&self) -> u64 {
-        self.inner.abandoned.load(Ordering::Relaxed)
+        self.inner.lost.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// How many ids this process reserved for the window without ever hearing whether they are in it. They are handed out from
+    /// there, or a gap.
+    pub fn uncertain(&self) -> u64 {
+        self.inner.lost.uncertain.load(Ordering::Relaxed)
     }
 }
 
 impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     async fn reserve(self: &Arc<Self>, request: &Reserve) -> Result<Grant> {
+        let mut waits = 0;
         loop {
             match self.window.draw(request).await? {
                 Drawn::Ids { grant, low } => {
                     if let Some(token) = low {
                         self.refill_ahead(request, token);
                     }
-                    return Ok(grant);
+                    return self.below_ceiling(request, grant);
                 }
                 Drawn::Dry(token) => {
                     if let Some(grant) = self.refill(request, token).await? {
-                        return Ok(grant);
+                        return self.below_ceiling(request, grant);
                     }
                 }
-                Drawn::Busy(wait) => tokio::time::sleep(wait).await,
+                Drawn::Busy(wait) => {
+                    waits += 1;
+                    tokio::time::sleep(wait * waits.min(LONGEST_WAIT)).await;
+                }
                 Drawn::Unacquainted => {
                     let info = ensure(self.source.store(), &request.name, request.create).await?;
                     self.window.introduce(&info);
@@ -79,32 +104,92 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
 
     /// Claims and installs; the ids that the install answered with, if it did.
     async fn refill(&self, request: &Reserve, token: W::Token) -> Result<Option<Grant>> {
-        let claim = Reserve { count: self.window.refill_size(request), ..request.clone() };
-        let Claimed::Range { grant, recorded } = self.source.claim(&claim, &token).await? else {
-            return Ok(None);
+        let claimed = self.claim(request, &token).await;
+        let Ok(Claimed::Range { grant, recorded }) = claimed else {
+            self.window.release(request, token).await;
+            return claimed.map(|_| None);
         };
-        let installed = self.window.install(request, token, grant).await;
-        if !recorded && !matches!(installed, Ok(Installed::Ids(_) | Installed::Done)) {
-            self.abandoned.fetch_add(grant.range.len(), Ordering::Relaxed);
-            tracing::warn!(sequence = %request.name, ids = grant.range.len(), "a range was reserved but not installed");
-        }
-        Ok(match installed? {
+        // A recorded claim is not lost: the source answers with it again.
+        let mut account = Account { lost: &self.lost, ids: if recorded { 0 } else { grant.range.len() } };
+        let installed = self.window.install(request, token, grant).await?;
+        account.settle(request, installed);
+        Ok(match installed {
             Installed::Ids(grant) => Some(grant),
-            Installed::Done | Installed::Refused => None,
+            Installed::Done | Installed::Refused | Installed::Unknown => None,
         })
+    }
+
+    async fn claim(&self, request: &Reserve, token: &W::Token) -> Result<Claimed> {
+        if self.window.wants_news(request) {
+            let info = self.source.store().inspect(&request.name).await?;
+            info.iter().for_each(|info| self.window.introduce(info));
+            // Nothing that could be reserved would be of use to this caller.
+            if info.and_then(|info| info.next).is_some_and(|next| next > request.ceiling) {
+                return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+            }
+        }
+        let count = self.window.refill_size(request);
+        self.source.claim(&Reserve { count, ceiling: u64::MAX, ..request.clone() }, token).await
+    }
+
+    fn below_ceiling(&self, request: &Reserve, mut grant: Grant) -> Result<Grant> {
+        let drawn = grant.range;
+        let allowed = (u128::from(request.ceiling) + 1).saturating_sub(u128::from(drawn.start()));
+        grant.range = grant.range.take_front(u64::try_from(allowed).unwrap_or(u64::MAX));
+        self.lost.abandoned.fetch_add(drawn.len() - grant.range.len(), Ordering::Relaxed);
+        if grant.range.is_empty() && !drawn.is_empty() {
+            return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+        }
+        Ok(grant)
     }
 
     fn refill_ahead(self: &Arc<Self>, request: &Reserve, token: W::Token) {
         if !self.ahead.lock().insert(request.name.clone()) {
             return;
         }
-        let (inner, request) = (self.clone(), request.clone());
+        let (alone, request) = (Ahead { inner: self.clone(), name: request.name.clone() }, request.clone());
         tokio::spawn(async move {
-            if let Err(error) = inner.refill(&request, token).await {
+            if let Err(error) = alone.inner.refill(&request, token).await {
                 tracing::debug!(sequence = %request.name, %error, "a refill ahead of need failed");
             }
-            inner.ahead.lock().remove(&request.name);
         });
+    }
+}
+
+/// The one refill ahead of need of a sequence; over when dropped, also by a runtime that ends or a panic.
+struct Ahead<S, W> {
+    inner: Arc<Inner<S, W>>,
+    name: SequenceName,
+}
+
+impl<S, W> Drop for Ahead<S, W> {
+    fn drop(&mut self) {
+        self.inner.ahead.lock().remove(&self.name);
+    }
+}
+
+/// A range that was claimed and not yet installed. Dropped halfway, or by an error, nobody knows where its ids are.
+struct Account<'a> {
+    lost: &'a Lost,
+    ids: u64,
+}
+
+impl Account<'_> {
+    fn settle(&mut self, request: &Reserve, installed: Installed) {
+        if installed == Installed::Unknown {
+            return;
+        }
+        let ids = std::mem::take(&mut self.ids);
+        if installed == Installed::Refused && ids > 0 {
+            self.lost.abandoned.fetch_add(ids, Ordering::Relaxed);
+            tracing::warn!(sequence = %request.name, ids, "a range was reserved but not installed");
+        }
+    }
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        self.lost.uncertain.fetch_add(self.ids, Ordering::Relaxed);
     }
 }
 

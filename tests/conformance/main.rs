@@ -9,6 +9,8 @@ mod cassandra;
 #[cfg(unix)]
 #[path = "../engines/mod.rs"]
 mod engines;
+#[cfg(all(unix, feature = "memcached"))]
+mod memcached;
 #[cfg(unix)]
 mod memory;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -16,24 +18,19 @@ mod sqlite;
 
 #[cfg(unix)]
 fn main() {
-    let suites = [
+    idmill::conformance::main([
         memory::suite(),
         #[cfg(feature = "cassandra")]
         cassandra::flat(),
         #[cfg(feature = "cassandra")]
         cassandra::geo(),
+        #[cfg(feature = "memcached")]
+        memcached::memory(),
+        #[cfg(all(feature = "memcached", feature = "sqlite"))]
+        memcached::sqlite(),
         #[cfg(feature = "sqlite")]
         sqlite::suite(),
-    ];
-    if std::env::args().len() == 1 && !idmill::conformance::is_worker() {
-        let names: Vec<_> = suites.iter().map(idmill::conformance::Suite::name).collect();
-        println!(
-            "skipped: name the stores to run the suite on, of {}; or --list, or --help",
-            names.join(", ")
-        );
-        return;
-    }
-    idmill::conformance::main(suites)
+    ])
 }
 
 #[cfg(not(unix))]

@@ -7,7 +7,7 @@ mod toy;
 
 use std::time::Duration;
 
-use idmill::conformance::{Report, Suite, Timeouts, Verdict};
+use idmill::conformance::{Report, Suite, Timeouts, Verdict, trials};
 
 /// Bugs that end in waiting are to be found soon.
 fn short() -> Timeouts {
@@ -47,7 +47,7 @@ finds! {
     a_failure_that_was_none: LiesAboutFailures => nothing_lost "ids are lost";
     a_hidden_block: HoardsABlock => growing "was asked for after", nothing_lost "ids are lost";
     lost_ranges: LosesRanges => nothing_lost "ids are lost";
-    two_incarnations: CreatesTwice => creation_race "several identities";
+    two_incarnations: CreatesTwice => creation_race "identities";
     create_that_replaces: CreateReplaces => create_once "expected already_exists", create_race "8 of 8";
     the_last_id_lost: LosesTheLastId => first_to_last "the ids end", end_of_i32 "2147483647";
     one_id_too_many: GoesBeyondMax => first_to_last "goes beyond the last id";
@@ -79,7 +79,7 @@ macro_rules! finds_in_clients {
     ($($test:ident: $bug:ident => $($trial:ident $words:literal),+;)*) => {$(
         #[test]
         fn $test() {
-            let (suite, _dir) = toy::suite(toy::Bug::$bug, false, stringify!($test));
+            let (suite, _dir) = toy::suite(toy::Bug::$bug, toy::Forgets::Nothing, stringify!($test));
             caught(suite, &[$((stringify!($trial), $words)),+]);
         }
     )*};
@@ -99,15 +99,33 @@ finds_in_clients! {
 }
 
 #[test]
-fn an_engine_that_forgets() {
-    let (suite, _dir) = toy::suite(toy::Bug::None, true, "an_engine_that_forgets");
+fn an_engine_that_forgets_the_last() {
+    let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::TheLast, "an_engine_that_forgets_the_last");
     caught(suite.timeouts(short()), &[("killed_engine", "granted twice")]);
 }
 
 #[test]
+fn an_engine_that_forgets_everything() {
+    let (suite, _dir) =
+        toy::suite(toy::Bug::None, toy::Forgets::Everything, "an_engine_that_forgets_everything");
+    caught(suite.timeouts(short()), &[("killed_engine", "identities")]);
+}
+
+#[test]
 fn an_honest_store_passes() {
-    let (suite, _dir) = toy::suite(toy::Bug::None, false, "an_honest_store_passes");
+    let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::Nothing, "an_honest_store_passes");
     let report = suite.run();
     all_pass(&report);
     assert_eq!(report.skipped(), ["batches", "batches_at_once"]);
+}
+
+#[test]
+fn the_guide_has_every_trial_and_no_other() {
+    let guide = include_str!("../../docs/conformance.md");
+    let listed: Vec<_> = guide.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(listed.len(), trials().len());
+    for (line, trial) in listed.iter().zip(trials()) {
+        let begin = format!("| `{}` | {} |", trial.name(), trial.promise());
+        assert!(line.starts_with(&begin), "{line}\nshould begin with\n{begin}");
+    }
 }

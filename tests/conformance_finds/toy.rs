@@ -32,10 +32,8 @@ async fn server() {
     let (Ok(address), Ok(dir)) = (std::env::var(SERVER), std::env::var(DIR)) else { return };
     let file = Path::new(&dir).join("toy.db");
     let store = SqliteStore::open(&file).await.unwrap();
-    if std::env::var_os(FORGETS).is_some() {
-        // As an engine does whose answers leave before its log is on the disk.
-        let db = Connection::open(&file).unwrap();
-        db.execute("UPDATE idmill_sequences SET next = max(1, next - 40)", []).unwrap();
+    if let Ok(statement) = std::env::var(FORGETS) {
+        Connection::open(&file).unwrap().execute(&statement, []).unwrap();
     }
     let listener = TcpListener::bind(&address).await.unwrap();
     loop {
@@ -343,23 +341,34 @@ impl Store for Toy {
 
 // --------------------------------------------------------------------------------------------------------- the suite
 
-/// The engine as a process; `forgets` makes it lose the last of what it granted when it is killed.
-fn engine(dir: PathBuf, forgets: bool) -> Daemon {
+/// What an engine has forgotten when it starts, in SQL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Forgets {
+    Nothing,
+    /// As one does whose answers leave before its log is on the disk.
+    TheLast,
+    Everything,
+}
+
+/// The engine as a process.
+fn engine(dir: PathBuf, forgets: Forgets) -> Daemon {
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
     let daemon = Daemon::new(address, move || {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["toy::server", "--exact", "--nocapture"]);
         command.env(SERVER, address.to_string()).env(DIR, &dir);
-        if forgets {
-            command.env(FORGETS, "yes");
-        }
+        match forgets {
+            Forgets::Nothing => &mut command,
+            Forgets::TheLast => command.env(FORGETS, "UPDATE idmill_sequences SET next = max(1, next - 40)"),
+            Forgets::Everything => command.env(FORGETS, "DELETE FROM idmill_sequences"),
+        };
         command
     });
     daemon.named("toy", "1")
 }
 
 /// The suite of a client with a bug; `test` is the test that calls this, which other processes are to reach.
-pub(crate) fn suite(bug: Bug, forgets: bool, test: &str) -> (Suite, tempfile::TempDir) {
+pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let connect = move |endpoint| async move {
         let store: Arc<dyn Store> = Arc::new(Toy::new(endpoint, bug));

@@ -1,75 +1,80 @@
 //! The arguments of `idmill bench`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::values::{duration, id, length};
+use super::values::{duration, id, length, time};
 
-/// A way to draw ids.
+/// A way to come by ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// A handle for each thread
-    Handle,
-    /// One allocator, shared
-    Shared,
-    /// One allocator, striped
-    Thread,
-    /// A lease for each thread
-    Lease,
-    /// Many ids in one call
-    Take,
-    /// Futures
+    /// One in the transaction that uses it
+    InTransaction,
+    /// Several in one transaction
+    InTransactionMany,
+    /// Each by itself
     Async,
-    /// Handles without prefetching
-    Batch,
-    /// Ordered everywhere
+    /// Each by itself, shared by those who wait
     Global,
+    /// Ranges, fetched when empty
+    Batch,
+    /// Ranges, fetched ahead
+    AsyncBatch,
+    /// Ranges, fetched ahead, and stripes
+    Thread,
 }
 
 impl Mode {
     /// As it is typed and printed.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Handle => "handle",
-            Self::Shared => "shared",
-            Self::Thread => "thread",
-            Self::Lease => "lease",
-            Self::Take => "take",
+            Self::InTransaction => "in-transaction",
+            Self::InTransactionMany => "in-transaction-many",
             Self::Async => "async",
-            Self::Batch => "batch",
             Self::Global => "global",
+            Self::Batch => "batch",
+            Self::AsyncBatch => "async-batch",
+            Self::Thread => "thread",
         }
+    }
+
+    pub(crate) fn is_in_transaction(self) -> bool {
+        matches!(self, Self::InTransaction | Self::InTransactionMany)
     }
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Bench {
-    /// How to draw ids; several, comma separated, run one after the other
-    #[arg(
-        long,
-        value_name = "MODE",
-        value_delimiter = ',',
-        hide_possible_values = true,
-        default_value = "handle,shared,thread,lease,take,async,batch,global"
-    )]
+    /// How to come by ids; several, comma separated, run one after the other [default: all that the store has]
+    #[arg(long, value_name = "MODE", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) mode: Vec<Mode>,
-    /// How many threads draw; several numbers, comma separated, are measured one after the other
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// How many threads; several numbers, comma separated, are measured one after the other
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "10", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Vec<u16>,
-    /// How many ids each thread draws, in place of --duration
+    /// How many transactions each thread makes, in place of --duration
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = id, conflicts_with = "duration")]
-    pub(crate) ids: Option<u64>,
+    pub(crate) iterations: Option<u64>,
     /// How long each measurement lasts
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// How many ids one reserve brings; the next begins when half of them are left
-    #[arg(long, value_name = "N", default_value = "10_000_000", value_parser = length)]
+    /// The simulated transaction around each id
+    #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = time)]
+    pub(crate) transaction: Duration,
+    /// How many ids a transaction of `in-transaction-many` takes
+    #[arg(long, value_name = "N", default_value = "10", value_parser = length)]
+    pub(crate) values: u64,
+    /// How many ids one reserve of the batch modes brings
+    #[arg(long, value_name = "N", default_value = "200", value_parser = length)]
     pub(crate) step: u64,
-    /// How many ids a lease or stripe takes for its thread at a time
-    #[arg(long, value_name = "N", default_value = "64", value_parser = length)]
-    pub(crate) lease: u64,
-    /// How many ids one call of the mode `take` asks for
-    #[arg(long, value_name = "N", default_value = "100", value_parser = length)]
-    pub(crate) take: u64,
+    /// How many are left when `async-batch` and `thread` fetch the next
+    #[arg(long, value_name = "N", default_value = "50", value_parser = id)]
+    pub(crate) watermark: u64,
+    /// Write the results as JSON, beside the table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Draw throughput and times by mode as an SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
 }

@@ -1,6 +1,9 @@
 //! What can be typed: the command line, and the help that teaches it.
 
 mod bench;
+mod check;
+mod draws;
+mod plan;
 mod texts;
 mod values;
 
@@ -12,7 +15,11 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
-use values::{duration, id, length, sequence};
+pub(crate) use check::Check;
+pub(crate) use draws::{Drawing, Draws};
+pub(crate) use plan::Plan;
+pub(crate) use values::id;
+use values::{duration, length, sequence};
 
 use crate::failure::Outcome;
 
@@ -81,11 +88,40 @@ pub(crate) enum Command {
     /// one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
-    /// Measure how fast ids are drawn on this machine
+    /// Write ids as a format has them, one a line
     ///
-    /// From memory, in several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    /// The ids are those given, or else those on stdin, one a line.
+    #[command(after_long_help = texts::FORMATS)]
+    Encode(Encode),
+    /// Read ids back that a format has written, one a line
+    ///
+    /// The texts are those given, or else those on stdin, one a line. The first that the format does not write ends it with exit code
+    /// 2.
+    #[command(after_long_help = texts::FORMATS)]
+    Decode(Decode),
+    /// Measure what each mode costs on a store
+    ///
+    /// From ids inside one's own transaction to ranges fetched ahead: values a second and how long each took, with a
+    /// simulated transaction around every id.
     #[command(after_long_help = texts::BENCH)]
     Bench(Bench),
+    /// Measure how fast ids are drawn from memory on this machine
+    ///
+    /// In several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    #[command(after_long_help = texts::DRAWS)]
+    Draws(Draws),
+    /// Check a store: permissions, durability, latency, and the sizes that follow
+    ///
+    /// Tries everything that a store is asked for, on a sequence of its own that is removed in the end, and recommends sizes for a rate and
+    /// an outage by the latency it found.
+    #[command(after_long_help = texts::CHECK)]
+    Check(Check),
+    /// Work out sizes, waste and years until exhaustion, without a store
+    ///
+    /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills, and by running the
+    /// real engine through such an outage in simulated time.
+    #[command(after_long_help = texts::PLAN)]
+    Plan(Plan),
     /// Print a completion script for a shell
     #[command(after_long_help = texts::COMPLETIONS)]
     Completions(Completions),
@@ -109,6 +145,32 @@ pub(crate) struct Next {
     /// How long to go on trying while the store is busy or away
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
+    /// Write the ids in this format, such as 'base62|prefix(u_)' [default: decimal]
+    ///
+    /// `idmill encode --help` says what there is, `idmill decode` reads the ids back. With --json, each line is an object with the
+    /// fields `id` and `text`.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Encode {
+    /// The format, such as 'base62|prefix(u_)'
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: String,
+    /// The ids; none: those on stdin
+    #[arg(value_name = "ID", value_parser = id, allow_negative_numbers = true)]
+    pub(crate) ids: Vec<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Decode {
+    /// The format that they were written in
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: String,
+    /// The ids as they were written; none: those on stdin
+    #[arg(value_name = "TEXT")]
+    pub(crate) texts: Vec<String>,
 }
 
 #[derive(Args, Clone, Copy, Debug)]

@@ -5,7 +5,9 @@ Examples:
   idmill next orders              the next id of the sequence `orders`
   idmill next orders -n 1000      a thousand of them, one a line
   idmill list                     every sequence of the store
-  idmill bench                    how fast ids are drawn on this machine
+  idmill decode --format base62 4C92
+                                  the id that `next --format` wrote so
+  idmill bench --store URL        what each mode costs there
 
 What holds:
   unique    No id is printed twice: a range is durable in the store before an id of it is printed,
@@ -30,6 +32,7 @@ Examples:
   idmill next orders -n 1_000_000 > ids       a million
   idmill next users --max 2147483647          ids that fit a 32-bit column
   id=$(idmill next orders) || exit            in a script: stops unless there is an id
+  idmill next users --format 'base62|prefix(u_)'    written in a format
 
 Where the sequence ends early, the ids there were are printed and used, and the exit code is 3.
 A script wants to look at the exit code before it counts on having COUNT lines.
@@ -71,7 +74,61 @@ Examples:
 
 Processes that run go on with what they hold, and create the sequence anew when they next reserve.";
 
+pub(super) const FORMATS: &str = "\
+A format is codecs with `|` between them, applied from left to right:
+  permute(key=KEY,bits=N)   hides order and amount. 31 bits fit an i32, 53 a number of JavaScript,
+                            63 an i64; below=BOUND in place of bits for any other domain
+  reverse(bits=N)           spreads ids that follow each other over the key space
+  decimal, base62           digits; base62 is shortest, and case matters
+  crockford                 base 32 for people: case and hyphens do not matter, 0 and O are the same
+  crockford(check)          with a symbol that finds mistakes in typing
+  pad(N)                    zeros in front, up to N symbols
+  group(N)                  a hyphen between every N symbols; crockford alone
+  prefix(TEXT), suffix(TEXT)
+
+KEY is env:NAME (an environment variable), file:PATH, or the key itself, which other users of the
+machine can then see. It cannot be changed: ids are read back with the key that wrote them alone.
+Not encryption: it keeps people from counting, not from attacking.
+
+Examples:
+  export IDMILL_KEY=0x$(openssl rand -hex 16)     once, and kept
+  format='permute(key=env:IDMILL_KEY,bits=31)|crockford(check)|pad(8)|group(4)|prefix(ORD-)'
+  idmill next orders --max 2147483647 --format \"$format\"
+  idmill encode --format \"$format\" 1 2 3
+  idmill decode --format \"$format\" ORD-0KWB-N78M
+  idmill decode --format base62 < texts           a text a line";
+
 pub(super) const BENCH: &str = "\
+Modes:
+  in-transaction        one id in the transaction that uses it: gapless; for stores with transactions
+  in-transaction-many   --values ids in one transaction
+  async                 each id reserved by itself, in a transaction of its own
+  global                the same, but callers who wait share one: ids grow across processes
+  batch                 --step ids at a time, fetched by whoever finds memory empty
+  async-batch           --step ids at a time, fetched ahead when --watermark are left
+  thread                the same, each thread from a stripe of its own
+
+Examples:
+  idmill bench --threads 10,50                        the published comparison, on a temporary SQLite file
+  idmill bench --store sqlite:ids.db --duration 10s   where it really is
+  idmill bench --mode async-batch --step 1000 --watermark 250 --transaction 0s
+  idmill bench --report bench.json --plot bench.svg   to keep and to look at
+
+How it measures:
+  A thread takes an id, works for --transaction, and begins again. Timed is the whole: the transaction, for
+  the modes inside of one; the id and the simulated work for the others. The percentiles are corrected for
+  coordinated omission: one that took long stands for those that would have begun meanwhile, one
+  every --transaction. The JSON has the times as they were, too.
+
+  RESERVES counts round trips that took ids from the store, WAITED callers who found no id in memory, GAPS ids
+  that were reserved and lost, LEFT ids still in memory at the end, RETRIES transactions begun again
+  because the store was busy.
+
+The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
+not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an
+idle machine.";
+
+pub(super) const DRAWS: &str = "\
 Modes:
   handle   `Handle::try_next`: a view of the allocator for one thread
   shared   `Allocator::try_next` through one shared reference, as from a web server's state
@@ -83,9 +140,8 @@ Modes:
   global   `Order::Global`: each id costs a round trip to the store, shared by those who wait
 
 Examples:
-  idmill bench --threads 1,2
-  idmill bench --mode handle,batch --step 100_000     what prefetching is worth
-  idmill bench --mode global --store sqlite:ids.db    the store itself, where it really is
+  idmill draws --threads 1,2
+  idmill draws --mode handle,batch --step 100_000     what prefetching is worth
 
 How it measures:
   NS/ID is the time of all threads over the ids they drew. X BARE sets it beside that of a bare
@@ -101,8 +157,32 @@ How it measures:
   reserved and lost; LEFT ids that were still in memory when the run ended.
 
 The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
-not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an
+not looked at. A store given by --store is left with the sequence `idmill-draws`. Measure on an
 idle machine.";
+
+pub(super) const CHECK: &str = "\
+Examples:
+  idmill check --store sqlite:ids.db --rate 500           sizes for 500 ids a second in each process
+  idmill check --outage 1h --rate 20 --json               for a script
+
+The exit code is 5 where an operation failed: the table says which and why. Nothing is left behind, unless
+`remove` is what failed.";
+
+pub(super) const PLAN: &str = "\
+Examples:
+  idmill plan --rate 500                                   one process, a store away for 5 minutes
+  idmill plan --rate 2000 --processes 8 --bits 31          do 32-bit columns last?
+  idmill plan --rate 500 --outage 1h --plot outage.svg     the stock through an hour without a store
+  idmill plan --rate 500 --max-waste 10_000                what a cap on waste leaves of the outage
+
+How it is worked out:
+  budget      the outage and 2 % more, since rates are measured and not known
+  watermark   rate x (budget + 4 x latency), at most half of --max-waste: what remains when a refill starts
+  step        what a refill reserves: at least the watermark, and at least 0.1 s or 20 latencies of ids
+  waste       watermark + step, which is the most that a process has in memory: lost by a crash
+
+`hold` says whether the outage is survived. It is simulated at its worst moment, when memory is at the
+watermark. The exit code is 5 where it is not survived, or where the ids do not last a year.";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

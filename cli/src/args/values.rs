@@ -8,7 +8,7 @@ use idmill::SequenceName;
 const LONGEST: u64 = 1 << 48;
 
 /// A whole number of 0 to 2^64 - 1; `_` may group its digits.
-pub(super) fn id(text: &str) -> Result<u64, String> {
+pub(crate) fn id(text: &str) -> Result<u64, String> {
     let rule = "write a whole number of 0 to 18446744073709551615, such as 1000 or 1_000_000";
     let digits: String = text.chars().filter(|c| *c != '_').collect();
     let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());
@@ -23,13 +23,28 @@ pub(super) fn length(text: &str) -> Result<u64, String> {
     })
 }
 
+/// How many a second or a day: 0 to a trillion, `_` may group the digits.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let number: String = text.chars().filter(|c| *c != '_').collect();
+    match number.parse() {
+        Ok(rate @ 0.0..=1e12) => Ok(rate),
+        _ => Err("write a number of 0 to 1_000_000_000_000, such as 500 or 0.5".to_owned()),
+    }
+}
+
 /// A time such as `500ms` or `1m 30s`, longer than none.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match time(text) {
+        Ok(Duration::ZERO) => Err("it must be more than 0 and at most a year".to_owned()),
+        duration => duration,
+    }
+}
+
+/// A time, or none.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let longest = Duration::from_secs(365 * 24 * 3600);
     match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() || duration > longest => {
-            Err("it must be more than 0 and at most a year".to_owned())
-        }
+        Ok(duration) if duration > longest => Err("it must be more than 0 and at most a year".to_owned()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(format!("{error}; write a number and a unit, such as 500ms, 10s or 2m")),
     }
@@ -54,6 +69,14 @@ mod tests {
         assert!(
             length("0").is_err() && length("281474976710657").is_err() && length("281474976710656").is_ok()
         );
+    }
+
+    #[test]
+    fn rates_are_finite_and_not_negative() {
+        assert_eq!((rate("1_000.5"), rate("0")), (Ok(1000.5), Ok(0.0)));
+        for bad in ["", "-1", "nan", "inf", "1e13", "many"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

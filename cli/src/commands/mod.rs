@@ -1,10 +1,15 @@
 //! The commands, one a file.
 
 mod bench;
+mod check;
 mod completions;
 mod create;
+mod decode;
+mod draws;
+mod encode;
 mod list;
 mod next;
+mod plan;
 mod remove;
 mod set;
 mod show;
@@ -25,7 +30,12 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Show(args) => show::run(&global, &args).await,
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
+        Command::Encode(args) => encode::run(&global, args),
+        Command::Decode(args) => decode::run(&global, args),
         Command::Bench(args) => bench::run(&global, args).await,
+        Command::Draws(args) => draws::run(&global, args).await,
+        Command::Check(args) => check::run(&global, &args).await,
+        Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -6,7 +6,8 @@ use idmill::{Allocator, ErrorKind, Ranges, Sequences};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Global, Next};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
+use crate::formatted::{Line, unwritten};
 use crate::lines::{Lines, Reader};
 use crate::opening;
 
@@ -15,22 +16,23 @@ const AT_ONCE: u64 = 100_000;
 
 pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     args.bounds.check()?;
+    let line = Line::new(args.format.as_deref(), global.json)?;
     if args.count == 0 {
         return Ok(());
     }
     let sequences = Sequences::new(opening::create(global).await?)?;
-    let outcome = print(&sequences, args).await;
+    let outcome = print(&sequences, args, line).await;
     // The store is let go of in good order, which for SQLite tidies its log away.
     sequences.close().await;
     outcome
 }
 
-async fn print(sequences: &Sequences, args: &Next) -> Outcome {
+async fn print(sequences: &Sequences, args: &Next, line: Line) -> Outcome {
     let ids = open(sequences, args).await?;
     let progress = progress(args.count);
     // Larger than a step, a `take` would have a range of its own size reserved.
     let at_once = args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE));
-    let mut run = Run { lines: 0, left: args.count, at_once };
+    let mut run = Run { lines: 0, left: args.count, at_once, line };
     let outcome = run.print(&ids, &progress).await;
     progress.finish_and_clear();
     outcome.map_err(|failure| failure.after_printing(run.lines, args.count))
@@ -56,6 +58,7 @@ struct Run {
     lines: u64,
     left: u64,
     at_once: u64,
+    line: Line,
 }
 
 impl Run {
@@ -74,17 +77,11 @@ impl Run {
 
     fn write(&mut self, ranges: Ranges) -> Outcome<Reader> {
         let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
-        let all = || {
-            for range in ranges {
-                if lines.write(range)? == Reader::Left {
-                    return Ok(Reader::Left);
-                }
-            }
-            lines.flush()
-        };
-        let outcome = all();
+        let outcome = self.line.write(ranges, &mut lines);
+        // Also those before one that failed.
+        let flushed = lines.flush().map_err(|error| unwritten(&error));
         self.lines += lines.written();
-        outcome.map_err(|error| Failure::io("ids cannot be written to stdout", &error))
+        if outcome? == Reader::Left { Ok(Reader::Left) } else { flushed }
     }
 }
 

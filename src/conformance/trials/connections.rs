@@ -103,6 +103,7 @@ impl Scene {
         self.recover().await?;
         for ledger in [&self.ledger, &self.probed] {
             ledger.disjoint()?;
+            ledger.one_identity()?;
             ledger.sound(self.context.windowed())?;
             if !permanent {
                 ledger.passing()?;

@@ -24,10 +24,7 @@ pub(super) async fn creation_race(context: Arc<Context>) -> Outcome {
         }
         ledger.disjoint()?;
         ledger.sound(context.windowed())?;
-        let mut identities: Vec<_> = ledger.grants().iter().map(|grant| grant.identity).collect();
-        identities.dedup();
-        check!(identities.len() == 1, "one sequence, several identities: {identities:?}");
-        check!(identities[0].incarnation != 0, "the incarnation is 0, which stands for none");
+        ledger.one_identity()?;
         ledger.accounted(&clients[0].look(&name).await?, context.window())?;
     }
     Ok(())

@@ -61,6 +61,7 @@ async fn hold(context: &Context, crowd: Crowd) -> Outcome {
     let cut_short = 3 * crowd.request.count;
     let ledger = crowd.dismiss().await;
     ledger.disjoint()?;
+    ledger.one_identity()?;
     ledger.sound(context.windowed())?;
     ledger.passing()?;
     let info = context.connect().await?.look(&name).await?;

@@ -125,7 +125,7 @@ pub fn trials() -> &'static [Trial] {
             create_race [] "Of clients that create a sequence at once, one does; the others hear that it exists."
         }
         processes {
-            creation_race_of_processes [Processes] "So do processes that reserve first, all at once."
+            creation_race_of_processes [Processes] "Processes that reserve first, all at once, have one sequence of one incarnation."
         }
         bounds {
             first_to_last [] "From the first id to the last, each is granted once; then the sequence is exhausted, for good."
@@ -176,7 +176,7 @@ pub fn trials() -> &'static [Trial] {
         allocators {
             nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are refused by the allocator."
             drawn_by_allocators [] "Allocators over clients of their own never draw the same id."
-            drawn_by_processes [Processes] "Nor do those of processes, through every fault that the store can meet."
+            drawn_by_processes [Processes] "Allocators of several processes never draw the same id, through every fault that the store can meet."
         }
     };
     TRIALS

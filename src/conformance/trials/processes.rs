@@ -39,6 +39,7 @@ pub(super) async fn disjoint_among_processes(context: Arc<Context>) -> Outcome {
     finish(&context, workers).await?;
     let ledger = &books.ledger;
     ledger.disjoint()?;
+    ledger.one_identity()?;
     ledger.sound(context.windowed())?;
     ledger.growing()?;
     check!(ledger.grants().len() > 200, "only {} of 240 reserves were granted", ledger.grants().len());
@@ -53,10 +54,7 @@ pub(super) async fn creation_race_of_processes(context: Arc<Context>) -> Outcome
         let workers = Worker::start_many(&context, 5, &order(&context, &request, 1), &books).await?;
         finish(&context, workers).await?;
         books.ledger.disjoint()?;
-        let mut identities: Vec<_> = books.ledger.grants().iter().map(|grant| grant.identity).collect();
-        check!(!identities.is_empty(), "nothing was granted");
-        identities.dedup();
-        check!(identities.len() == 1, "one sequence, several identities: {identities:?}");
+        books.ledger.one_identity()?;
         books.ledger.accounted(&context.connect().await?.look(&name).await?, context.window())?;
     }
     Ok(())
@@ -84,6 +82,7 @@ pub(super) async fn killed_clients(context: Arc<Context>) -> Outcome {
     granted(&context, &books, 20).await?;
     survivor.end(context.setup.timeouts.recovery).await?;
     books.ledger.disjoint()?;
+    books.ledger.one_identity()?;
     books.ledger.passing()?;
     let info = context.connect().await?.look(&request.name).await?;
     books.ledger.accounted(&info, context.window() + ROUNDS * IN_FLIGHT)
@@ -114,6 +113,7 @@ pub(super) async fn paused_clients(context: Arc<Context>) -> Outcome {
         worker.end(context.setup.timeouts.recovery).await?;
     }
     books.ledger.disjoint()?;
+    books.ledger.one_identity()?;
     books.ledger.passing()?;
     let info = context.connect().await?.look(&request.name).await?;
     books.ledger.accounted(&info, context.window())

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Asked, Caller, Cause, Flight, Oracle};
+use super::{Asked, Caller, Cause, Flight, Judged, Oracle};
 use crate::error::{Error, ErrorKind, Status};
 use crate::range::{Range, Ranges};
-use crate::refill::engine::{Command, Event};
+use crate::refill::engine::{Command, END_STANDS, Event};
 use crate::segment::MAX_LEN;
 use crate::settings::Order;
 use crate::store::Grant;
@@ -25,6 +25,7 @@ impl Oracle {
             Some(flight) if flight.revoked => {
                 self.granted += u128::from(grant.range.len());
                 cause.error = None;
+                cause.deserves = Some(Judged::Void);
             }
             Some(flight) if self.is_sane(&grant, flight.count) => {
                 self.take_over(&grant);
@@ -32,8 +33,9 @@ impl Oracle {
                 let at_end = grant.range.end() > u128::from(last);
                 cause.error = at_end.then_some(ErrorKind::Exhausted);
                 (cause.rest, cause.before) = (Some(grant.range), flight.callers);
+                cause.deserves = Some(Judged::Sound);
             }
-            Some(_) => {}
+            Some(_) => cause.deserves = Some(Judged::Mad),
         }
         let level = self.level();
         self.on(Event::Reserved { grant, level }, cause);
@@ -83,6 +85,7 @@ impl Oracle {
         for command in commands {
             self.check(command);
         }
+        assert_eq!(self.cause.judged, self.cause.deserves, "a grant is judged, and rightly");
         assert!(!self.cause.published || self.waiting().count() == 0, "those who wait come first");
         self.check_between_events();
     }
@@ -90,6 +93,18 @@ impl Oracle {
     fn check(&mut self, command: Command<Caller>) {
         match command {
             Command::Reserve { count } => self.reserve(count),
+            Command::Accept(grant) => {
+                assert_eq!(Some(grant.range), self.cause.rest, "accepted before anything is done with it");
+                self.judge(Judged::Sound);
+            }
+            Command::Void(ids) => {
+                self.lost += u128::from(ids);
+                self.judge(Judged::Void);
+            }
+            Command::Distrust(error) => {
+                assert_eq!(Some(error.kind()), self.cause.error, "distrusted for what happened");
+                self.judge(Judged::Mad);
+            }
             Command::Discard => {
                 self.lost += u128::from(self.level());
                 self.memory.clear();
@@ -97,10 +112,21 @@ impl Oracle {
             Command::Publish { range, watermark } => self.publish(range, watermark),
             Command::Reply { waiter, ids } => self.reply(waiter.number, &ids),
             Command::Fail { waiter, error } => self.refused(waiter.number, error.kind()),
-            Command::Finish(reason) => self.ended = Some(reason),
+            Command::Finish(reason) => (self.ended, self.ended_at) = (Some(reason), self.now),
+            Command::Reopen => self.reopen(),
             Command::Gap(ids) => self.lost += u128::from(ids),
             Command::Unknown(_) => {}
         }
+    }
+
+    fn reopen(&mut self) {
+        assert_eq!(self.ended.take(), Some(ErrorKind::Exhausted), "nothing else ends for a while");
+        assert!(self.now >= self.ended_at + END_STANDS, "the end stands for a while");
+        assert_eq!(self.level(), 0, "nothing overtakes what is in memory");
+    }
+
+    fn judge(&mut self, judged: Judged) {
+        assert_eq!(self.cause.judged.replace(judged), None, "judged once");
     }
 
     fn reserve(&mut self, count: u64) {
@@ -183,6 +209,8 @@ impl Oracle {
     fn check_between_events(&mut self) {
         let most: u128 = self.callers.iter().filter(|a| !a.answered).map(|a| u128::from(a.want)).sum();
         assert!((0..=most).contains(&self.held()), "granted ids are accounted for");
+        let doubted = self.engine.next_timer().is_some_and(|due| due <= self.now + END_STANDS);
+        assert!(self.ended != Some(ErrorKind::Exhausted) || doubted, "an end is doubted after a while");
         let Some(deadline) = self.waiting().map(|asked| asked.deadline).min() else { return };
         let timer = self.engine.next_timer();
         assert!(timer.is_some_and(|timer| timer <= deadline), "a timer for each deadline");

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,6 +108,11 @@ impl SqliteOptions {
         self
     }
 
+    /// The table that sequences are kept in.
+    pub fn table_name(&self) -> &str {
+        &self.table
+    }
+
     /// Where the database is, as it was given.
     pub fn path(&self) -> &Path {
         &self.path
@@ -187,6 +193,17 @@ impl Target for SqliteOptions {
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async { Ok(Arc::new(SqliteStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) prints, a URL.
+impl FromStr for SqliteOptions {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        let rest = url.strip_prefix("sqlite:");
+        let rest = rest.ok_or_else(|| refuse(format!("{url:?} does not begin with `sqlite:`")))?;
+        Self::parse(rest).map_err(|error| error.during(Operation::Connect))
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn all(world: &World) -> Verdict {
 }
 
 impl Case<'_> {
-    /// Whether the store also answers nonsense: such a grant is refused, and no gap.
+    /// Whether the store also answers nonsense: such a grant is refused, and counts as a failure alone.
     fn has_nonsense(&self) -> bool {
         self.world.plan.nonsense
     }

@@ -1,84 +1,73 @@
-//! `idmill bench`: how fast ids are drawn, beside the bare atomic instruction.
+//! `idmill bench`: what each mode costs on a store.
 
-mod draws;
-mod measure;
+mod callers;
+mod modes;
+mod pictures;
 mod report;
-mod runs;
+mod transactions;
 
-use std::io::{IsTerminal, stderr};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Store, StoreUrl};
-use indicatif::{ProgressBar, ProgressStyle};
-use tempfile::TempDir;
+use indicatif::ProgressBar;
 
-use self::measure::{Plan, Progress};
+use self::modes::Subject;
 use self::report::{Report, Row};
-use self::runs::Subject;
-use crate::args::{Bench, Global};
+use crate::args::{Bench, Global, Mode};
 use crate::failure::{Failure, Outcome};
+use crate::opening::Measured;
 use crate::output;
 
+const SEQUENCE: &str = "idmill-bench";
 /// Steps of the progress bar for one measurement.
 const PER_RUN: u64 = 1000;
 
+/// How far a measurement has come, in thousandths, for those who watch.
+type Progress = Arc<AtomicU64>;
+
 pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
-    if args.ids == Some(0) {
-        return Err(Failure::usage("0 ids cannot be measured").hint("give --ids at least 1, or a --duration"));
+    if args.iterations == Some(0) {
+        let failure = Failure::usage("0 transactions cannot be measured");
+        return Err(failure.hint("give --iterations at least 1, or a --duration"));
     }
-    let store = BenchStore::open(global).await?;
+    let store = Measured::open(global, SEQUENCE).await?;
+    let modes = modes(&args, &store)?;
     output::note(global.json, &store.description);
-    let rows = measure_all(&store.store, args).await?;
-    if global.json {
-        output::print_json(&Report { store: store.url.clone(), runs: rows })
-    } else {
-        output::print(&report::human(&rows))
+    let report = Report::new(&store, &args, measure_all(&store, &args, &modes).await?);
+    if let Some(file) = &args.report {
+        write(file, &(output::json(&report) + "\n"))?;
     }
-}
-
-struct BenchStore {
-    store: Arc<dyn Store>,
-    url: String,
-    description: String,
-    /// Deleted when dropped.
-    _directory: Option<TempDir>,
-}
-
-impl BenchStore {
-    /// The environment is not looked at: a store that others use is measured, and written to, by explicit wish only.
-    async fn open(global: &Global) -> Outcome<Self> {
-        if let Some(url) = &global.store {
-            let url = StoreUrl::parse(url)?;
-            let description =
-                format!("measuring the sequence `{}` of {url}, which is left there", runs::SEQUENCE);
-            let store = url.connect().await?;
-            return Ok(Self { store, url: url.to_string(), description, _directory: None });
-        }
-        let failed = |error| Failure::io("no directory for a temporary store", &error);
-        let directory = tempfile::Builder::new().prefix("idmill-bench-").tempdir().map_err(failed)?;
-        let file = directory.path().join("bench.db");
-        let store = Arc::new(idmill::store::sqlite::SqliteStore::open(&file).await?);
-        let url = idmill::store::sqlite::SqliteOptions::new(file).to_string();
-        let description = format!("measuring in {url}, a temporary store; --store names another");
-        Ok(Self { store, url, description, _directory: Some(directory) })
+    if let Some(file) = &args.plot {
+        write(file, &pictures::svg(&report))?;
     }
+    if global.json { output::print_json(&report) } else { output::print(&report.human()) }
 }
 
-/// The bare instruction and then every mode, for each number of threads.
-async fn measure_all(store: &Arc<dyn Store>, args: Bench) -> Outcome<Vec<Row>> {
-    let total = args.threads.len() * (args.mode.len() + 1);
-    let bar = bar(total as u64 * PER_RUN);
-    let args = Arc::new(args);
-    let mut rows: Vec<Row> = Vec::new();
+/// What was asked for, or everything that the store can do.
+fn modes(args: &Bench, store: &Measured) -> Outcome<Vec<Mode>> {
+    let in_transactions = transactions::are_known(store);
+    if let Some(mode) = args.mode.iter().find(|mode| mode.is_in_transaction() && !in_transactions) {
+        let message = format!("the mode {} is not there for `{}:` stores", mode.name(), store.url.scheme());
+        return Err(Failure::usage(message).hint(format!("it is for {}", transactions::KNOWN)));
+    }
+    if !args.mode.is_empty() {
+        return Ok(args.mode.clone());
+    }
+    let all = [Mode::InTransaction, Mode::InTransactionMany, Mode::Async, Mode::Global, Mode::Batch];
+    let all = all.into_iter().chain([Mode::AsyncBatch, Mode::Thread]);
+    Ok(all.filter(|mode| in_transactions || !mode.is_in_transaction()).collect())
+}
+
+async fn measure_all(store: &Measured, args: &Bench, modes: &[Mode]) -> Outcome<Vec<Row>> {
+    let total = args.threads.len() * modes.len();
+    let bar = output::progress(total as u64 * PER_RUN);
+    let mut rows = Vec::new();
     for &threads in &args.threads {
-        let modes = args.mode.iter().map(|mode| Subject::Mode(*mode));
-        let mut bare = None;
-        for subject in std::iter::once(Subject::Bare).chain(modes) {
-            bar.set_message(format!("{} x {threads}", subject.name()));
-            let row = measure(store, &args, subject, threads, &bar).await?;
-            let base = *bare.get_or_insert(row.ns_per_id);
-            rows.push(row.beside(base));
+        for &mode in modes {
+            bar.set_message(format!("{} x {threads}", mode.name()));
+            rows.push(measure(store, args, mode, threads, &bar).await?);
             bar.set_position(rows.len() as u64 * PER_RUN);
         }
     }
@@ -87,34 +76,32 @@ async fn measure_all(store: &Arc<dyn Store>, args: Bench) -> Outcome<Vec<Row>> {
 }
 
 async fn measure(
-    store: &Arc<dyn Store>,
-    args: &Arc<Bench>,
-    subject: Subject,
+    store: &Measured,
+    args: &Bench,
+    mode: Mode,
     threads: u16,
     bar: &ProgressBar,
 ) -> Outcome<Row> {
-    let plan = Arc::new(Plan::new(args, threads));
-    let before = bar.position();
-    let (store, args, of_run) = (store.clone(), args.clone(), plan.clone());
-    let mut run = tokio::spawn(async move { runs::run(store, &args, subject, &of_run).await });
-    loop {
+    let subject = Subject::prepare(store, args, mode).await?;
+    let (before, progress) = (bar.position(), Progress::default());
+    let (plan, watched) = (callers::Plan::new(args, threads, progress.clone()), progress);
+    // Off the runtime's only worker, which drives the refills.
+    let mut run = tokio::task::spawn_blocking(move || {
+        let seen = callers::run(&plan, &subject);
+        (seen, subject)
+    });
+    let (seen, subject) = loop {
         match tokio::time::timeout(Duration::from_millis(100), &mut run).await {
-            Ok(outcome) => return Ok(outcome.expect("the measurement does not panic")?),
-            Err(_) => bar.set_position(before + permille(&plan.progress)),
+            Ok(outcome) => break outcome.expect("the measurement does not panic"),
+            Err(_) => bar.set_position(before + watched.load(Ordering::Relaxed)),
         }
-    }
+    };
+    let row = Row::new(mode, threads, &seen?, &subject);
+    subject.close().await;
+    Ok(row)
 }
 
-// A share of 0 to 1, so the cast neither loses a sign nor overflows.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn permille(progress: &Progress) -> u64 {
-    (progress.share() * PER_RUN as f64) as u64
-}
-
-fn bar(len: u64) -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = "{bar:30} {percent} %  {msg}";
-    ProgressBar::new(len).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
+fn write(file: &Path, text: &str) -> Outcome {
+    let failed = |error| Failure::io(&format!("{} cannot be written", file.display()), &error);
+    std::fs::write(file, text).map_err(failed)
 }

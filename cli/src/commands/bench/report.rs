@@ -1,140 +1,132 @@
-//! What was measured, as tables and as JSON.
+//! What was measured, as a table and as JSON.
 
-use idmill::Snapshot;
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::measure::Seen;
-use crate::output::{render, table};
-
-/// One measurement. Names and meanings of the fields are stable.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
-    mode: &'static str,
-    threads: u16,
-    ids: u64,
-    seconds: f64,
-    ids_per_second: f64,
-    /// The time of all threads, over the ids.
-    pub(super) ns_per_id: f64,
-    /// `ns_per_id` over that of the bare instruction.
-    ratio_to_bare: f64,
-    /// Of a draw, which for `take` is a call.
-    draw_ns: Percentiles,
-    /// What follows is `null` for the bare instruction.
-    reserves: Option<u64>,
-    waits: Option<u64>,
-    gaps: Option<u64>,
-    left: Option<u64>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Percentiles {
-    p50: u64,
-    p90: u64,
-    p99: u64,
-    p99_9: u64,
-    p99_99: u64,
-    max: u64,
-}
-
-impl Row {
-    pub(super) fn new(mode: &'static str, threads: u16, seen: &Seen, snapshot: Option<&Snapshot>) -> Self {
-        let seconds = seen.elapsed.as_secs_f64();
-        let at = |quantile| seen.draws.value_at_quantile(quantile);
-        Self {
-            mode,
-            threads,
-            ids: seen.ids,
-            seconds,
-            ids_per_second: seen.ids as f64 / seconds,
-            ns_per_id: seconds * 1e9 * f64::from(threads) / seen.ids as f64,
-            ratio_to_bare: 1.0,
-            draw_ns: Percentiles {
-                p50: at(0.5),
-                p90: at(0.9),
-                p99: at(0.99),
-                p99_9: at(0.999),
-                p99_99: at(0.9999),
-                max: seen.draws.max(),
-            },
-            reserves: snapshot.map(|seen| seen.reserves),
-            waits: snapshot.map(|seen| seen.waits),
-            gaps: snapshot.map(|seen| seen.gaps.total()),
-            left: snapshot.map(|seen| seen.remaining),
-        }
-    }
-
-    /// Sets it beside the bare instruction.
-    pub(super) fn beside(self, bare_ns_per_id: f64) -> Self {
-        Self { ratio_to_bare: self.ns_per_id / bare_ns_per_id, ..self }
-    }
-}
+use super::callers::Seen;
+use super::modes::Subject;
+use crate::args::{Bench, Mode};
+use crate::opening::Measured;
+use crate::output::{digits, rate, render, table};
 
 /// The whole of a bench. Names and meanings of the fields are stable.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     /// The URL of the store measured in.
-    pub(super) store: String,
+    store: String,
+    transaction_ms: f64,
+    step: u64,
+    watermark: u64,
     pub(super) runs: Vec<Row>,
 }
 
-pub(super) fn human(rows: &[Row]) -> String {
-    let headings = ["MODE", "THREADS", "IDS/S", "NS/ID", "X BARE", "RESERVES", "WAITED", "GAPS", "LEFT"];
-    let mut speeds = table(&headings, &[0]);
-    let headings = ["MODE", "THREADS", "P50", "P90", "P99", "P99.9", "P99.99", "MAX"];
-    let mut draws = table(&headings, &[0]);
-    for row in rows {
-        speeds.add_row(speed(row));
-        draws.add_row(draw(row));
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) mode: &'static str,
+    pub(super) threads: u16,
+    values: u64,
+    seconds: f64,
+    pub(super) values_per_second: f64,
+    /// Of a transaction, corrected for coordinated omission.
+    pub(super) corrected_ms: Percentiles,
+    /// Of a transaction, as it was.
+    times_ms: Percentiles,
+    /// Round trips that took ids from the store.
+    reserves: u64,
+    /// What follows is `null` for modes that keep nothing in memory.
+    waits: Option<u64>,
+    gaps: Option<u64>,
+    left: Option<u64>,
+    retries: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Percentiles {
+    p50: f64,
+    p75: f64,
+    p90: f64,
+    p99: f64,
+    p99_9: f64,
+    max: f64,
+}
+
+impl Percentiles {
+    fn of(micros: &Histogram<u64>) -> Self {
+        let at = |quantile| micros.value_at_quantile(quantile) as f64 / 1e3;
+        let max = micros.max() as f64 / 1e3;
+        Self { p50: at(0.5), p75: at(0.75), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max }
     }
-    format!("{}\nTime of one draw:\n{}", render(&speeds), render(&draws))
-}
 
-fn speed(row: &Row) -> Vec<String> {
-    let count = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
-    vec![
-        row.mode.to_owned(),
-        row.threads.to_string(),
-        rate(row.ids_per_second),
-        digits(row.ns_per_id),
-        digits(row.ratio_to_bare),
-        count(row.reserves),
-        count(row.waits),
-        count(row.gaps),
-        count(row.left),
-    ]
-}
-
-fn draw(row: &Row) -> Vec<String> {
-    let times = &row.draw_ns;
-    let mut cells = vec![row.mode.to_owned(), row.threads.to_string()];
-    cells.extend([times.p50, times.p90, times.p99, times.p99_9, times.p99_99, times.max].map(time));
-    cells
-}
-
-/// Three digits that count, or all before the point.
-fn digits(value: f64) -> String {
-    match value {
-        ..10.0 => format!("{value:.2}"),
-        ..100.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
-}
-
-fn rate(per_second: f64) -> String {
-    match per_second {
-        1e9.. => format!("{} G", digits(per_second / 1e9)),
-        1e6.. => format!("{} M", digits(per_second / 1e6)),
-        1e3.. => format!("{} k", digits(per_second / 1e3)),
-        _ => digits(per_second),
+    pub(super) fn all(&self) -> [f64; 6] {
+        [self.p50, self.p75, self.p90, self.p99, self.p99_9, self.max]
     }
 }
 
-fn time(nanos: u64) -> String {
-    match nanos {
-        ..1_000 => format!("{nanos} ns"),
-        1_000..1_000_000 => format!("{} us", digits(nanos as f64 / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} ms", digits(nanos as f64 / 1e6)),
-        _ => format!("{} s", digits(nanos as f64 / 1e9)),
+impl Row {
+    pub(super) fn new(mode: Mode, threads: u16, seen: &Seen, subject: &Subject) -> Self {
+        let (seconds, snapshot) = (seen.elapsed.as_secs_f64(), subject.snapshot());
+        let snapshot = snapshot.as_ref();
+        Self {
+            mode: mode.name(),
+            threads,
+            values: seen.values,
+            seconds,
+            values_per_second: seen.values as f64 / seconds,
+            corrected_ms: Percentiles::of(&seen.corrected),
+            times_ms: Percentiles::of(&seen.times),
+            reserves: subject.reserves(seen.times.len()),
+            waits: snapshot.map(|seen| seen.waits),
+            gaps: snapshot.map(|seen| seen.gaps.total()),
+            left: snapshot.map(|seen| seen.remaining),
+            retries: seen.retries,
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(store: &Measured, args: &Bench, runs: Vec<Row>) -> Self {
+        Self {
+            store: store.url.to_string(),
+            transaction_ms: args.transaction.as_secs_f64() * 1e3,
+            step: args.step,
+            watermark: args.watermark,
+            runs,
+        }
+    }
+
+    pub(super) fn human(&self) -> String {
+        let headings = ["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"];
+        let mut times = table(&headings, &[0]);
+        let headings = ["MODE", "THREADS", "VALUES", "RESERVES", "WAITED", "GAPS", "LEFT", "RETRIES"];
+        let mut counts = table(&headings, &[0]);
+        for row in &self.runs {
+            let mut cells = vec![row.mode.to_owned(), row.threads.to_string(), rate(row.values_per_second)];
+            cells.extend(row.corrected_ms.all().map(digits));
+            times.add_row(cells);
+            counts.add_row(row.counts());
+        }
+        let hold = digits(self.transaction_ms);
+        format!(
+            "Milliseconds a transaction that works for {hold} ms, corrected for coordinated omission:\n{}\n{}",
+            render(&times),
+            render(&counts)
+        )
+    }
+}
+
+impl Row {
+    fn counts(&self) -> Vec<String> {
+        let count = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+        vec![
+            self.mode.to_owned(),
+            self.threads.to_string(),
+            self.values.to_string(),
+            self.reserves.to_string(),
+            count(self.waits),
+            count(self.gaps),
+            count(self.left),
+            self.retries.to_string(),
+        ]
     }
 }

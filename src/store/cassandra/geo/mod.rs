@@ -273,7 +273,8 @@ impl Window for DatacenterWindow {
             let install = Install::new(&token, ids, grant.bounds);
             Ok(match self.0.windows.install(&request.name, &install).await? {
                 Outcome::Applied => Installed::Done,
-                Outcome::Refused | Outcome::Unknown => Installed::Refused,
+                Outcome::Refused => Installed::Refused,
+                Outcome::Unknown => Installed::Unknown,
             })
         })
     }

@@ -6,17 +6,17 @@ use idmill::store::Store;
 use idmill::{Allocator, Order, Result, Sequences};
 use tokio::runtime::Builder;
 
-use super::draws::{Future_, PATIENCE, Take, bare};
 use super::measure::{Plan, Seen, measure};
 use super::report::Row;
-use crate::args::{Bench, Mode};
+use super::ways::{Future_, PATIENCE, Take, bare};
+use crate::args::{Drawing, Draws};
 
-pub(super) const SEQUENCE: &str = "idmill-bench";
+pub(super) const SEQUENCE: &str = "idmill-draws";
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Subject {
     Bare,
-    Mode(Mode),
+    Mode(Drawing),
 }
 
 impl Subject {
@@ -30,7 +30,7 @@ impl Subject {
 
 pub(super) async fn run(
     store: Arc<dyn Store>,
-    args: &Arc<Bench>,
+    args: &Arc<Draws>,
     subject: Subject,
     plan: &Arc<Plan>,
 ) -> Result<Row> {
@@ -53,24 +53,24 @@ pub(super) async fn run(
     Ok(row)
 }
 
-async fn open(sequences: &Sequences, args: &Bench, mode: Mode) -> Result<Allocator> {
+async fn open(sequences: &Sequences, args: &Draws, mode: Drawing) -> Result<Allocator> {
     let (order, watermark) = match mode {
-        Mode::Global => (Order::Global, 0),
-        Mode::Batch => (Order::Process, 0),
-        Mode::Thread | Mode::Lease => (Order::Thread, args.step / 2),
-        Mode::Handle | Mode::Shared | Mode::Take | Mode::Async => (Order::Process, args.step / 2),
+        Drawing::Global => (Order::Global, 0),
+        Drawing::Batch => (Order::Process, 0),
+        Drawing::Thread | Drawing::Lease => (Order::Thread, args.step / 2),
+        Drawing::Handle | Drawing::Shared | Drawing::Take | Drawing::Async => (Order::Process, args.step / 2),
     };
     let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).lease_size(args.lease);
     sequence.step(args.step).watermark(watermark).patience(PATIENCE).await
 }
 
-fn draw(allocator: &Allocator, args: &Bench, mode: Mode, plan: &Plan) -> Result<Seen> {
+fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Plan) -> Result<Seen> {
     match mode {
-        Mode::Handle | Mode::Batch => measure(plan, || Ok(allocator.handle())),
-        Mode::Shared | Mode::Thread | Mode::Global => measure(plan, || Ok(allocator)),
-        Mode::Lease => measure(plan, || allocator.lease(args.lease)),
-        Mode::Take => measure(plan, || Ok(Take { allocator, ids: args.take })),
-        Mode::Async => measure(plan, || {
+        Drawing::Handle | Drawing::Batch => measure(plan, || Ok(allocator.handle())),
+        Drawing::Shared | Drawing::Thread | Drawing::Global => measure(plan, || Ok(allocator)),
+        Drawing::Lease => measure(plan, || allocator.lease(args.lease)),
+        Drawing::Take => measure(plan, || Ok(Take { allocator, ids: args.take })),
+        Drawing::Async => measure(plan, || {
             let runtime = Builder::new_current_thread().enable_time().build();
             Ok(Future_ { allocator, runtime: runtime.map_err(no_runtime)? })
         }),

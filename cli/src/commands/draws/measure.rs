@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::draws::Draw;
-use crate::args::Bench;
+use super::ways::Draw;
+use crate::args::Draws;
 
 /// Longer draws are counted as this long.
 const LONGEST: u64 = 3_600_000_000_000;
@@ -46,7 +46,7 @@ impl Progress {
 }
 
 impl Plan {
-    pub(super) fn new(args: &Bench, threads: u16) -> Self {
+    pub(super) fn new(args: &Draws, threads: u16) -> Self {
         let goal = args.ids.map_or(Goal::Time(args.duration), Goal::Ids);
         let of = match goal {
             Goal::Ids(ids) => ids.saturating_mul(threads.into()),

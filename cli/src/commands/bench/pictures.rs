@@ -1,0 +1,31 @@
+//! The results as a picture: throughput, and how long transactions took, by mode.
+
+use super::report::{Report, Row};
+use crate::plot::{Bars, Group, bars_svg};
+
+pub(super) fn svg(report: &Report) -> String {
+    let name = |row: &Row| format!("{} × {}", row.mode, row.threads);
+    let throughput = Bars {
+        title: "Values a second".to_owned(),
+        legend: vec!["values/s".to_owned()],
+        groups: report
+            .runs
+            .iter()
+            .map(|row| Group { name: name(row), values: vec![row.values_per_second] })
+            .collect(),
+    };
+    let [p50, _, p90, p99, _, max] = ["p50", "p75", "p90", "p99", "p99.9", "max"];
+    let times = Bars {
+        title: "Milliseconds a transaction".to_owned(),
+        legend: [p50, p90, p99, max].map(str::to_owned).to_vec(),
+        groups: report
+            .runs
+            .iter()
+            .map(|row| {
+                let [p50, _, p90, p99, _, max] = row.corrected_ms.all();
+                Group { name: name(row), values: vec![p50, p90, p99, max] }
+            })
+            .collect(),
+    };
+    bars_svg(&[throughput, times])
+}

@@ -1,0 +1,150 @@
+//! One process through one outage: the engine itself, over a store in memory, in simulated time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::planning::Workload;
+use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill::{Allocator, Error, ErrorKind, Result, Sequences};
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep_until};
+
+/// How coarsely time is cut: so many draws through the outage.
+const DRAWS: u32 = 4_000;
+const FINEST: Duration = Duration::from_millis(1);
+/// After so many refills the step, which grows fourfold at most, is what it will be.
+const SETTLED: u32 = 30;
+/// How many draws the sizes are given to settle.
+const LONGEST: u32 = 4_000_000;
+/// Nobody gives up in a simulation.
+const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    /// (Seconds since the store went away, ids in memory).
+    pub(super) stock: Vec<(f64, f64)>,
+    /// How long memory lasted; `None` if to the end of the outage.
+    pub(super) dry_after: Option<Duration>,
+    /// Reserves that were made before, while and after the store was away.
+    pub(super) reserves: u64,
+    /// The fewest ids there were in memory.
+    pub(super) least: u64,
+}
+
+/// The store goes away at the worst moment, when memory is at the watermark.
+pub(super) fn outage(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let failed = |error| Error::new(ErrorKind::Unavailable, "no runtime for the simulation").because(error);
+    runtime.map_err(failed)?.block_on(Simulation::run(workload, outage, bounds))
+}
+
+struct Simulation {
+    store: MemoryStore,
+    ids: Allocator,
+    workload: Workload,
+    outage: Duration,
+    watermark: u64,
+    /// When the next draw is due, and the part of an id that was not drawn yet.
+    due: Instant,
+    owed: f64,
+}
+
+impl Simulation {
+    async fn run(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
+        let store = MemoryStore::with_faults(Faults::none().latency(workload.latency));
+        let sequences = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(0).start()?;
+        let sequence = sequences.sequence::<u64>("plan").start(bounds.start()).max(bounds.max());
+        let sequence = sequence.outage_budget(workload.outage_budget).max_waste(workload.max_waste);
+        let ids = sequence.patience(PATIENCE).await?;
+        ids.warm().await?;
+        let (workload, watermark) = (*workload, workload.sizes()?.watermark);
+        let mut it = Self { store, ids, workload, outage, watermark, due: Instant::now(), owed: 0.0 };
+        it.settle().await?;
+        let outage = it.outage().await;
+        sequences.close().await;
+        outage
+    }
+
+    fn remaining(&self) -> u64 {
+        self.ids.snapshot().remaining
+    }
+
+    /// How long until the next draw: finely cut around a refill, where the engine measures the rate, and coarsely
+    /// between.
+    fn tick(&self) -> Duration {
+        let an_id = Duration::from_secs_f64(1.0 / self.workload.rate);
+        let coarse = (self.outage / DRAWS).max(an_id).max(FINEST);
+        let close = 1 + 2 * whole(self.workload.rate * coarse.as_secs_f64());
+        let refilling = self.remaining().abs_diff(self.watermark) <= close;
+        if refilling { coarse.min((self.workload.latency / 4).max(an_id / 8).max(FINEST)) } else { coarse }
+    }
+
+    /// Draws what a tick brings; how long that waited.
+    async fn draw(&mut self) -> Result<Duration> {
+        sleep_until(self.due).await;
+        let tick = self.tick();
+        self.due += tick;
+        self.owed += self.workload.rate * tick.as_secs_f64();
+        let whole = whole(self.owed);
+        self.owed -= whole as f64;
+        let before = Instant::now();
+        if whole > 0 {
+            let _ = self.ids.take(whole).await?;
+        }
+        Ok(before.elapsed())
+    }
+
+    /// Until the sizes have settled, and then until the next draws would cross the watermark.
+    async fn settle(&mut self) -> Result<()> {
+        let (mut refills, mut before) = (0, self.remaining());
+        for _ in 0..LONGEST {
+            self.draw().await?;
+            let remaining = self.remaining();
+            refills += u32::from(remaining > before);
+            before = remaining;
+            let close = whole(self.workload.rate * 2.0 * self.tick().as_secs_f64()) + 1;
+            if refills >= SETTLED && remaining <= self.watermark + close {
+                return Ok(());
+            }
+        }
+        let message = "the sizes did not settle in simulated time; give a rate that draws ids more often";
+        Err(Error::new(ErrorKind::InvalidInput, message))
+    }
+
+    /// Through the outage and as long again.
+    async fn outage(&mut self) -> Result<Outage> {
+        let budget = self.outage;
+        let began = Instant::now();
+        let mut seen = Outage { stock: Vec::new(), dry_after: None, reserves: 0, least: u64::MAX };
+        let away = Faults::outage().latency(self.workload.latency);
+        self.store.set_faults(away);
+        let mut healed = false;
+        // A draw waits while the store is away, so somebody else has to bring it back.
+        let (store, latency) = (self.store.clone(), self.workload.latency);
+        let heal = tokio::spawn(async move {
+            sleep_until(began + budget).await;
+            store.set_faults(Faults::none().latency(latency));
+        });
+        while began.elapsed() < budget + budget / 2 {
+            let at = began.elapsed();
+            let waited = self.draw().await?;
+            let remaining = self.remaining();
+            // Longer than a refill takes: there was nothing in memory, and nothing to be had.
+            if waited > 2 * self.workload.latency && seen.dry_after.is_none() && !healed {
+                seen.dry_after = Some(at);
+            }
+            healed = heal.is_finished();
+            seen.least = seen.least.min(remaining);
+            seen.stock.push((began.elapsed().as_secs_f64(), remaining as f64));
+        }
+        seen.reserves = self.ids.snapshot().reserves;
+        Ok(seen)
+    }
+}
+
+// What is drawn in a tick is far below 2^63.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn whole(ids: f64) -> u64 {
+    ids as u64
+}

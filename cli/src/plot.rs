@@ -1,0 +1,288 @@
+//! Pictures: lines over time, as an SVG that can be read on a light and on a dark page.
+
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::coord::types::RangedCoordf64;
+use plotters::coord::{CoordTranslate, Shift};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// A picture of lines over one pair of axes.
+#[derive(Clone, Debug)]
+pub(crate) struct Plot {
+    pub(crate) title: String,
+    pub(crate) x: String,
+    pub(crate) y: String,
+    /// Whether y grows by factors.
+    pub(crate) log: bool,
+    /// A stretch of x to be set off.
+    pub(crate) band: Option<(f64, f64)>,
+    pub(crate) lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+const SIZE: (u32, u32) = (900, 480);
+/// Stand-ins that the style sheet gives their colours, since a page may be light or dark.
+const INK: RGBColor = RGBColor(1, 2, 3);
+const GRID: RGBColor = RGBColor(4, 5, 6);
+const BAND: RGBColor = RGBColor(7, 8, 9);
+/// Told apart by people who see no red or green, on white and on black (Okabe and Ito's set without its extremes).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(213, 94, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(150, 150, 150),
+];
+const STYLE: &str = "<style>
+text{font-family:system-ui,sans-serif}
+[fill=\"#010203\"]{fill:#222}[stroke=\"#010203\"]{stroke:#222}
+[fill=\"#040506\"]{fill:#ddd}[stroke=\"#040506\"]{stroke:#ddd}
+[fill=\"#070809\"]{fill:#eee}
+@media (prefers-color-scheme:dark){
+[fill=\"#010203\"]{fill:#ddd}[stroke=\"#010203\"]{stroke:#ddd}
+[fill=\"#040506\"]{fill:#444}[stroke=\"#040506\"]{stroke:#444}
+[fill=\"#070809\"]{fill:#2a2a2a}
+}
+</style>
+";
+
+type Failed = DrawingAreaErrorKind<std::io::Error>;
+
+impl Plot {
+    /// The picture as a document.
+    pub(crate) fn svg(&self) -> String {
+        let mut text = String::new();
+        self.draw(&mut text).expect("drawing into a string does not fail");
+        styled(text)
+    }
+
+    fn draw(&self, into: &mut String) -> Result<(), Failed> {
+        let area = SVGBackend::with_string(into, SIZE).into_drawing_area();
+        let area = area.titled(&self.title, ("sans-serif", 22).into_font().color(&INK))?;
+        let (x, y) = (self.extent(|point| point.0), self.extent(|point| point.1));
+        let mut builder = ChartBuilder::on(&area);
+        builder.margin(12).x_label_area_size(48).y_label_area_size(84);
+        if self.log {
+            let mut chart = builder.build_cartesian_2d(x.0..x.1, (y.0.max(1e-9)..y.1 * 1.5).log_scale())?;
+            self.mesh_and_lines(&mut chart, y)?;
+        } else {
+            let mut chart = builder.build_cartesian_2d(x.0..x.1, 0.0..y.1 * 1.05)?;
+            self.mesh_and_lines(&mut chart, y)?;
+        }
+        area.present()
+    }
+
+    fn mesh_and_lines<'a, Y>(
+        &self,
+        chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
+        (_, top): (f64, f64),
+    ) -> Result<(), Failed>
+    where
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        if let Some((from, to)) = self.band {
+            let corners = [(from, 0.0), (to, top * 2.0)];
+            chart.draw_series([Rectangle::new(corners, BAND.filled())])?;
+        }
+        let text = ("sans-serif", 14).into_font().color(&INK);
+        chart
+            .configure_mesh()
+            .axis_style(INK)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .label_style(text.clone())
+            .axis_desc_style(text.clone())
+            .x_desc(&self.x)
+            .y_desc(&self.y)
+            .y_label_formatter(&|value| label(*value))
+            .draw()?;
+        for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
+            let style = colour.stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(line.points.iter().copied(), style))?
+                .label(&line.name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        }
+        let mut legend = chart.configure_series_labels();
+        legend.label_font(text).background_style(TRANSPARENT).border_style(TRANSPARENT);
+        legend.position(SeriesLabelPosition::UpperRight).draw()
+    }
+
+    fn extent(&self, of: impl Fn(&(f64, f64)) -> f64) -> (f64, f64) {
+        let values = self.lines.iter().flat_map(|line| &line.points).map(of);
+        let (low, high) =
+            values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+        if low < high { (low, high) } else { (low.min(0.0), high.max(1.0)) }
+    }
+}
+
+/// Bars from left to right, over axes that grow by factors: what is compared differs by factors.
+#[derive(Clone, Debug)]
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    /// What the values of each group are.
+    pub(crate) legend: Vec<String>,
+    pub(crate) groups: Vec<Group>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    /// One for each entry of the legend, more than 0.
+    pub(crate) values: Vec<f64>,
+}
+
+/// The height of a bar, and what a picture of bars needs besides.
+const BAR: u32 = 9;
+const FRAME: u32 = 96;
+
+/// Several pictures of bars, one below the other.
+pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
+    let heights: Vec<u32> = pictures.iter().map(Bars::height).collect();
+    let mut text = String::new();
+    let area = SVGBackend::with_string(&mut text, (SIZE.0, heights.iter().sum())).into_drawing_area();
+    let mut rest = area;
+    for (picture, height) in pictures.iter().zip(heights) {
+        let (this, below) = rest.split_vertically(height);
+        picture.draw(&this).expect("drawing into a string does not fail");
+        rest = below;
+    }
+    rest.present().expect("drawing into a string does not fail");
+    drop(rest);
+    styled(text)
+}
+
+impl Bars {
+    fn rows(&self) -> u32 {
+        u32::try_from(self.groups.len() * (self.legend.len() + 1)).unwrap_or(u32::MAX / BAR)
+    }
+
+    fn height(&self) -> u32 {
+        FRAME + BAR * self.rows()
+    }
+
+    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Failed> {
+        let area = area.titled(&self.title, ("sans-serif", 18).into_font().color(&INK))?;
+        let values = || self.groups.iter().flat_map(|group| &group.values).copied();
+        let low = values().fold(f64::MAX, f64::min).max(1e-3);
+        let high = values().fold(low, f64::max);
+        // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
+        let from = 10f64.powf((low / 2.0).log10().floor());
+        let mut builder = ChartBuilder::on(&area);
+        builder.margin(8).margin_right(90).x_label_area_size(28).y_label_area_size(190);
+        let mut chart =
+            builder.build_cartesian_2d((from..high * 1.5).log_scale(), f64::from(self.rows())..0.0)?;
+        let text = ("sans-serif", 13).into_font().color(&INK);
+        let mut mesh = chart.configure_mesh();
+        mesh.axis_style(INK).bold_line_style(GRID).light_line_style(TRANSPARENT).disable_y_mesh();
+        mesh.y_labels(0).label_style(text.clone()).x_label_formatter(&|value| label(*value)).draw()?;
+        let colours = COLOURS.iter().cycle();
+        for (series, (name, colour)) in self.legend.iter().zip(colours).enumerate() {
+            let bars = self.groups.iter().zip(0_u32..).map(|(group, index)| {
+                let top = f64::from(index) * (self.legend.len() + 1) as f64 + series as f64 + 0.5;
+                Rectangle::new([(from, top), (group.values[series].max(from), top + 0.9)], colour.filled())
+            });
+            chart
+                .draw_series(bars)?
+                .label(name)
+                .legend(|(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+        }
+        self.name_groups(&area, &chart, &text)?;
+        if self.legend.len() == 1 {
+            return Ok(());
+        }
+        let mut legend = chart.configure_series_labels();
+        legend.label_font(text).background_style(BAND).border_style(TRANSPARENT);
+        legend.position(SeriesLabelPosition::LowerRight).draw()
+    }
+
+    /// Each group's name and first value, at its middle.
+    fn name_groups<X: Ranged<ValueType = f64>>(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, RangedCoordf64>>,
+        text: &TextStyle<'_>,
+    ) -> Result<(), Failed> {
+        let (left, top) = area.get_base_pixel();
+        let right_aligned = text.pos(Pos::new(HPos::Right, VPos::Center));
+        for (group, index) in self.groups.iter().zip(0_u32..) {
+            let each = (self.legend.len() + 1) as f64;
+            let middle = each * f64::from(index) + 0.5 + self.legend.len() as f64 / 2.0;
+            let (x, y) = chart.as_coord_spec().translate(&(chart.x_range().start, middle));
+            area.draw(&Text::new(group.name.clone(), (x - left - 8, y - top), right_aligned.clone()))?;
+            if self.legend.len() == 1 {
+                let (x, _) = chart.as_coord_spec().translate(&(group.values[0], middle));
+                let left_aligned = text.pos(Pos::new(HPos::Left, VPos::Center));
+                area.draw(&Text::new(label(group.values[0].round()), (x - left + 6, y - top), left_aligned))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts the style sheet after the opening tag, where it belongs.
+fn styled(mut text: String) -> String {
+    let body = text.find('>').and_then(|first| text[first + 1..].find('<').map(|next| first + 1 + next));
+    text.insert_str(body.expect("a document has a body"), STYLE);
+    text
+}
+
+/// 1200000 as 1.2 M.
+fn label(value: f64) -> String {
+    match value.abs() {
+        1e9.. => format!("{} G", value / 1e9),
+        1e6.. => format!("{} M", value / 1e6),
+        1e3.. => format!("{} k", value / 1e3),
+        _ => format!("{value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_has_its_lines_and_a_style_for_dark_pages() {
+        let line = |name: &str| Line { name: name.to_owned(), points: vec![(0.0, 1.0), (1.0, 100.0)] };
+        for log in [false, true] {
+            let plot = Plot {
+                title: "T".to_owned(),
+                x: "x".to_owned(),
+                y: "y".to_owned(),
+                log,
+                band: Some((0.2, 0.4)),
+                lines: vec![line("one"), line("two")],
+            };
+            let svg = plot.svg();
+            assert!(svg.starts_with("<svg") && svg.contains("prefers-color-scheme:dark"));
+            assert_eq!(svg.matches("stroke=\"#0072B2\"").count(), 2, "a line and its sign in the legend");
+            assert!(["\none\n", "\ntwo\n", "\nT\n", "\nx\n"].iter().all(|text| svg.contains(text)), "{svg}");
+        }
+    }
+
+    #[test]
+    fn bars_have_a_name_and_a_legend_where_there_are_several() {
+        let group = |name: &str, values: &[f64]| Group { name: name.to_owned(), values: values.to_vec() };
+        let one = Bars {
+            title: "One".to_owned(),
+            legend: vec!["only".to_owned()],
+            groups: vec![group("a", &[5.0]), group("b", &[50_000.0])],
+        };
+        let legend = vec!["first".to_owned(), "second".to_owned()];
+        let two = Bars { title: "Two".to_owned(), legend, groups: vec![group("c", &[1.0, 2.0])] };
+        let svg = bars_svg(&[one, two]);
+        let has = |text: &str| svg.contains(&format!("\n{text}\n"));
+        assert!(
+            ["a", "b", "50 k", "c", "first", "second", "One", "Two"].iter().all(|text| has(text)),
+            "{svg}"
+        );
+        assert!(!has("only") && svg.contains("prefers-color-scheme:dark"), "{svg}");
+    }
+}

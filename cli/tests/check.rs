@@ -1,0 +1,33 @@
+//! `idmill check`: it finds what a store allows, recommends by what it measured, and leaves nothing.
+
+mod common;
+
+use common::Place;
+
+#[test]
+fn a_store_that_allows_everything_is_measured_and_left_as_it_was() {
+    let place = Place::with_sequence(1, 100);
+    let report = place.json(&["check", "--rate", "1000", "--outage", "1s", "--samples", "7", "--json"]);
+    let operations = report["operations"].as_array().unwrap();
+    let names: Vec<_> = operations.iter().map(|tried| tried["operation"].as_str().unwrap()).collect();
+    assert_eq!(names, ["list", "create", "reserve", "inspect", "set", "remove"]);
+    assert!(operations.iter().all(|tried| tried["error"].is_null()), "{report}");
+    assert_eq!((&report["durability"], &operations[2]["samples"]), (&"disk".into(), &7.into()));
+    let (latency, watermark) = (
+        report["recommended"]["latency_ms"].as_f64().unwrap(),
+        report["recommended"]["watermark"].as_f64().unwrap(),
+    );
+    assert!((watermark - (1000.0 + 4.0 * latency)).abs() <= 1.0, "{report}");
+    let left = place.json(&["list", "--json"]);
+    assert_eq!(left["sequences"].as_array().unwrap().len(), 1, "{left}");
+}
+
+#[test]
+fn what_a_store_refuses_is_named() {
+    let place = Place::with_sequence(1, 100);
+    let ran = place.run(&["check", "--store", "sqlite:idmill.db?mode=ro"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.contains("4 of 6 operations failed") && ran.err.contains("`create`"), "{ran:?}");
+    assert!(ran.out.contains("write a readonly database"), "{ran:?}");
+    assert_eq!(Place::new().run(&["check"]).code, 4, "there is no store to check");
+}

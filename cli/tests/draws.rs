@@ -1,0 +1,75 @@
+//! `idmill draws`: what it measures adds up, and it leaves nothing behind.
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+
+const MODES: &str = "handle,shared,thread,lease,take,async,batch,global";
+
+#[test]
+fn every_mode_is_measured_beside_the_bare_instruction_for_each_number_of_threads() {
+    let place = Place::new();
+    let report = place.json(&["draws", "--mode", MODES, "--threads", "1,2", "-n", "100", "--json"]);
+    let runs = report["runs"].as_array().unwrap();
+    let subjects: Vec<_> =
+        runs.iter().map(|run| (run["mode"].as_str().unwrap(), run["threads"].as_u64().unwrap())).collect();
+    let expected: Vec<_> = [1, 2]
+        .iter()
+        .flat_map(|threads| std::iter::once("bare").chain(MODES.split(',')).map(|mode| (mode, *threads)))
+        .collect();
+    assert_eq!(subjects, expected);
+    for run in runs {
+        check(run);
+    }
+    assert!(place.files().is_empty());
+    let store = report["store"].as_str().unwrap().trim_start_matches("sqlite:");
+    assert!(!std::path::Path::new(store).exists(), "{store}");
+}
+
+fn check(run: &Value) {
+    let fields = [
+        "draw_ns",
+        "gaps",
+        "ids",
+        "ids_per_second",
+        "left",
+        "mode",
+        "ns_per_id",
+        "ratio_to_bare",
+        "reserves",
+        "seconds",
+        "threads",
+        "waits",
+    ];
+    assert!(run.as_object().unwrap().keys().eq(fields), "{run}");
+    assert!(run["draw_ns"].as_object().unwrap().keys().eq(["max", "p50", "p90", "p99", "p99_9", "p99_99"]));
+    assert_eq!(run["ids"], 100 * run["threads"].as_u64().unwrap(), "{run}");
+    assert_eq!(run["reserves"].is_null(), run["mode"] == "bare", "{run}");
+    if run["mode"] == "global" {
+        assert!(run["waits"].as_u64() >= run["ids"].as_u64(), "{run}");
+    }
+}
+
+#[test]
+fn a_store_of_ones_own_is_used_only_if_it_is_named() {
+    let place = Place::new();
+    let args = ["draws", "--mode", "batch", "-n", "1000", "--step", "100"];
+    let ran = place.command(&args).env("IDMILL_STORE", "sqlite:env.db").output().unwrap();
+    assert!(ran.status.success() && place.files().is_empty());
+    assert!(String::from_utf8(ran.stderr).unwrap().contains("a temporary store"));
+    let ran = place.run(&[&args[..], &["--store", "sqlite:ids.db"]].concat());
+    assert!(ran.code == 0 && ran.err.contains("`idmill-draws` of sqlite:ids.db"), "{ran:?}");
+    let left = place.json(&["show", "idmill-draws", "--store", "sqlite:ids.db", "--json"]);
+    assert_eq!(left["next"], 1001);
+}
+
+#[test]
+fn tables_name_what_they_show() {
+    let ran = Place::new().run(&["draws", "--mode", "handle", "--duration", "50ms"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for heading in ["IDS/S", "NS/ID", "X BARE", "RESERVES", "WAITED", "GAPS", "LEFT", "P99.99", "MAX"] {
+        assert!(ran.out.contains(heading), "{}", ran.out);
+    }
+    assert!(ran.out.lines().all(|line| line.len() <= 80), "{}", ran.out);
+}

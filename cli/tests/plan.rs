@@ -1,0 +1,44 @@
+//! `idmill plan`: what it works out, and what it says where a plan does not hold.
+
+mod common;
+
+use common::Place;
+
+#[test]
+fn a_plan_survives_the_outage_that_it_was_made_for_and_costs_what_it_says() {
+    let plan = Place::new().json(&["plan", "--rate", "2000", "--processes", "4", "--outage", "1m", "--json"]);
+    assert_eq!(plan["watermark"], 30_620, "500 a second for 61.2 s and 40 ms: {plan}");
+    assert_eq!(plan["waste_bound"], 61_240);
+    assert_eq!((&plan["holds"], &plan["simulated"]["dry_after_seconds"]), (&true.into(), &().into()));
+    assert!(plan["simulated"]["reserves"].as_u64().unwrap() > 30);
+}
+
+#[test]
+fn a_cap_that_is_too_low_is_refused_with_the_one_that_is_not() {
+    let place = Place::new();
+    let args = ["plan", "--rate", "500", "--outage", "1m", "--max-waste"];
+    let ran = place.run(&[&args[..], &["10_000"]].concat());
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.out.contains("memory was dry after 10.0 s"), "{ran:?}");
+    assert!(ran.err.contains("--max-waste 61240"), "{ran:?}");
+    assert_eq!(place.run(&[&args[..], &["61240"]].concat()).code, 0);
+}
+
+#[test]
+fn ids_that_do_not_last_are_refused() {
+    let ran = Place::new().run(&["plan", "--rate", "1000", "--bits", "31", "--outage", "1s"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.contains("last 24days"), "{ran:?}");
+    let ran = Place::new().run(&["plan", "--rate", "0"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}
+
+#[test]
+fn slow_sequences_are_planned_too_and_drawn() {
+    let place = Place::new();
+    let ran = place.run(&["plan", "--rate", "0.01", "--latency", "1s", "--plot", "outage.svg"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(std::fs::read_to_string(place.path().join("outage.svg")).unwrap().contains("</svg>"));
+    let ran = place.run(&["plan", "--rate", "1", "--plot", "no/such/place.svg"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+}

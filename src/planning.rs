@@ -1,0 +1,128 @@
+//! How large ranges have to be, before there is any load to measure: the refill policy's own arithmetic, for people
+//! who plan.
+
+use std::time::Duration;
+
+use crate::error::{Error, Operation, Result};
+use crate::refill::policy::Policy;
+use crate::segment::MAX_LEN;
+use crate::settings::Adaptive;
+
+/// What one process draws from one sequence, and what it has to survive.
+///
+/// ```
+/// use idmill::planning::Workload;
+/// use std::time::Duration;
+///
+/// let workload = Workload {
+///     rate: 500.0,
+///     latency: Duration::from_millis(20),
+///     outage_budget: Duration::from_secs(60),
+///     max_waste: 100_000,
+/// };
+/// let sizes = workload.sizes()?;
+/// assert_eq!(sizes.watermark, 30_040); // 500 × (60 s + 4 × 20 ms)
+/// assert!(sizes.lasts(workload.rate) >= workload.outage_budget);
+/// # Ok::<(), idmill::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// Ids drawn a second.
+    pub rate: f64,
+    /// How long the store takes to answer a reserve.
+    pub latency: Duration,
+    /// How long to keep serving while the store is away.
+    pub outage_budget: Duration,
+    /// The most ids in memory, 1 to 2^48; wins over the budget.
+    pub max_waste: u64,
+}
+
+/// What the refill policy settles at under a steady load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// How many ids a refill reserves.
+    pub step: u64,
+    /// How many ids remain when it starts.
+    pub watermark: u64,
+}
+
+impl Workload {
+    /// The sizes that an adaptive sequence with these settings settles at.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate, or a cap that is out of bounds.
+    pub fn sizes(&self) -> Result<Sizes> {
+        let invalid = |message: String| Err(Error::invalid(message).during(Operation::Configure));
+        if !self.rate.is_finite() || self.rate < 0.0 {
+            return invalid(format!("a rate of {} ids a second; it must be 0 or more", self.rate));
+        }
+        if self.max_waste == 0 || self.max_waste > MAX_LEN {
+            return invalid(format!("a waste cap of {} ids; it must be 1 to 2^48", self.max_waste));
+        }
+        let plan = Policy::settled(self.rate, self.latency, Adaptive::of(self.outage_budget, self.max_waste));
+        Ok(Sizes { step: plan.step, watermark: plan.watermark })
+    }
+
+    /// The smallest cap on waste under which the outage budget is kept, whatever [`max_waste`](Self::max_waste) says; at
+    /// most 2^48.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate.
+    pub fn least_waste(&self) -> Result<u64> {
+        let sizes = Self { max_waste: MAX_LEN, ..*self }.sizes()?;
+        Ok((sizes.watermark.saturating_mul(2)).clamp(1, MAX_LEN))
+    }
+}
+
+impl Sizes {
+    /// The most ids in memory, which is what a crash wastes.
+    pub fn most_in_memory(self) -> u64 {
+        self.step.saturating_add(self.watermark)
+    }
+
+    /// How long memory lasts at least when the store goes away: the watermark, drawn at this rate.
+    pub fn lasts(self, rate: f64) -> Duration {
+        Duration::try_from_secs_f64(self.watermark as f64 / rate).unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_workload_is_refused() {
+        let workload =
+            Workload { rate: 1.0, latency: Duration::ZERO, outage_budget: Duration::ZERO, max_waste: 1 };
+        assert!(workload.sizes().is_ok());
+        for rate in [f64::NAN, f64::INFINITY, -1.0] {
+            assert!(Workload { rate, ..workload }.sizes().is_err());
+        }
+        for max_waste in [0, MAX_LEN + 1] {
+            assert!(Workload { max_waste, ..workload }.sizes().is_err());
+        }
+        let idle = Workload { rate: 0.0, max_waste: 100, ..workload }.sizes().unwrap();
+        assert_eq!(idle.lasts(0.0), Duration::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_waste_keeps_the_budget_and_less_does_not(
+            rate in 10.0..1e6_f64, budget in 1..86_400_u64, millis in 0..1000_u64,
+        ) {
+            let workload = Workload {
+                rate,
+                latency: Duration::from_millis(millis),
+                outage_budget: Duration::from_secs(budget),
+                max_waste: 1,
+            };
+            let least = workload.least_waste().unwrap();
+            let kept = Workload { max_waste: least, ..workload }.sizes().unwrap();
+            prop_assert!(kept.lasts(rate) >= workload.outage_budget, "{:?} of {}", kept, least);
+            prop_assert!(kept.most_in_memory() <= least);
+            let half = Workload { max_waste: least / 2, ..workload }.sizes().unwrap();
+            prop_assert!(half.lasts(rate) < workload.outage_budget, "{:?}", half);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! A window on memcached: ids that grow across processes at the speed of a cache, each from one round trip.
+//!
+//! The protocol and why it holds are in [`cache`]; this sends its commands, and is honest about what it did not hear. The
+//! guide is `docs/stores/memcached.md`.
+
+mod connection;
+mod known;
+mod options;
+mod wire;
+
+use std::time::Duration;
+
+use self::connection::{Connection, Failure};
+use self::known::{Known, Sequences};
+use self::wire::Reply;
+use super::cache::{self, Command, Fence, Next, Seen};
+use super::{Drawn, Installed, Window};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::range::Range;
+use crate::store::{Bounds, Grant, Reserve, SequenceInfo, StoreFuture, exhausted};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+pub use self::options::MemcachedOptions;
+
+/// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
+const WAIT: Duration = Duration::from_millis(2);
+
+/// When so many blocks are left, the winner looks where the sequence stands before it reserves. What it knows from before
+/// may be as old as the refresh interval, in which others may have reserved about as much.
+const NEAR_THE_END: u64 = 1_000;
+
+/// A window on one memcached server, for any store: see [`Tiered`](super::Tiered).
+///
+/// ```no_run
+/// # async fn demo() -> idmill::Result<()> {
+/// use std::sync::Arc;
+///
+/// use idmill::store::Store;
+/// use idmill::tier::Tiered;
+/// use idmill::tier::memcached::{MemcachedOptions, MemcachedWindow};
+///
+/// let store = idmill::store::connect("sqlite:ids.db").await?;
+/// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
+/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let ids = idmill::Sequences::builder(tier).start()?;
+/// # Ok(()) }
+/// ```
+///
+/// All sequences and callers of a process share one connection, which is made when it is first needed, and anew after it failed. Use it
+/// within a tokio runtime with its I/O and time drivers enabled.
+#[derive(Debug)]
+pub struct MemcachedWindow {
+    options: MemcachedOptions,
+    sequences: Sequences,
+    connection: Mutex<Option<Arc<Connection>>>,
+    connecting: tokio::sync::Mutex<()>,
+    counts: Counts,
+}
+
+/// Merely counted: nothing is decided by these.
+#[derive(Debug, Default)]
+struct Counts {
+    connections: AtomicU64,
+    round_trips: AtomicU64,
+    refills: AtomicU64,
+    abandoned: AtomicU64,
+    uncertain: AtomicU64,
+}
+
+/// What a window did since it was made, in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemcachedStats {
+    /// Connections made.
+    pub connections: u64,
+    /// Commands sent, those that leave together counted once.
+    pub round_trips: u64,
+    /// Blocks, or ends of blocks, put into the window or handed out past it.
+    pub refills: u64,
+    /// Ids that were reserved for a refill and fit neither the window nor its caller: a gap. Only where somebody reserved
+    /// from the store behind directly, set the sequence, or raised its max, and at its end.
+    pub abandoned: u64,
+    /// Ids that may have been drawn for a caller that never heard: a gap, or handed out to another.
+    pub uncertain: u64,
+}
+
+/// A stub in the cache, which this process won: the right to refill one window of one sequence.
+#[derive(Clone, Debug)]
+pub struct MemcachedToken {
+    fence: Fence,
+    known: Known,
+}
+
+impl MemcachedWindow {
+    /// A window; connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be.
+    pub fn new(options: MemcachedOptions) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            sequences: Sequences::new(options.refresh),
+            options,
+            connection: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> MemcachedStats {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        MemcachedStats {
+            connections: read(&self.counts.connections),
+            round_trips: read(&self.counts.round_trips),
+            refills: read(&self.counts.refills),
+            abandoned: read(&self.counts.abandoned),
+            uncertain: read(&self.counts.uncertain),
+        }
+    }
+
+    /// The connection in use, if it is alive as far as is known.
+    fn live(&self) -> Option<Arc<Connection>> {
+        self.connection.lock().clone().filter(|connection| !connection.is_closed())
+    }
+
+    /// The connection in use, or a new one.
+    async fn connected(&self) -> Result<Arc<Connection>> {
+        if let Some(connection) = self.live() {
+            return Ok(connection);
+        }
+        // One connects, and the others find its connection.
+        let _alone = self.connecting.lock().await;
+        if let Some(connection) = self.live() {
+            return Ok(connection);
+        }
+        let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
+        let opened = Connection::open(&self.options.address, number, self.options.timeout).await;
+        let connection = Arc::new(opened.map_err(|reason| self.error(ErrorKind::Unavailable, &reason))?);
+        *self.connection.lock() = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Sends one command, once.
+    async fn send(
+        &self,
+        connection: &Connection,
+        known: &Known,
+        command: Command,
+    ) -> Result<Vec<Reply>, Failure> {
+        let (bytes, replies) = wire::write(command, &known.key, self.options.stub.as_secs());
+        count(&self.counts.round_trips, 1);
+        connection.exchange(bytes, replies).await
+    }
+
+    async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
+        let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
+        // Who cannot hold every id looks first, where that may matter: what it draws and cannot hold would be lost.
+        let look = known.looks_stuck() || known.near(request.ceiling);
+        let begin = cache::draw(known.blocks, request.count);
+        let mut command = if look { Command::Look } else { begin };
+        let mut connection = self.connected().await?;
+        let mut again = true;
+        loop {
+            let (next, position) = match self.step(&connection, &known, command).await {
+                // Found closed only now. Nothing was sent, and nothing that was learnt on it counts any more.
+                Err(Failure::NotSent(_)) if again => {
+                    again = false;
+                    connection = self.connected().await?;
+                    command = if look { Command::Look } else { begin };
+                    continue;
+                }
+                outcome => outcome.map_err(|failure| self.failed(&failure))?,
+            };
+            match next {
+                Next::Take(range) => return Ok(self.taken(request, &known, range)),
+                Next::Draw => command = up_to_ceiling(request, &known, position)?,
+                Next::Send(next) => command = next,
+                Next::Refill(fence) => return Ok(Drawn::Dry(MemcachedToken { fence, known })),
+                Next::Wait => {
+                    self.sequences.busy(&request.name);
+                    return Ok(Drawn::Busy(WAIT));
+                }
+                Next::Foreign => return Err(self.foreign(&known)),
+            }
+        }
+    }
+
+    /// One command of a draw, and what its answer leads to; and the next id in the window, where it was looked at.
+    async fn step(
+        &self,
+        connection: &Connection,
+        known: &Known,
+        command: Command,
+    ) -> Result<(Next, Option<u64>), Failure> {
+        let ids = if let Command::Add { count } = command { count } else { 0 };
+        let mut doubt = Doubt { count: &self.counts.uncertain, ids };
+        let outcome = self.send(connection, known, command).await;
+        if !matches!(outcome, Err(Failure::Lost(_))) {
+            doubt.ids = 0;
+        }
+        let mut replies = outcome?;
+        let Some(last) = replies.pop() else { return Err(Failure::Lost("no reply".into())) };
+        let next = match command {
+            Command::Add { count } => {
+                last.added().map(|added| (cache::after_add(known.blocks, count, added), None))
+            }
+            _ => last.seen().map(|seen| {
+                let number = if let Seen::Number { number, .. } = seen { Some(number) } else { None };
+                let next = cache::after_look(known.blocks, connection.number(), seen);
+                (next, number.and_then(|number| known.blocks.next_of(number)))
+            }),
+        };
+        next.map_err(|reply| {
+            doubt.ids = ids;
+            Failure::Lost(unexpected(&reply))
+        })
+    }
+
+    fn taken(&self, request: &Reserve, known: &Known, range: Range) -> Drawn<MemcachedToken> {
+        // So far at least the store has granted.
+        self.sequences.advance(&request.name, known.identity, known.blocks.end_of(range.start()));
+        let mut bounds = known.bounds;
+        if range.end() > u128::from(bounds.max()) + 1 {
+            // It was raised, and others know already: what is in the window was granted by the store.
+            self.sequences.forget(&request.name);
+            bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
+        }
+        let grant = Grant { range, identity: known.identity, bounds };
+        Drawn::Ids { grant, low: None }
+    }
+
+    async fn install(&self, request: &Reserve, token: MemcachedToken, grant: Grant) -> Result<Installed> {
+        let MemcachedToken { fence, known } = token;
+        if grant.identity != known.identity {
+            // Its window has another key. Nothing of it belongs under this one.
+            self.sequences.forget(&request.name);
+            self.give_back(fence, &known).await;
+            return Ok(Installed::Refused);
+        }
+        let end = u64::try_from(grant.range.end()).ok().filter(|end| *end <= grant.bounds.max());
+        self.sequences.advance(&request.name, known.identity, end);
+        let Some(connection) = self.live() else { return Ok(Installed::Refused) };
+        let refill = cache::refill(known.blocks, fence, connection.number(), grant.range, request.count);
+        let Some(refill) = refill else { return Ok(Installed::Refused) };
+        let held = match self.send(&connection, &known, refill.command).await {
+            Err(Failure::NotSent(_)) => return Ok(Installed::Refused),
+            Err(Failure::Lost(_)) => return Ok(Installed::Unknown),
+            Ok(mut replies) => replies.pop().map(Reply::held),
+        };
+        match held {
+            Some(Ok(true)) => {
+                count(&self.counts.refills, 1);
+                count(&self.counts.abandoned, refill.unused);
+                Ok(Installed::Ids(Grant { range: refill.own, ..grant }))
+            }
+            Some(Ok(false)) => Ok(Installed::Refused),
+            Some(Err(_)) | None => Ok(Installed::Unknown),
+        }
+    }
+
+    /// Deletes a stub, so that nobody waits for it to expire. If that fails, it does.
+    async fn give_back(&self, fence: Fence, known: &Known) {
+        let Some(connection) = self.live() else { return };
+        if let Some(cas) = fence.cas_on(connection.number()) {
+            let _ = self.send(&connection, known, Command::Release { cas }).await;
+        }
+    }
+
+    fn failed(&self, failure: &Failure) -> Error {
+        match failure {
+            Failure::NotSent(reason) => self.error(ErrorKind::Unavailable, reason),
+            Failure::Lost(reason) => self.error(ErrorKind::UnknownOutcome, reason),
+        }
+    }
+
+    fn error(&self, kind: ErrorKind, reason: &str) -> Error {
+        Error::new(kind, format!("memcached at {}: {reason}", self.options.address))
+            .during(Operation::Reserve)
+    }
+
+    fn foreign(&self, known: &Known) -> Error {
+        let remedy =
+            format!("delete the key `{}`, and keep others from writing under this prefix", known.key);
+        let reason = format!("there is an item in the window's place that idmill did not write; {remedy}");
+        self.error(ErrorKind::StoreViolation, &reason)
+    }
+}
+
+impl Window for MemcachedWindow {
+    type Token = MemcachedToken;
+
+    fn draw<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Drawn<MemcachedToken>>> {
+        Box::pin(async move { self.draw(request).await.map_err(|error| error.of(&request.name)) })
+    }
+
+    fn refill_size(&self, request: &Reserve) -> u64 {
+        let known = self.sequences.last_known(&request.name);
+        known.map_or(request.count, |known| {
+            known.blocks.refill_of(known.next, known.bounds.max(), request.count)
+        })
+    }
+
+    fn wants_news(&self, request: &Reserve) -> bool {
+        // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before ids are reserved
+        // for a caller that could not hold them.
+        self.sequences.last_known(&request.name).is_none_or(|known| {
+            if known.near(request.ceiling) {
+                return true;
+            }
+            let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
+            left / known.blocks.len() < NEAR_THE_END
+        })
+    }
+
+    fn install<'a>(
+        &'a self,
+        request: &'a Reserve,
+        token: MemcachedToken,
+        grant: Grant,
+    ) -> StoreFuture<'a, Result<Installed>> {
+        Box::pin(self.install(request, token, grant))
+    }
+
+    fn release<'a>(&'a self, _request: &'a Reserve, token: MemcachedToken) -> StoreFuture<'a, ()> {
+        Box::pin(async move { self.give_back(token.fence, &token.known).await })
+    }
+
+    fn introduce(&self, sequence: &SequenceInfo) {
+        self.sequences.introduce(sequence, &self.options.prefix, self.options.block);
+    }
+}
+
+/// A draw from a window whose next id is this one, of no more than the caller can hold.
+fn up_to_ceiling(request: &Reserve, known: &Known, position: Option<u64>) -> Result<Command> {
+    let Some(room) = request.ceiling.checked_sub(position.unwrap_or_default()) else {
+        return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+    };
+    Ok(cache::draw(known.blocks, request.count.min(room.saturating_add(1))))
+}
+
+/// Ids under way to a caller: counted if it stops waiting or never hears.
+struct Doubt<'a> {
+    count: &'a AtomicU64,
+    ids: u64,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        count(self.count, self.ids);
+    }
+}
+
+fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+fn unexpected(reply: &Reply) -> Arc<str> {
+    match reply {
+        Reply::Error(text) => text.as_str().into(),
+        reply => format!("an answer that does not fit the question: {reply:?}").into(),
+    }
+}

@@ -1,0 +1,64 @@
+//! What an id costs, in round trips.
+
+use std::sync::Arc;
+
+use idmill::store::{MemoryStore, Store};
+use idmill::{Order, Sequences};
+use tokio::task::JoinSet;
+
+use crate::bench::{Issued, Tier, draw, options, server, tier};
+
+/// Draws `draws` ids one by one on each tier at once; returns what was issued, and the round trips of all.
+async fn each(tiers: &[Arc<Tier>], draws: u64) -> (Issued, u64) {
+    let mut tasks = JoinSet::new();
+    for tier in tiers {
+        let tier = tier.clone();
+        tasks.spawn(async move {
+            let mut ranges = Vec::new();
+            for _ in 0..draws {
+                ranges.push(draw(&tier, 1).await);
+            }
+            ranges
+        });
+    }
+    let mut issued = Issued::default();
+    for range in tasks.join_all().await.into_iter().flatten() {
+        issued.add(range);
+    }
+    (issued, tiers.iter().map(|tier| tier.window().stats().round_trips).sum())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_costs_about_one_round_trip() {
+    let server = server!();
+    for (clients, most) in [(1, 1.1), (4, 1.5), (16, 1.5)] {
+        let store = MemoryStore::new();
+        let tiers: Vec<_> = (0..clients).map(|_| Arc::new(tier(&store, options(&server, 1_000)))).collect();
+        let (issued, round_trips) = each(&tiers, 6_400 / clients).await;
+        assert_eq!(issued.len(), 6_400);
+        let ratio = round_trips as f64 / issued.len() as f64;
+        println!("{clients} clients: {ratio:.3} round trips an id, {} reserves", store.reserves());
+        assert!(ratio <= most, "{ratio} round trips an id for {clients} clients");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_wait_at_the_same_time_share_a_round_trip() {
+    let server = server!();
+    let store = Arc::new(tier(&MemoryStore::new(), options(&server, 1_000)));
+    let ids = Sequences::builder(store.clone() as Arc<dyn Store>).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").order(Order::Global).await.unwrap();
+    // Acquainted, and the window filled.
+    orders.next().await.unwrap();
+    let before = store.window().stats().round_trips;
+    let mut calls = JoinSet::new();
+    for _ in 0..500 {
+        let orders = orders.clone();
+        calls.spawn(async move { orders.next().await.unwrap() });
+    }
+    let issued: std::collections::BTreeSet<_> = calls.join_all().await.into_iter().collect();
+    let round_trips = store.window().stats().round_trips - before;
+    println!("500 callers at once: {round_trips} round trips");
+    assert_eq!(issued.len(), 500);
+    assert!(round_trips <= 100, "{round_trips} round trips for 500 callers at once");
+}

@@ -1,0 +1,113 @@
+//! Ids are unique and grow in real time, and every reserved id is accounted for, through evictions and restarts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use idmill::Range;
+use idmill::store::{MemoryStore, Store};
+use tokio::task::JoinSet;
+
+use crate::bench::{Issued, Raw, Tier, draw, key, left, name, options, server, tier};
+use crate::engines::Engine;
+
+const BLOCK: u64 = 50;
+
+/// Draws on every tier at once. What is asked for after another was returned, anywhere, is larger.
+struct Load {
+    tiers: Vec<Arc<Tier>>,
+    tasks: JoinSet<Vec<Range>>,
+    done: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn start(server: &Engine, store: &MemoryStore, tiers: u64, draws: u64) -> Self {
+        let tiers: Vec<_> = (0..tiers).map(|_| Arc::new(tier(store, options(server, BLOCK)))).collect();
+        let (returned, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let mut tasks = JoinSet::new();
+        for (n, tier) in (0..).zip(&tiers) {
+            tasks.spawn(grow(tier.clone(), returned.clone(), draws, n));
+        }
+        Self { tiers, tasks, done }
+    }
+
+    /// Everything that was handed out.
+    async fn end(mut self) -> (Issued, Vec<Arc<Tier>>) {
+        let mut issued = Issued::default();
+        while let Some(ranges) = self.tasks.join_next().await {
+            ranges.unwrap().into_iter().for_each(|range| issued.add(range));
+        }
+        self.done.store(true, Ordering::SeqCst);
+        (issued, self.tiers)
+    }
+}
+
+async fn grow(tier: Arc<Tier>, returned: Arc<AtomicU64>, draws: u64, seed: u64) -> Vec<Range> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut ranges = Vec::new();
+    for _ in 0..draws {
+        let before = returned.load(Ordering::SeqCst);
+        let range = draw(&tier, random.u64(1..=5)).await;
+        assert!(range.start() > before, "{range:?} was asked for after {before} was returned");
+        returned.fetch_max(range.last().unwrap(), Ordering::SeqCst);
+        ranges.push(range);
+    }
+    ranges
+}
+
+/// Ids that the store has granted so far.
+async fn granted(store: &MemoryStore) -> u64 {
+    let info = store.inspect(&name()).await.unwrap().unwrap();
+    info.next.unwrap() - info.bounds.start()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evictions_at_any_moment_cost_the_rest_of_a_block_and_nothing_else() {
+    let server = server!();
+    let store = MemoryStore::new();
+    draw(&tier(&store, options(&server, BLOCK)), 1).await;
+    let (mut operator, key) = (Raw::open(&server).await, key(&store, BLOCK).await);
+    let load = Load::start(&server, &store, 8, 400);
+    let done = load.done.clone();
+    let evictor = tokio::spawn(async move {
+        let (mut evicted, mut times, mut random) = (0, 0_u32, fastrand::Rng::with_seed(7));
+        while !done.load(Ordering::SeqCst) {
+            if let Some(number) = operator.evict(&key).await {
+                evicted += left(&number, BLOCK);
+                times += 1;
+            }
+            tokio::time::sleep(Duration::from_micros(random.u64(0..3_000))).await;
+        }
+        (evicted, times, operator.evict(&key).await.map_or(0, |number| left(&number, BLOCK)))
+    });
+    let (issued, tiers) = load.end().await;
+    let (evicted, times, rest) = evictor.await.unwrap();
+    let abandoned: u64 = tiers.iter().map(|tier| tier.abandoned() + tier.window().stats().abandoned).sum();
+    let uncertain: u64 = tiers.iter().map(|tier| tier.uncertain() + tier.window().stats().uncertain).sum();
+    let handed_out = issued.len() + 1;
+    println!(
+        "{times} evictions: {handed_out} handed out, {evicted} evicted, {abandoned} abandoned, {rest} left"
+    );
+    assert!(times > 20, "{times} evictions");
+    assert_eq!(uncertain, 0, "no connection was lost");
+    assert_eq!(granted(&store).await, handed_out + evicted + abandoned + rest, "each id is accounted for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_of_the_server_repeat_nothing_and_step_back_nowhere() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let load = Load::start(&server, &store, 8, 1_500);
+    let mut restarts = 0;
+    while !load.tasks.is_empty() && restarts < 12 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        server.kill();
+        server.restart().await;
+        restarts += 1;
+    }
+    let (issued, tiers) = load.end().await;
+    let lost: u64 = tiers.iter().map(|tier| tier.window().stats().connections).sum::<u64>() - 8;
+    println!("{restarts} restarts, {lost} connections made anew: {} handed out", issued.len());
+    assert!(lost > 8, "the restarts were noticed {lost} times");
+    assert!(issued.len() > 12_000);
+}

@@ -1,0 +1,205 @@
+//! Who waits: the refill policy through steps in load, days and slow stores, over a grid of rates, latencies and sizes,
+//! with the real engine in simulated time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Faults, MemoryStore, Store};
+use idmill::{Allocator, SequenceBuilder, Sequences};
+use tokio::time::{Instant, sleep_until};
+
+/// Each draws a share of the load, evenly.
+const CALLERS: u32 = 20;
+
+/// A world of one process over one store.
+struct World {
+    store: MemoryStore,
+    latency: Duration,
+    ids: Allocator,
+    _sequences: Sequences,
+}
+
+/// What callers saw.
+#[derive(Debug, Default)]
+struct Seen {
+    /// How often each caller waited.
+    waits: Vec<u32>,
+    longest: Duration,
+}
+
+impl Seen {
+    fn most(&self) -> u32 {
+        self.waits.iter().copied().max().unwrap_or_default()
+    }
+}
+
+impl World {
+    async fn new(latency: Duration, settings: impl FnOnce(SequenceBuilder) -> SequenceBuilder) -> Self {
+        let store = MemoryStore::with_faults(Faults::none().latency(latency)).recording();
+        let sequences =
+            Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(1).start().unwrap();
+        let ids = settings(sequences.sequence::<u64>("s")).await.unwrap();
+        ids.warm().await.unwrap();
+        Self { store, latency, ids, _sequences: sequences }
+    }
+
+    /// All callers draw for so long, at a rate that depends on the time.
+    async fn load(&self, time: Duration, rate: impl Fn(Duration) -> f64 + Clone + Send + 'static) -> Seen {
+        let callers = (0..CALLERS).map(|index| {
+            let (ids, rate) = (self.ids.clone(), rate.clone());
+            tokio::spawn(caller(ids, time, index, rate))
+        });
+        let callers: Vec<_> = callers.collect();
+        let mut seen = Seen::default();
+        for caller in callers {
+            let (waits, longest) = caller.await.unwrap();
+            seen.waits.push(waits);
+            seen.longest = seen.longest.max(longest);
+        }
+        seen
+    }
+
+    fn slow(&self, factor: u32) {
+        self.store.set_faults(Faults::none().latency(self.latency * factor));
+    }
+}
+
+/// Draws when it is due, in blocks that come at most once a millisecond; counts the times it had to wait.
+async fn caller(
+    ids: Allocator,
+    time: Duration,
+    index: u32,
+    rate: impl Fn(Duration) -> f64,
+) -> (u32, Duration) {
+    let begun = Instant::now();
+    let phase = f64::from(index) / f64::from(CALLERS);
+    let (mut waits, mut longest, mut owed) = (0, Duration::ZERO, 0.0);
+    // Not all at once: each begins at its own point of the pause.
+    let mut due = begun
+        + Duration::from_secs_f64(phase * (f64::from(CALLERS) / rate(Duration::ZERO)).clamp(0.001, 1.0));
+    while due - begun < time {
+        let share = rate(due - begun) / f64::from(CALLERS);
+        let pause = Duration::from_secs_f64((1.0 / share).clamp(0.001, 1.0));
+        due += pause;
+        sleep_until(due).await;
+        owed += share * pause.as_secs_f64();
+        let whole = ids_in(owed);
+        owed -= whole as f64;
+        let before = Instant::now();
+        if whole > 0 {
+            let _ = ids.take(whole).await.unwrap();
+        }
+        if before.elapsed() > Duration::ZERO {
+            waits += 1;
+            longest = longest.max(before.elapsed());
+        }
+    }
+    (waits, longest)
+}
+
+const RATES: [f64; 3] = [100.0, 10_000.0, 1_000_000.0];
+/// All well above a millisecond, in which simulated time is counted.
+const LATENCIES: [Duration; 3] =
+    [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(100)];
+const SETTLED: Duration = Duration::from_secs(6);
+const AFTER: Duration = Duration::from_secs(2);
+
+fn grid() -> impl Iterator<Item = (f64, Duration)> {
+    RATES.iter().flat_map(|rate| LATENCIES.map(|latency| (*rate, latency)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_times_the_load_costs_a_caller_one_wait_at_most_and_none_with_a_budget() {
+    for (rate, latency) in grid() {
+        for (budget, most) in [(Duration::ZERO, 1), (Duration::from_secs(5), 0)] {
+            let world = World::new(latency, |s| s.outage_budget(budget).max_waste(1 << 40)).await;
+            world.load(SETTLED, move |_| rate).await;
+            let seen = world.load(AFTER, move |_| 10.0 * rate).await;
+            assert!(seen.most() <= most, "{rate}/s over {latency:?} with {budget:?}: {seen:?}");
+            assert!(seen.longest <= latency, "no longer than one reserve takes: {seen:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fixed_sizes_whose_watermark_covers_a_refill_never_let_anybody_wait() {
+    for (rate, latency) in grid() {
+        // What is drawn during a refill, and the most that callers take at the same instant.
+        let covers = at_least(rate * latency.as_secs_f64()) + u64::from(CALLERS) + at_least(rate / 1000.0);
+        for step in [covers, 4 * covers] {
+            let world = World::new(latency, |s| s.step(step).watermark(covers)).await;
+            let seen = world.load(AFTER, move |_| rate).await;
+            assert_eq!(seen.most(), 0, "{rate}/s over {latency:?}, step {step}: {seen:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_from_a_tenth_of_the_load_to_all_of_it_lets_nobody_wait() {
+    const DAY: f64 = 120.0;
+    for latency in LATENCIES {
+        let world = World::new(latency, |s| s.outage_budget(Duration::ZERO).max_waste(1 << 40)).await;
+        let share = |at: Duration| 0.55 - 0.45 * (at.as_secs_f64() / DAY * std::f64::consts::TAU).cos();
+        world.load(SETTLED, move |_| 100.0).await;
+        let seen = world.load(Duration::from_secs_f64(DAY), move |at| 1000.0 * share(at)).await;
+        assert_eq!(seen.most(), 0, "over {latency:?}: {seen:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_twenty_times_as_long_within_the_budget_lets_nobody_wait() {
+    for (rate, latency) in grid() {
+        let budget = 20 * latency;
+        let world = World::new(latency, |s| s.outage_budget(budget).max_waste(1 << 40)).await;
+        world.load(SETTLED, move |_| rate).await;
+        world.slow(20);
+        let seen = world.load(AFTER + 40 * latency, move |_| rate).await;
+        assert_eq!(seen.most(), 0, "{rate}/s over {latency:?}: {seen:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_a_steady_load_the_step_settles_and_stays() {
+    for (rate, latency) in grid() {
+        let world = World::new(latency, |s| s.outage_budget(Duration::ZERO).max_waste(1 << 40)).await;
+        world.load(3 * SETTLED, move |_| rate).await;
+        let before = world.store.granted("s").len();
+        world.load(10 * AFTER, move |_| rate).await;
+        let steps: Vec<u64> =
+            world.store.granted("s")[before..].iter().map(|grant| grant.range.len()).collect();
+        let (least, most) = (*steps.iter().min().unwrap(), *steps.iter().max().unwrap());
+        assert!(steps.len() > 4 && most <= least + least / 4 + 1, "{rate}/s over {latency:?}: {steps:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_before_an_empty_memory_is_served_by_one_reserve() {
+    let world = World::new(Duration::from_millis(50), |s| s.step(10_000).watermark(0)).await;
+    let _ = world.ids.take(10_000).await.unwrap();
+    let before = world.store.reserves();
+    let crowd: Vec<_> = (0..5_000)
+        .map(|_| {
+            tokio::spawn({
+                let ids = world.ids.clone();
+                async move { ids.next().await.unwrap() }
+            })
+        })
+        .collect();
+    let mut ids = Vec::new();
+    for caller in crowd {
+        ids.push(caller.await.unwrap());
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), world.store.reserves() - before), (5_000, 1));
+}
+
+// Far below 2^63, and never negative.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn ids_in(share: f64) -> u64 {
+    share as u64
+}
+
+fn at_least(share: f64) -> u64 {
+    ids_in(share.ceil())
+}

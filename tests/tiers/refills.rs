@@ -1,0 +1,126 @@
+//! When a window is refilled, how often, and what becomes of ranges that it does not take.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Fault, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::tier::{Claimed, Source, Tiered};
+use idmill::{ErrorKind, Result, SequenceName};
+use tokio::sync::Semaphore;
+
+use crate::shelf::Shelf;
+
+fn request(count: u64) -> Reserve {
+    let name = SequenceName::new("s").unwrap();
+    Reserve { name, count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+}
+
+fn tier(store: &MemoryStore, shelf: &Shelf) -> Tiered<Arc<dyn Store>, Shelf> {
+    Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, shelf.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_low_window_is_refilled_ahead_of_need_and_once() {
+    let store = MemoryStore::new();
+    let shelf = Shelf { low: Some(9), ..Shelf::new(0, 0) };
+    let tier = tier(&store, &shelf);
+    tier.reserve(&request(1)).await.unwrap();
+    store.set_faults(Faults::none().latency(Duration::from_secs(1)));
+    // Each of these sees it low, while the refill that the first began is under way.
+    for _ in 0..5 {
+        tier.reserve(&request(1)).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(store.reserves(), 2, "preloaded once");
+    assert_eq!(shelf.with(|item| item.left()), 14);
+    // Nobody waits any more where the first range ends.
+    store.set_faults(Faults::outage());
+    for _ in 0..14 {
+        tier.reserve(&request(1)).await.unwrap();
+    }
+    assert_eq!(tier.abandoned(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refill_ahead_of_need_that_fails_is_tried_again() {
+    let store = MemoryStore::new();
+    let shelf = Shelf { low: Some(9), ..Shelf::new(0, 0) };
+    let tier = tier(&store, &shelf);
+    tier.reserve(&request(1)).await.unwrap();
+    store.push_fault(Fault::LostRequest);
+    for left in [8, 17] {
+        tier.reserve(&request(1)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(shelf.with(|item| item.left()), left, "the caller did not hear of it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reserve_that_is_dropped_while_it_installs_is_counted() {
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
+    let tier = tier(&store, &Shelf { hangs: true, ..Shelf::new(0, 0) });
+    let dropped = tokio::time::timeout(Duration::from_secs(10), tier.reserve(&request(1))).await;
+    assert!(dropped.is_err());
+    assert_eq!((tier.abandoned(), tier.uncertain()), (0, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_fails_gives_its_token_back() {
+    let store = MemoryStore::with_faults(Faults::none().script([Fault::LostRequest]));
+    let (first, second) = (tier(&store, &Shelf::new(0, 0)), Shelf::new(0, 0));
+    let second = Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, second);
+    let error = first.reserve(&request(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    // The stub would keep both waiting for ever.
+    assert_eq!(first.reserve(&request(1)).await.unwrap().range.start(), 1);
+    assert_eq!(second.reserve(&request(1)).await.unwrap().range.start(), 11);
+}
+
+/// A source that remembers its claims, and answers as it is told.
+#[derive(Debug)]
+struct Remembering {
+    store: MemoryStore,
+    stale: Semaphore,
+}
+
+impl Source<u64> for Remembering {
+    fn claim<'a>(&'a self, request: &'a Reserve, _token: &'a u64) -> StoreFuture<'a, Result<Claimed>> {
+        Box::pin(async move {
+            if let Ok(permit) = self.stale.try_acquire() {
+                permit.forget();
+                return Ok(Claimed::Stale);
+            }
+            assert_eq!(request.ceiling, u64::MAX, "the window is for callers of every type");
+            let grant: Grant = self.store.reserve(request).await?;
+            Ok(Claimed::Range { grant, recorded: true })
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_source_remembers_is_not_lost_and_what_is_stale_is_drawn_again() {
+    let shelf = Shelf::new(3, 20);
+    let source = Remembering { store: MemoryStore::new(), stale: Semaphore::new(3) };
+    let tier = Tiered::new(source, shelf.clone());
+    let mut drawn = 0;
+    while drawn < 200 {
+        drawn += u32::from(tier.reserve(&Reserve { ceiling: 1 << 40, ..request(1) }).await.is_ok());
+    }
+    assert_eq!((tier.abandoned(), tier.uncertain()), (0, 0));
+    assert_eq!(tier.source().stale.available_permits(), 0);
+    assert!(!tier.capabilities().batches);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_above_the_callers_ceiling_are_counted_and_exhaust_only_that_caller() {
+    let tier = tier(&MemoryStore::new(), &Shelf::new(0, 0));
+    let small = Reserve { ceiling: 4, ..request(6) };
+    assert_eq!(tier.reserve(&small).await.unwrap().range.ids().collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(tier.reserve(&small).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(tier.abandoned(), 2 + 4);
+    assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 11);
+}
