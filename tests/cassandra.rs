@@ -386,9 +386,8 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
         for store in [&here, &there] {
             let grant = until("it goes on", || async {
                 let reply = store.reserve(&request("s", 4)).await;
-                if reply.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownOutcome) {
-                    panic!("an unknown outcome here is lost to the ledger: {reply:?}");
-                }
+                let lost = reply.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownOutcome);
+                assert!(!lost, "an unknown outcome here is lost to the ledger: {reply:?}");
                 reply
             });
             ledger.note(4, &Ok(grant.await));

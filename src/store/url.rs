@@ -22,6 +22,7 @@ const SCHEMES: [Scheme; 3] = [
         #[cfg(not(feature = "sqlite"))]
         parse: None,
     },
+    Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
     Scheme {
         name: "cassandra",
         example: "cassandra://HOST/KEYSPACE",
@@ -31,7 +32,6 @@ const SCHEMES: [Scheme; 3] = [
         #[cfg(not(feature = "cassandra"))]
         parse: None,
     },
-    Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
 ];
 
 struct Scheme {
