@@ -22,33 +22,6 @@ const SCHEMES: [Scheme; 7] = [
         #[cfg(not(feature = "sqlite"))]
         parse: None,
     },
-    Scheme {
-        name: "spanner",
-        example: "spanner://projects/P/instances/I/databases/D",
-        feature: Some("spanner"),
-        #[cfg(feature = "spanner")]
-        parse: Some(|rest| Ok(Arc::new(super::spanner::SpannerOptions::parse(rest)?))),
-        #[cfg(not(feature = "spanner"))]
-        parse: None,
-    },
-    Scheme {
-        name: "datastore",
-        example: "datastore://PROJECT",
-        feature: Some("datastore"),
-        #[cfg(feature = "datastore")]
-        parse: Some(|rest| Ok(Arc::new(super::datastore::DatastoreOptions::parse(rest)?))),
-        #[cfg(not(feature = "datastore"))]
-        parse: None,
-    },
-    Scheme {
-        name: "cassandra",
-        example: "cassandra://HOST/KEYSPACE",
-        feature: Some("cassandra"),
-        #[cfg(feature = "cassandra")]
-        parse: Some(|rest| Ok(Arc::new(super::cassandra::CassandraOptions::parse(rest)?))),
-        #[cfg(not(feature = "cassandra"))]
-        parse: None,
-    },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
     Scheme {
         name: "mongodb",
@@ -67,6 +40,33 @@ const SCHEMES: [Scheme; 7] = [
         #[cfg(feature = "mongodb")]
         parse: Some(|_| Err(super::mongodb::MongoOptions::no_srv())),
         #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
+    Scheme {
+        name: "cassandra",
+        example: "cassandra://HOST/KEYSPACE",
+        feature: Some("cassandra"),
+        #[cfg(feature = "cassandra")]
+        parse: Some(|rest| Ok(Arc::new(super::cassandra::CassandraOptions::parse(rest)?))),
+        #[cfg(not(feature = "cassandra"))]
+        parse: None,
+    },
+    Scheme {
+        name: "spanner",
+        example: "spanner://projects/P/instances/I/databases/D",
+        feature: Some("spanner"),
+        #[cfg(feature = "spanner")]
+        parse: Some(|rest| Ok(Arc::new(super::spanner::SpannerOptions::parse(rest)?))),
+        #[cfg(not(feature = "spanner"))]
+        parse: None,
+    },
+    Scheme {
+        name: "datastore",
+        example: "datastore://PROJECT",
+        feature: Some("datastore"),
+        #[cfg(feature = "datastore")]
+        parse: Some(|rest| Ok(Arc::new(super::datastore::DatastoreOptions::parse(rest)?))),
+        #[cfg(not(feature = "datastore"))]
         parse: None,
     },
 ];

@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture};
 
-pub use sizing::{Sized, Sizing};
+pub use sizing::{RangeSize, Sizing};
 pub use tiered::Tiered;
 
 /// A shared, refillable range that many processes draw from. See the [module](self) for the protocol.

@@ -31,7 +31,7 @@ pub struct Sizing {
 
 /// The size of a window's ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sized {
+pub struct RangeSize {
     /// How many ids a window takes from the global counter at a time.
     pub range: u64,
     /// At how many percent of it left the next one is preloaded.
@@ -75,7 +75,7 @@ impl Sizing {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for values that cannot be, or if the windows of all
     /// datacenters together would not fit into the ids that there are.
-    pub fn plan(&self) -> Result<Sized> {
+    pub fn plan(&self) -> Result<RangeSize> {
         let needed = self.needed()?;
         let range = u64::try_from((u128::from(needed) * 100).div_ceil(u128::from(self.threshold)));
         let range =
@@ -88,7 +88,7 @@ impl Sizing {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what would have to be changed, if the threshold is used up before the isolation ends,
     /// or the windows of all datacenters together do not fit into the ids that there are.
-    pub fn check(&self, range: u64) -> Result<Sized> {
+    pub fn check(&self, range: u64) -> Result<RangeSize> {
         let needed = self.needed()?;
         let left = u128::from(range) * u128::from(self.threshold) / 100;
         if left < u128::from(needed) {
@@ -109,7 +109,7 @@ impl Sizing {
                 )));
             }
         };
-        Ok(Sized { range, threshold: self.threshold, threshold_ids, held })
+        Ok(RangeSize { range, threshold: self.threshold, threshold_ids, held })
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded before
@@ -130,7 +130,7 @@ impl Sizing {
     }
 }
 
-impl Sized {
+impl RangeSize {
     /// How long a window lasts that was cut off at the worst moment, at so many ids a second.
     pub fn outlasts(&self, rate: f64) -> Duration {
         Duration::try_from_secs_f64(self.threshold_ids as f64 / rate).unwrap_or(Duration::MAX)
@@ -148,7 +148,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    fn refused(outcome: Result<Sized>, remedy: &str) {
+    fn refused(outcome: Result<RangeSize>, remedy: &str) {
         let error = outcome.unwrap_err();
         assert!(error.to_string().contains(remedy), "{error}");
     }

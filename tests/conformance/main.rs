@@ -4,6 +4,8 @@
 //! since most need an engine, which is
 //! `Suite::new("x", …).engine(OnDemand::new("x"))` with `use crate::engines::OnDemand`.
 
+#[cfg(all(unix, feature = "cassandra"))]
+mod cassandra;
 #[cfg(all(unix, feature = "datastore"))]
 mod datastore;
 #[cfg(unix)]
@@ -23,21 +25,25 @@ mod sqlite;
 #[cfg(unix)]
 fn main() {
     idmill::conformance::main([
+        memory::suite(),
+        #[cfg(feature = "sqlite")]
+        sqlite::suite(),
+        #[cfg(feature = "mongodb")]
+        mongodb::suite(),
+        #[cfg(feature = "cassandra")]
+        cassandra::flat(),
+        #[cfg(feature = "cassandra")]
+        cassandra::geo(),
+        #[cfg(feature = "spanner")]
+        spanner::suite(),
         #[cfg(feature = "datastore")]
         datastore::suite(),
         #[cfg(feature = "datastore")]
         datastore::firestore(),
-        memory::suite(),
         #[cfg(feature = "memcached")]
         memcached::memory(),
         #[cfg(all(feature = "memcached", feature = "sqlite"))]
         memcached::sqlite(),
-        #[cfg(feature = "spanner")]
-        spanner::suite(),
-        #[cfg(feature = "mongodb")]
-        mongodb::suite(),
-        #[cfg(feature = "sqlite")]
-        sqlite::suite(),
     ])
 }
 

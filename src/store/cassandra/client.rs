@@ -22,6 +22,9 @@ use super::values::{Cells, Values};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tier::datacenter::Outcome;
 
+/// How long nodes may take to hear of a table that another made.
+const AGREEMENT: Duration = Duration::from_secs(10);
+
 /// Among whom a partition's writes are agreed on. For one partition it is always the same: a quorum of one datacenter and
 /// a quorum of all need not have a replica in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,7 +108,10 @@ impl Client {
 
     /// Prepares a statement on one partition: a read, or a conditional write.
     pub(super) async fn prepare(&self, cql: String, serial: Serial, effect: Effect) -> Result<Statement> {
-        let mut prepared = self.session.prepare(cql).await.map_err(prepare_failed)?;
+        let mut prepared = match self.session.prepare(cql.as_str()).await.map_err(prepare_failed) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.prepare_later(&cql, error).await?,
+            outcome => outcome?,
+        };
         prepared.set_consistency(match effect {
             Effect::Read => serial.reading(),
             Effect::Write => serial.commit(),
@@ -114,6 +120,16 @@ impl Client {
         prepared.set_is_idempotent(false);
         prepared.set_execution_profile_handle(Some(self.profile(serial).clone()));
         Ok(Statement { prepared, serial, effect })
+    }
+
+    /// The table was seen before, at another node: this one has not heard of it yet.
+    async fn prepare_later(&self, cql: &str, error: Error) -> Result<PreparedStatement> {
+        // Whether they agree in time shows in the next try.
+        let _ = tokio::time::timeout(AGREEMENT, self.session.await_schema_agreement()).await;
+        self.session.prepare(cql).await.map_err(|_| {
+            Error::new(ErrorKind::Unavailable, format!("not all nodes know the tables yet: {error}"))
+                .because(error)
+        })
     }
 
     /// LOCAL_SERIAL is local to the node that coordinates: none of another datacenter may.

@@ -55,7 +55,7 @@ use crate::name::SequenceName;
 
 pub use self::client::Serial;
 pub use self::options::{CassandraOptions, Mode};
-pub use crate::tier::{Sized, Sizing};
+pub use crate::tier::{RangeSize, Sizing};
 /// The driver, in the version whose sessions [`CassandraStore::from_session`] takes.
 pub use scylla;
 

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::TranslationError;
+use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
 
 use super::CassandraStore;
 use super::classify::connect_failed;
@@ -73,7 +76,7 @@ pub struct CassandraOptions {
     timeout: Duration,
     create: bool,
     replicas: Replicas,
-    translation: Vec<(SocketAddr, SocketAddr)>,
+    translation: Translation,
 }
 
 /// Options that were checked.
@@ -106,7 +109,7 @@ impl CassandraOptions {
             timeout: DEFAULT_TIMEOUT,
             create: true,
             replicas: Vec::new(),
-            translation: Vec::new(),
+            translation: Translation::default(),
         }
     }
 
@@ -187,7 +190,14 @@ impl CassandraOptions {
     /// Connects to these addresses in place of those that the nodes say they have: for a proxy in between.
     #[must_use]
     pub fn translate(mut self, addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>) -> Self {
-        self.translation = addresses.into_iter().collect();
+        self.translation.pairs.extend(addresses);
+        self
+    }
+
+    /// Connects to this address whatever node is meant: for a cluster of one node behind a proxy.
+    #[must_use]
+    pub fn through(mut self, proxy: SocketAddr) -> Self {
+        self.translation.all = Some(proxy);
         self
     }
 
@@ -302,11 +312,33 @@ impl CassandraOptions {
         if let Some((user, password)) = &self.user {
             builder = builder.user(user, password);
         }
-        if !self.translation.is_empty() {
-            let addresses: HashMap<_, _> = self.translation.iter().copied().collect();
-            builder = builder.address_translator(Arc::new(addresses));
+        if self.translation != Translation::default() {
+            builder = builder.address_translator(Arc::new(self.translation.clone()));
         }
         builder.build().await.map_err(connect_failed)
+    }
+}
+
+/// Where nodes are reached instead of where they say they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Translation {
+    pairs: HashMap<SocketAddr, SocketAddr>,
+    all: Option<SocketAddr>,
+}
+
+impl AddressTranslator for Translation {
+    fn translate_address<'a, 'b, 'async_trait>(
+        &'a self,
+        peer: &'b UntranslatedPeer<'_>,
+    ) -> Pin<Box<dyn Future<Output = Result<SocketAddr, TranslationError>> + Send + 'async_trait>>
+    where
+        Self: 'async_trait,
+        'a: 'async_trait,
+        'b: 'async_trait,
+    {
+        let theirs = peer.untranslated_address();
+        let ours = self.pairs.get(&theirs).copied().or(self.all).unwrap_or(theirs);
+        Box::pin(std::future::ready(Ok(ours)))
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) fn are_known(store: &Measured) -> bool {
     store.url.scheme() == "sqlite"
 }
 
+// Other stores await their connections.
+#[allow(clippy::unused_async)]
 pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Box<dyn Transactions>> {
     let options: SqliteOptions = store.url.to_string().parse()?;
     let ids = InTransaction::new(sequence)?.table(options.table_name())?;

@@ -107,6 +107,7 @@ impl Geo {
             if let Taken::Ids(ids) = take.after(outcome) {
                 let mut left = window;
                 take.apply(&mut left);
+                self.knowledge.raise(name, Floor::of_window(&left));
                 let low = left.low(self.threshold).filter(|_| self.knowledge.may_refill(name));
                 return Ok(Drawn::Ids { grant: grant(ids, window.era, window.bounds), low });
             }
@@ -272,7 +273,8 @@ impl Window for DatacenterWindow {
             let install = Install::new(&token, ids, grant.bounds);
             Ok(match self.0.windows.install(&request.name, &install).await? {
                 Outcome::Applied => Installed::Done,
-                Outcome::Refused | Outcome::Unknown => Installed::Refused,
+                Outcome::Refused => Installed::Refused,
+                Outcome::Unknown => Installed::Unknown,
             })
         })
     }

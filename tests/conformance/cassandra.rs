@@ -1,0 +1,39 @@
+//! Cassandra: a node, flat and as the one datacenter of windows.
+//!
+//! What two datacenters do with one of them away is in `tests/cassandra.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::conformance::{Endpoint, Suite, Timeouts};
+use idmill::store::Store;
+use idmill::store::cassandra::{CassandraOptions, CassandraStore};
+
+use crate::engines::OnDemand;
+
+/// Large enough for the suite's own loads to need several.
+const RANGE: u64 = 500;
+
+pub(crate) fn flat() -> Suite {
+    suite("cassandra", |options| options)
+}
+
+pub(crate) fn geo() -> Suite {
+    // What is heard of elsewhere is heard of at once: the trials do not wait for the next check.
+    let geo = |options: CassandraOptions| options.geo("dc1", RANGE).check_every(Duration::ZERO);
+    suite("cassandra_geo", geo).window(2 * RANGE)
+}
+
+fn suite(name: &str, kind: fn(CassandraOptions) -> CassandraOptions) -> Suite {
+    Suite::new(name, move |endpoint: Endpoint| async move {
+        let options = CassandraOptions::new([endpoint.address().to_string()], "ids")
+            .create_keyspace([("dc1", 1)])
+            .datacenter("dc1")
+            .timeout(Duration::from_secs(3))
+            .through(endpoint.address());
+        let store: Arc<dyn Store> = Arc::new(CassandraStore::open(kind(options)).await?);
+        Ok(store)
+    })
+    .engine(OnDemand::new("cassandra"))
+    .timeouts(Timeouts::default().pause(Duration::from_secs(5)))
+}
