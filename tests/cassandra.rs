@@ -460,7 +460,7 @@ async fn nothing_is_handed_out_twice_or_lost_while_outcomes_are_unknown() {
         node.pause();
         tokio::time::sleep(Duration::from_millis(2_500)).await;
         node.resume();
-        tokio::time::sleep(Duration::from_millis(1_000)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     stop.store(true, Ordering::Relaxed);
     let mut ledgers: BTreeMap<&str, Ledger> = BTreeMap::new();
