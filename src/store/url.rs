@@ -239,16 +239,14 @@ fn no_scheme(url: &str) -> Error {
 }
 
 fn absent(scheme: &str, known: Option<&Scheme>) -> Error {
-    let compiled = examples(|scheme| scheme.parse.is_some());
     if let Some(feature) = known.and_then(|known| known.feature) {
+        let compiled = examples(|scheme| scheme.parse.is_some());
         let message = format!(
             "`{scheme}:` is not compiled in: build with the cargo feature `{feature}`; compiled in: {compiled}"
         );
         return Error::new(ErrorKind::Unsupported, message);
     }
-    let absent = examples(|scheme| scheme.parse.is_none());
-    let absent = if absent.is_empty() { absent } else { format!("; known but not compiled in: {absent}") };
-    Error::invalid(format!("`{scheme}:` is no store that is known here; compiled in: {compiled}{absent}"))
+    Error::invalid(format!("`{scheme}:` is no store that is known here; there are {}", examples(|_| true)))
 }
 
 fn examples(of: impl Fn(&Scheme) -> bool) -> String {
@@ -289,7 +287,7 @@ mod tests {
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
         refused(":memory:", ErrorKind::InvalidInput, "no scheme");
-        refused("redis://localhost", ErrorKind::InvalidInput, "compiled in: ");
+        refused("redis://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
         refused("memory:ids", ErrorKind::InvalidInput, "stands alone");
     }
 
@@ -297,7 +295,7 @@ mod tests {
     #[cfg(not(feature = "sqlite"))]
     fn a_store_that_is_not_compiled_in_names_its_feature() {
         refused("sqlite:ids.db", ErrorKind::Unsupported, "cargo feature `sqlite`");
-        refused("redis:", ErrorKind::InvalidInput, "not compiled in: `sqlite:PATH`");
+        refused("redis:", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
     }
 
     #[test]

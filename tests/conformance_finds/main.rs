@@ -48,7 +48,7 @@ finds! {
     a_hidden_block: HoardsABlock => growing "was asked for after", nothing_lost "ids are lost";
     lost_ranges: LosesRanges => nothing_lost "ids are lost";
     two_incarnations: CreatesTwice => creation_race "identities";
-    create_that_replaces: CreateReplaces => create_once "expected already_exists", create_race "8 of 8";
+    create_that_replaces: CreateReplaces => create_once "expected already_exists", create_race "of 8 created";
     the_last_id_lost: LosesTheLastId => first_to_last "the ids end", end_of_i32 "2147483647";
     one_id_too_many: GoesBeyondMax => first_to_last "goes beyond the last id";
     an_ignored_ceiling: IgnoresTheCeiling => ceiling "ceiling";
