@@ -153,7 +153,7 @@ impl<W: Waiter> Engine<W> {
             }
             Event::Reserved { grant, level } => self.reserved(grant, level, now, out),
             Event::Failed(error) => self.failed(error, now, out),
-            Event::Revoked => self.revoked(),
+            Event::Revoked => self.revoked(out),
             Event::Tick { level } => {
                 self.expire(now, out);
                 self.doubt(level, now, out);
@@ -314,7 +314,7 @@ impl<W: Waiter> Engine<W> {
         other
     }
 
-    /// What waiting callers have of another identity goes the way of what is in memory: together with what comes, they could
+    /// What waiting callers have goes the way of what is in memory, where that is void: together with what comes, they could
     /// get a number twice, and not in growing order.
     fn void_parts(&mut self, out: &mut Vec<Command<W>>) {
         for waiting in &mut self.waiting {
@@ -378,7 +378,10 @@ impl<W: Waiter> Engine<W> {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
             // The end that was seen before a revocation may be another now: who asks next finds out.
-            (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, now, out),
+            (ErrorKind::Exhausted, _) if !flight.revoked => {
+                self.put_back(out);
+                self.end(ErrorKind::Exhausted, &error, now, out);
+            }
             (_, Status::Permanent) => self.give_up(&error, out),
             (_, status) => {
                 if status == Status::Unknown {
@@ -389,6 +392,15 @@ impl<W: Waiter> Engine<W> {
                 self.retry_at = delay.map(|delay| now + delay);
                 self.last_error = Some(error);
             }
+        }
+    }
+
+    /// What the first caller has got of more than there is stays for those who want less. Nobody has later ids: all that was
+    /// granted since went to this caller.
+    fn put_back(&mut self, out: &mut Vec<Command<W>>) {
+        let Some(first) = self.waiting.front_mut() else { return };
+        for range in std::mem::replace(&mut first.got, Ranges::none()) {
+            self.publish(range, 0, out.len(), out);
         }
     }
 
@@ -436,7 +448,8 @@ impl<W: Waiter> Engine<W> {
         out.push(Command::Fail { waiter: waiting.waiter, error });
     }
 
-    fn revoked(&mut self) {
+    fn revoked(&mut self, out: &mut Vec<Command<W>>) {
+        self.void_parts(out);
         if let Some(flight) = &mut self.flight {
             flight.revoked = true;
         }

@@ -151,10 +151,26 @@ impl Oracle {
     fn publish(&mut self, range: Range, watermark: u64) {
         assert!(self.prefetches(), "Global publishes nothing");
         assert!(watermark <= self.engine.policy().plan().step, "one refill leads above the watermark");
-        let rest = self.cause.rest.expect("ids come of a sound grant");
+        let Some(rest) = self.cause.rest else { return self.put_back(range) };
         assert_eq!(range.end(), rest.end(), "those who wait get the head of the range");
         // It comes before the replies, so that whoever has one finds ids in memory.
         self.cause.rest = Some(rest).map(|mut rest| rest.take_front(rest.len() - range.len()));
+        self.cause.published = true;
+        self.memory.push(range);
+    }
+
+    /// At the end of a sequence: what the first caller had got, and nobody has later ids.
+    fn put_back(&mut self, range: Range) {
+        assert_eq!(
+            self.cause.error,
+            Some(ErrorKind::Exhausted),
+            "ids come of a sound grant, or back at the end"
+        );
+        assert!(u128::from(range.len()) <= self.held(), "what a caller had got");
+        let epoch = self.origin.expect("ids come of a grant").epoch;
+        let later = self.used.range((epoch, range.start())..(epoch + 1, 0)).next();
+        assert_eq!(later, None, "ids that are put back are not overtaken");
+        assert!(self.memory.iter().all(|before| before.end() <= u128::from(range.start())), "in order");
         self.cause.published = true;
         self.memory.push(range);
     }
