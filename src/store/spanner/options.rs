@@ -1,6 +1,7 @@
 //! Which database is meant and how to reach it, and how a URL says so.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::SpannerStore;
@@ -77,6 +78,11 @@ impl SpannerOptions {
     pub fn emulator(mut self, address: impl Into<String>) -> Self {
         self.emulator = Some(address.into());
         self
+    }
+
+    /// The table that sequences are kept in.
+    pub fn table_name(&self) -> &str {
+        &self.table
     }
 
     /// What opening may do. Default [`Mode::Create`].
@@ -192,6 +198,17 @@ impl Target for SpannerOptions {
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async { Ok(Arc::new(SpannerStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) prints, a URL.
+impl FromStr for SpannerOptions {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        let rest = url.strip_prefix("spanner:");
+        let rest = rest.ok_or_else(|| refuse(format!("{url:?} does not begin with `spanner:`")))?;
+        Self::parse(rest).map_err(|error| error.during(Operation::Connect))
     }
 }
 

@@ -1,7 +1,7 @@
-//! Ids inside transactions, for the stores that have those.
+//! Transactions of SQLite, on a connection for each thread.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,25 +10,10 @@ use idmill::store::sqlite::{InTransaction, SqliteOptions};
 use idmill::{Error, ErrorKind, Result};
 use thread_local::ThreadLocal;
 
-use crate::opening::Measured;
+use super::Transactions;
 
-/// The stores that have them, for messages.
-pub(super) const KNOWN: &str = "`sqlite:`";
-
-/// Somebody's transactions, on a connection for each thread.
-pub(super) trait Transactions: Send + Sync {
-    /// One transaction: takes so many ids, works for so long, and commits.
-    fn run(&self, values: u64, hold: Duration) -> Result<()>;
-}
-
-pub(super) fn are_known(store: &Measured) -> bool {
-    store.url.scheme() == "sqlite"
-}
-
-// Other stores await their connections.
-#[allow(clippy::unused_async)]
-pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Box<dyn Transactions>> {
-    let options: SqliteOptions = store.url.to_string().parse()?;
+pub(super) fn open(url: &str, sequence: &str) -> Result<Box<dyn Transactions>> {
+    let options: SqliteOptions = url.parse()?;
     let ids = InTransaction::new(sequence)?.table(options.table_name())?;
     Ok(Box::new(Sqlite { file: options.path().to_owned(), ids, connections: ThreadLocal::new() }))
 }
@@ -51,7 +36,7 @@ impl Transactions for Sqlite {
     }
 }
 
-fn connect(file: &std::path::Path) -> Result<RefCell<Connection>> {
+fn connect(file: &Path) -> Result<RefCell<Connection>> {
     let connection = Connection::open(file).map_err(failed)?;
     connection.busy_timeout(Duration::from_secs(30)).map_err(failed)?;
     // As durable as the store itself.

@@ -1,0 +1,36 @@
+//! Ids inside transactions, for the stores that have those.
+
+#[cfg(feature = "spanner")]
+mod spanner;
+mod sqlite;
+
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind, Result};
+
+use crate::opening::Measured;
+
+/// The stores that have them, for messages.
+pub(super) const KNOWN: &str =
+    if cfg!(feature = "spanner") { "`sqlite:` and `spanner:`" } else { "`sqlite:`" };
+
+/// Somebody's transactions, of which any number of threads make one after the other.
+pub(super) trait Transactions: Send + Sync {
+    /// One transaction: takes so many ids, works for so long, and commits.
+    fn run(&self, values: u64, hold: Duration) -> Result<()>;
+}
+
+pub(super) fn are_known(store: &Measured) -> bool {
+    // A URL of a store that is not compiled in is refused before anybody asks.
+    matches!(store.url.scheme(), "sqlite" | "spanner")
+}
+
+pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Box<dyn Transactions>> {
+    let url = store.url.to_string();
+    match store.url.scheme() {
+        "sqlite" => sqlite::open(&url, sequence),
+        #[cfg(feature = "spanner")]
+        "spanner" => spanner::open(&url, sequence).await,
+        other => Err(Error::new(ErrorKind::Unsupported, format!("`{other}:` has no transactions here"))),
+    }
+}
