@@ -7,8 +7,8 @@ use common::Place;
 #[test]
 fn a_plan_survives_the_outage_that_it_was_made_for_and_costs_what_it_says() {
     let plan = Place::new().json(&["plan", "--rate", "2000", "--processes", "4", "--outage", "1m", "--json"]);
-    assert_eq!(plan["watermark"], 30_620, "500 a second for 61.2 s and 40 ms: {plan}");
-    assert_eq!(plan["waste_bound"], 61_240);
+    assert_eq!(plan["watermark"], 35_620, "500 a second for 71.2 s and 40 ms: {plan}");
+    assert_eq!(plan["waste_bound"], 71_240);
     assert_eq!((&plan["holds"], &plan["simulated"]["dry_after_seconds"]), (&true.into(), &().into()));
     assert!(plan["simulated"]["reserves"].as_u64().unwrap() > 30);
 }
@@ -20,8 +20,8 @@ fn a_cap_that_is_too_low_is_refused_with_the_one_that_is_not() {
     let ran = place.run(&[&args[..], &["10_000"]].concat());
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.out.contains("memory was dry after 10.0 s"), "{ran:?}");
-    assert!(ran.err.contains("--max-waste 61240"), "{ran:?}");
-    assert_eq!(place.run(&[&args[..], &["61240"]].concat()).code, 0);
+    assert!(ran.err.contains("--max-waste 71240"), "{ran:?}");
+    assert_eq!(place.run(&[&args[..], &["71240"]].concat()).code, 0);
 }
 
 #[test]
@@ -41,4 +41,15 @@ fn slow_sequences_are_planned_too_and_drawn() {
     assert!(std::fs::read_to_string(place.path().join("outage.svg")).unwrap().contains("</svg>"));
     let ran = place.run(&["plan", "--rate", "1", "--plot", "no/such/place.svg"]);
     assert_eq!(ran.code, 1, "{ran:?}");
+}
+
+#[test]
+fn windows_of_datacenters_are_sized_and_those_that_cannot_hold_are_refused() {
+    let place = Place::new();
+    let args = ["plan", "--rate", "300", "--datacenters", "3", "--isolation", "24h", "--outage", "1m"];
+    let plan = place.json(&[&args[..], &["--json"]].concat());
+    assert_eq!(plan["window"]["range"], 17_280_000, "a hundred a second for a day, twice: {plan}");
+    assert_eq!(plan["window"]["lasts_seconds"], 86_400.0);
+    let ran = place.run(&[&args[..], &["--bits", "24"]].concat());
+    assert!(ran.code == 2 && ran.err.contains("wider ids"), "{ran:?}");
 }

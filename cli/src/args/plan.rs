@@ -18,6 +18,12 @@ pub(crate) struct Plan {
     /// How long every process keeps serving while the store is away
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub(crate) outage: Duration,
+    /// How many datacenters share the rate evenly, each with a window of its own (`cassandra:` with `mode=geo`)
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) datacenters: u32,
+    /// How long each datacenter keeps serving while it is cut off from the others
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration, requires = "datacenters")]
+    pub(crate) isolation: Duration,
     /// How long the store takes to answer a reserve; `idmill check` measures it
     #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration)]
     pub(crate) latency: Duration,

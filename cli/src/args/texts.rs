@@ -174,9 +174,11 @@ Examples:
   idmill plan --rate 2000 --processes 8 --bits 31          do 32-bit columns last?
   idmill plan --rate 500 --outage 1h --plot outage.svg     the stock through an hour without a store
   idmill plan --rate 500 --max-waste 10_000                what a cap on waste leaves of the outage
+  idmill plan --rate 300 --datacenters 3 --isolation 24h   windows that outlive a day cut off
 
 How it is worked out:
-  budget      the outage and 2 % more, since rates are measured and not known
+  budget      the outage, 2 % more, since rates are measured and not known, and up to 10 s until it is noticed
+              that the store is back
   watermark   rate x (budget + 4 x latency), at most half of --max-waste: what remains when a refill starts
   step        what a refill reserves: at least the watermark, and at least 0.1 s or 20 latencies of ids
   waste       watermark + step, which is the most that a process has in memory: lost by a crash

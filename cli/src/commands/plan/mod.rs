@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use idmill::planning::{Sizes, Workload};
 use idmill::store::Bounds;
+use idmill::tier::{RangeSize, Sizing};
 
 use self::report::Report;
 use self::simulate::Outage;
@@ -17,6 +18,9 @@ use crate::plot::{Line, Plot};
 
 /// The rate is measured, not known: how much longer than the outage the budget has to be for its error.
 const HEADROOM: f64 = 1.02;
+/// The longest pause between two tries of a reserve, jitter included: so late it may be noticed that the store is back. It
+/// grows from almost nothing, and has not grown beyond an outage when that ends.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const SECONDS_A_YEAR: f64 = 365.25 * 24.0 * 3600.0;
 
 pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
@@ -51,6 +55,8 @@ struct Planned {
     workload: Workload,
     sizes: Sizes,
     bounds: Bounds,
+    /// Of each datacenter, where there are several.
+    window: Option<RangeSize>,
     /// Ids a year, drawn and lost by restarts.
     drawn: f64,
     wasted: f64,
@@ -62,7 +68,7 @@ impl Planned {
         let mut workload = Workload {
             rate: args.rate / processes,
             latency: args.latency,
-            outage_budget: args.outage.mul_f64(HEADROOM),
+            outage_budget: args.outage.mul_f64(HEADROOM) + args.outage.min(LONGEST_PAUSE),
             max_waste: args.max_waste.unwrap_or(1),
         };
         if args.max_waste.is_none() {
@@ -70,6 +76,9 @@ impl Planned {
         }
         let sizes = workload.sizes()?;
         let max = args.max.unwrap_or(u64::MAX >> (64 - args.bits));
+        let window = Sizing::new(args.rate / f64::from(args.datacenters), args.isolation);
+        let window = window.datacenters(args.datacenters).ids(max);
+        let window = (args.datacenters > 1).then(|| window.plan()).transpose()?;
         let restarts = args.restarts * processes * SECONDS_A_YEAR / (24.0 * 3600.0);
         // A crash finds memory anywhere between the watermark and its fullest.
         let lost = sizes.watermark as f64 + sizes.step as f64 / 2.0;
@@ -77,6 +86,7 @@ impl Planned {
             workload,
             sizes,
             bounds: Bounds::new(1, max)?,
+            window,
             drawn: args.rate * SECONDS_A_YEAR,
             wasted: restarts * lost,
         })

@@ -26,10 +26,22 @@ pub(super) struct Report {
     drawn_per_year: f64,
     wasted_per_year: f64,
     years_until_exhaustion: f64,
+    /// `null` for one datacenter.
+    window: Option<Window>,
     simulated: Simulated,
     holds: bool,
     #[serde(skip)]
     sums: Sums,
+}
+
+/// Of each datacenter.
+#[derive(Debug, Serialize)]
+struct Window {
+    range: u64,
+    threshold_percent: u8,
+    lasts_seconds: f64,
+    /// The most ids that all windows hold.
+    held: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,6 +77,12 @@ impl Report {
             drawn_per_year: planned.drawn,
             wasted_per_year: planned.wasted,
             years_until_exhaustion: planned.years(),
+            window: planned.window.map(|size| Window {
+                range: size.range,
+                threshold_percent: size.threshold,
+                lasts_seconds: size.outlasts(args.rate / f64::from(args.datacenters)).as_secs_f64(),
+                held: size.held,
+            }),
             simulated: Simulated {
                 outage_seconds: args.outage.as_secs_f64(),
                 dry_after_seconds: outage.dry_after.map(|after| after.as_secs_f64()),
@@ -87,7 +105,7 @@ impl Report {
         let (outage, budget) = (span(self.sums.outage), span(work.outage_budget));
         let lasts =
             span(Duration::from_secs(Duration::from_secs_f64(self.lasts_seconds.min(1e10)).as_secs()));
-        let rows = [
+        let mut rows = vec![
             ("each process", format!("{} ids/s, one of {}", number(work.rate), self.sums.processes)),
             (
                 "watermark",
@@ -123,6 +141,9 @@ impl Report {
             ("ids up to", format!("{}: {}", grouped(self.max), years(self.years_until_exhaustion))),
             ("holds", if self.holds { "yes".to_owned() } else { "NO".to_owned() }),
         ];
+        if let Some(window) = &self.window {
+            rows.insert(rows.len() - 1, ("datacenters", window.human()));
+        }
         render(&pairs(rows))
     }
 
@@ -148,6 +169,19 @@ impl Report {
             return Err(failure.hint("use wider ids (--bits 63), or waste fewer by a shorter --outage"));
         }
         Ok(())
+    }
+}
+
+impl Window {
+    fn human(&self) -> String {
+        let lasts = Duration::from_secs(Duration::from_secs_f64(self.lasts_seconds.min(1e10)).as_secs());
+        format!(
+            "range={}&threshold={}%25: a window lasts {} cut off; all hold at most {} ids",
+            self.range,
+            self.threshold_percent,
+            humantime::format_duration(lasts),
+            grouped(self.held),
+        )
     }
 }
 
