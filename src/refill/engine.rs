@@ -379,7 +379,7 @@ impl<W: Waiter> Engine<W> {
         match (error.kind(), error.status()) {
             // The end that was seen before a revocation may be another now: who asks next finds out.
             (ErrorKind::Exhausted, _) if !flight.revoked => {
-                self.put_back(out);
+                self.put_back(&error, out);
                 self.end(ErrorKind::Exhausted, &error, now, out);
             }
             (_, Status::Permanent) => self.give_up(&error, out),
@@ -395,12 +395,28 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// What the first caller has got of more than there is stays for those who want less. Nobody has later ids: all that was
-    /// granted since went to this caller.
-    fn put_back(&mut self, out: &mut Vec<Command<W>>) {
-        let Some(first) = self.waiting.front_mut() else { return };
-        for range in std::mem::replace(&mut first.got, Ranges::none()) {
-            self.publish(range, 0, out.len(), out);
+    /// What the first caller has got of more than there is goes to those behind it who want less, and then to memory. Nobody
+    /// has later ids: all that was granted since went to this caller.
+    fn put_back(&mut self, error: &Error, out: &mut Vec<Command<W>>) {
+        // Under `Global` it was asked for before the others waited, so that they may not have it.
+        if !self.prefetches() || self.waiting.front().is_none_or(|first| first.got.is_empty()) {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut rest = std::mem::replace(&mut waiting[0].got, Ranges::none());
+        let before_replies = out.len();
+        for caller in waiting {
+            if caller.waiter.is_gone() {
+                continue;
+            }
+            if caller.want <= rest.len() && !rest.is_empty() {
+                out.push(Command::Reply { waiter: caller.waiter, ids: rest.take_front(caller.want) });
+            } else {
+                Self::refuse(caller, error.clone(), out);
+            }
+        }
+        for range in rest.into_iter().rev() {
+            self.publish(range, 0, before_replies, out);
         }
     }
 
