@@ -26,6 +26,7 @@ const DEFAULT_CHECK: Duration = Duration::from_secs(10);
 const DEFAULT_THRESHOLD: u8 = 50;
 /// Cassandra's limit for the name of a keyspace.
 const LONGEST_KEYSPACE: usize = 48;
+
 /// How sequences are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

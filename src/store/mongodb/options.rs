@@ -289,6 +289,8 @@ mod tests {
             ("idmill", "mongodb://localhost/")
         );
         assert!(MongoOptions::parse("mongodb://h/?w=majority&journal=true").is_ok());
+        let tags = "mongodb://h/?readPreference=nearest&readPreferenceTags=dc:ny&readPreferenceTags=";
+        assert_eq!(MongoOptions::parse(tags).unwrap().to_string(), tags);
     }
 
     #[test]

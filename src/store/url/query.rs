@@ -20,7 +20,7 @@ pub(crate) const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'"')
     .add(b'<')
     .add(b'>');
-/// An `@` so far back could be taken for the one after a password.
+/// Also the `@`: MongoDB's URL is refused with one after its hosts, since it could be the end of a password.
 const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
 
 /// The refusal of a URL, or of options that could have come from one.
@@ -81,7 +81,7 @@ pub(crate) struct Printed(String);
 
 impl Printed {
     /// The option, unless its value is the usual one.
-    pub(crate) fn differing<T: PartialEq + fmt::Display>(self, key: &str, value: T, usual: T) -> Self {
+    pub(crate) fn differing<T: Copy + PartialEq + fmt::Display>(self, key: &str, value: T, usual: T) -> Self {
         self.given(key, (value != usual).then_some(value))
     }
 

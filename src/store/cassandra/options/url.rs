@@ -197,6 +197,7 @@ mod tests {
             ("//a/ids?table=a%22", "table"),
             ("//a/ids?timeout=0s", "timeout"),
             ("//a/ids?timeout=5", "500ms, 5s, 1m"),
+            ("//a/ids?check=4294967296ms", "49 days"),
             ("//a/ids?create_keyspace=dc1", "dc1:3,dc2:3"),
             ("//a/ids?create_keyspace=dc1:0", "dc1:3,dc2:3"),
             ("//a/ids?dc=x&dc=y", "twice"),
