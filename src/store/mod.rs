@@ -25,6 +25,8 @@ pub mod cassandra;
 pub mod datastore;
 #[cfg(not(idmill_loom))]
 mod memory;
+#[cfg(all(any(feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
+mod mode;
 #[cfg(all(feature = "mongodb", not(idmill_loom)))]
 pub mod mongodb;
 #[cfg(all(feature = "spanner", not(idmill_loom)))]
@@ -32,7 +34,7 @@ pub mod spanner;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]
 pub mod sqlite;
 #[cfg(not(idmill_loom))]
-mod url;
+pub(crate) mod url;
 
 use std::fmt;
 use std::future::Future;
@@ -46,6 +48,8 @@ use crate::range::Range;
 
 #[cfg(not(idmill_loom))]
 pub use memory::{Fault, Faults, MemoryStore, Snapshot};
+#[cfg(all(any(feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
+pub use mode::Mode;
 #[cfg(not(idmill_loom))]
 pub use url::{StoreUrl, connect};
 

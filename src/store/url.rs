@@ -1,5 +1,8 @@
 //! From a URL to a store.
 
+// Each store takes from it what its URL needs: SQLite's, the default, all of it.
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+pub(crate) mod query;
 mod window;
 
 use std::fmt;

@@ -15,7 +15,7 @@
 pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
-#[cfg(feature = "memcached")]
+#[cfg(all(feature = "memcached", not(idmill_loom)))]
 pub mod memcached;
 mod sizing;
 mod tiered;

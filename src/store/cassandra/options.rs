@@ -1,26 +1,24 @@
-//! Where the cluster is and how it is used, and how a URL says so.
+//! Where the cluster is and how it is used.
+
+mod url;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::TranslationError;
 use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
 
-use super::CassandraStore;
 use super::classify::connect_failed;
 use super::client::Serial;
 use super::geo::GeoSettings;
 use super::schema::{DEFAULT_TABLE, Replicas, check_name, check_table};
-use crate::error::{Error, Operation, Result};
-use crate::store::url::Target;
-use crate::store::{Store, StoreFuture};
+use crate::error::Result;
+use crate::store::url::query::refuse;
 
 const PORT: u16 = 9042;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,8 +26,6 @@ const DEFAULT_CHECK: Duration = Duration::from_secs(10);
 const DEFAULT_THRESHOLD: u8 = 50;
 /// Cassandra's limit for the name of a keyspace.
 const LONGEST_KEYSPACE: usize = 48;
-const KNOWN: &str = "mode=flat|geo, dc=NAME, serial=serial|local, range=N, threshold=50%, check=10s, table=NAME, timeout=10s, \
-                     create=yes|no, create_keyspace=DC:REPLICAS,…";
 
 /// How sequences are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -201,70 +197,25 @@ impl CassandraOptions {
         self
     }
 
-    /// Reads what follows `cassandra:` in a URL.
-    pub(crate) fn parse(rest: &str) -> Result<Self> {
-        let rest = rest
-            .strip_prefix("//")
-            .ok_or_else(|| refuse("hosts follow two slashes: `cassandra://HOST/KEYSPACE`".into()))?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, keyspace) = place.split_once('/').unwrap_or((place, ""));
-        let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, hosts)) => (Some(parse_user(user)?), hosts),
-            None => (None, authority),
-        };
-        let mut options = Self::new(hosts.split(','), decode(keyspace)?);
-        options.user = user;
-        let mut seen = Vec::new();
-        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            if seen.contains(&key) {
-                return Err(refuse(format!("the option `{key}` is given twice")));
-            }
-            options = options.set(&key, &value)?;
-            seen.push(key);
-        }
-        options.check()?;
-        Ok(options)
-    }
-
-    fn set(mut self, key: &str, value: &str) -> Result<Self> {
-        match key {
-            "mode" => self.mode = one_of(key, value, &[("flat", Mode::Flat), ("geo", Mode::Geo)])?,
-            "dc" => self.datacenter = Some(value.to_owned()),
-            "serial" => {
-                self.serial =
-                    one_of(key, value, &[("serial", Serial::Everywhere), ("local", Serial::Local)])?;
-            }
-            "range" => self.range = Some(whole(key, value)?),
-            "threshold" => self.threshold = whole(key, value.strip_suffix('%').unwrap_or(value))?,
-            "check" => self.check = parse_duration(key, value)?,
-            "table" => value.clone_into(&mut self.table),
-            "timeout" => self.timeout = parse_duration(key, value)?,
-            "create" => self.create = one_of(key, value, &[("yes", true), ("no", false)])?,
-            "create_keyspace" => self.replicas = parse_replicas(value)?,
-            _ => return Err(refuse(format!("unknown option `{key}`; there are {KNOWN}"))),
-        }
-        Ok(self)
-    }
-
     /// Everything that can be known to be wrong without asking the cluster.
     pub(super) fn check(&self) -> Result<Checked> {
         for host in &self.hosts {
             check_host(host)?;
         }
         if self.hosts.is_empty() {
-            return Err(refuse("no host is named: `cassandra://HOST/KEYSPACE`".into()));
+            return Err(refuse("no host is named: `cassandra://HOST/KEYSPACE`"));
         }
         check_name("keyspace", &self.keyspace, LONGEST_KEYSPACE)?;
         check_table(&self.table)?;
         if self.timeout.is_zero() {
-            return Err(refuse("a timeout of nothing leaves no time for an answer".into()));
+            return Err(refuse("a timeout of nothing leaves no time for an answer"));
         }
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
-            return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`".into()));
+            return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`"));
         }
         if self.replicas.iter().any(|(_, count)| *count == 0) {
-            return Err(refuse("create_keyspace: a datacenter needs at least 1 replica, better 3".into()));
+            return Err(refuse("create_keyspace: a datacenter needs at least 1 replica, better 3"));
         }
         Ok(Checked {
             keyspace: self.keyspace.clone(),
@@ -283,16 +234,16 @@ impl CassandraOptions {
             let none =
                 self.range.is_none() && self.threshold == DEFAULT_THRESHOLD && self.check == DEFAULT_CHECK;
             let only = "range, threshold and check are of datacenter windows; add `mode=geo&dc=NAME`";
-            return if none { Ok(None) } else { Err(refuse(only.into())) };
+            return if none { Ok(None) } else { Err(refuse(only)) };
         }
         let (Some(datacenter), Some(range @ 1..)) = (self.datacenter.clone(), self.range) else {
             return Err(refuse(
-                "mode=geo needs the datacenter that this process is in, `dc=NAME`, and the size of a range, `range=N`".into(),
+                "mode=geo needs the datacenter that this process is in, `dc=NAME`, and the size of a range, `range=N`",
             ));
         };
         if self.serial == Serial::Local {
             return Err(refuse(
-                "in mode=geo the global counter is agreed on everywhere; leave out serial=local".into(),
+                "in mode=geo the global counter is agreed on everywhere; leave out serial=local",
             ));
         }
         if !(1..=100).contains(&self.threshold) {
@@ -342,80 +293,6 @@ impl AddressTranslator for Translation {
     }
 }
 
-impl Target for CassandraOptions {
-    fn scheme(&self) -> &'static str {
-        "cassandra"
-    }
-
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(Self { replicas: Vec::new(), ..self.clone().create_tables(false) })
-    }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(CassandraStore::open(self.clone()).await?) as Arc<dyn Store>) })
-    }
-}
-
-impl fmt::Display for CassandraOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("cassandra://")?;
-        if let Some((user, _)) = &self.user {
-            write!(f, "{}:***@", utf8_percent_encode(user, NON_ALPHANUMERIC))?;
-        }
-        write!(f, "{}/{}", self.hosts.join(","), self.keyspace)?;
-        let mut separator = '?';
-        let mut option = |key: &str, value: &str| {
-            let encoded: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
-            // Both may stand in a query as they are, and read better.
-            write!(f, "{separator}{key}={}", encoded.replace("%3A", ":").replace("%2C", ","))?;
-            separator = '&';
-            Ok(())
-        };
-        if self.mode != Mode::Flat {
-            option("mode", self.mode.as_str())?;
-        }
-        if let Some(datacenter) = &self.datacenter {
-            option("dc", datacenter)?;
-        }
-        if self.serial != Serial::Everywhere {
-            option("serial", self.serial.as_str())?;
-        }
-        if let Some(range) = self.range {
-            option("range", &range.to_string())?;
-        }
-        if self.threshold != DEFAULT_THRESHOLD {
-            option("threshold", &self.threshold.to_string())?;
-        }
-        if self.check != DEFAULT_CHECK {
-            option("check", &format!("{}ms", self.check.as_millis()))?;
-        }
-        if self.table != DEFAULT_TABLE {
-            option("table", &self.table)?;
-        }
-        if self.timeout != DEFAULT_TIMEOUT {
-            option("timeout", &format!("{}ms", self.timeout.as_millis()))?;
-        }
-        if !self.create {
-            option("create", "no")?;
-        }
-        if !self.replicas.is_empty() {
-            let list: Vec<_> = self.replicas.iter().map(|(dc, count)| format!("{dc}:{count}")).collect();
-            option("create_keyspace", &list.join(","))?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for CassandraOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CassandraOptions({self})")
-    }
-}
-
-fn refuse(message: String) -> Error {
-    Error::invalid(message).during(Operation::Connect)
-}
-
 fn check_host(host: &str) -> Result<()> {
     let (name, port) =
         if has_port(host) { host.rsplit_once(':').unwrap_or((host, "")) } else { (host, "9042") };
@@ -431,153 +308,4 @@ fn check_host(host: &str) -> Result<()> {
 /// `[::1]` has colons and no port.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
-}
-
-fn parse_user(user: &str) -> Result<(String, String)> {
-    // Not echoed: it may be the password alone.
-    let (user, password) = user.split_once(':').ok_or_else(|| {
-        refuse("credentials are written `user:password@`; percent-encode what has a meaning in a URL".into())
-    })?;
-    Ok((decode(user)?, decode(password)?))
-}
-
-fn decode(text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded
-        .map(std::borrow::Cow::into_owned)
-        .map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8".into()))
-}
-
-fn one_of<T: Copy>(key: &str, value: &str, known: &[(&str, T)]) -> Result<T> {
-    known.iter().find(|(name, _)| *name == value).map(|(_, known)| *known).ok_or_else(|| {
-        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
-        refuse(format!("{key}={value:?} is unknown; there are {}", names.join(", ")))
-    })
-}
-
-fn whole<T: std::str::FromStr>(key: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|_| refuse(format!("{key}={value:?} is not a whole number that can be")))
-}
-
-fn parse_duration(key: &str, value: &str) -> Result<Duration> {
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        _ => None,
-    };
-    let total =
-        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
-    let total = total.filter(|total| u32::try_from(*total).is_ok());
-    total.map(Duration::from_millis).ok_or_else(|| {
-        refuse(format!("{key}={value:?} is not a duration; write a whole number and a unit: 500ms, 5s, 1m (at most 49 days)"))
-    })
-}
-
-fn parse_replicas(value: &str) -> Result<Replicas> {
-    let one = |part: &str| {
-        let (datacenter, count) = part.rsplit_once(':')?;
-        let count = count.parse().ok().filter(|count| *count > 0)?;
-        (!datacenter.is_empty()).then(|| (datacenter.to_owned(), count))
-    };
-    value.split(',').map(one).collect::<Option<_>>().ok_or_else(|| {
-        refuse(format!(
-            "create_keyspace={value:?} is not DATACENTER:REPLICAS, with commas between several: dc1:3,dc2:3"
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-    use proptest::prelude::*;
-
-    #[test]
-    fn every_option_is_read() {
-        let url = "//u%40x:p%3Ass@a:1,[::1],b.c/ids?mode=geo&dc=dc1&range=1000&threshold=25%&check=3s&table=t_1&timeout=250ms\
-                   &create=no&create_keyspace=dc1:3,dc2:2";
-        let expected = CassandraOptions::new(["a:1", "[::1]", "b.c"], "ids")
-            .credentials("u@x", "p:ss")
-            .geo("dc1", 1000)
-            .threshold(25)
-            .check_every(Duration::from_secs(3))
-            .table("t_1")
-            .timeout(Duration::from_millis(250))
-            .create_tables(false)
-            .create_keyspace([("dc1", 3), ("dc2", 2)]);
-        assert!(CassandraOptions::parse(url).unwrap() == expected);
-        let local = CassandraOptions::parse("//a/ids?serial=local&dc=x").unwrap();
-        assert!(local == CassandraOptions::new(["a"], "ids").serial(Serial::Local).datacenter("x"));
-        assert_eq!(expected.check().unwrap().geo.unwrap().threshold, 250);
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_with_the_remedy() {
-        for (url, remedy) in [
-            ("a/ids", "two slashes"),
-            ("//", "HOST:PORT"),
-            ("//a", "keyspace"),
-            ("//a/i-ds", "keyspace"),
-            ("//a,,b/ids", "HOST:PORT"),
-            ("//a:x/ids", "HOST:PORT"),
-            ("//a:99999/ids", "HOST:PORT"),
-            ("//secret@a/ids", "user:password@"),
-            ("//a/ids?mode=goe", "flat, geo"),
-            ("//a/ids?mode=geo", "dc=NAME"),
-            ("//a/ids?mode=geo&dc=x", "range=N"),
-            ("//a/ids?mode=geo&dc=x&range=0", "range=N"),
-            ("//a/ids?mode=geo&dc=x&range=5&threshold=0%", "between 1 and 100"),
-            ("//a/ids?mode=geo&dc=x&range=5&threshold=101", "between 1 and 100"),
-            ("//a/ids?mode=geo&dc=x&range=5&serial=local", "leave out serial=local"),
-            ("//a/ids?range=5", "mode=geo"),
-            ("//a/ids?serial=local", "dc=NAME"),
-            ("//a/ids?serial=LOCAL", "serial, local"),
-            ("//a/ids?table=a%22", "table"),
-            ("//a/ids?timeout=0s", "timeout"),
-            ("//a/ids?timeout=5", "500ms, 5s, 1m"),
-            ("//a/ids?create_keyspace=dc1", "dc1:3,dc2:3"),
-            ("//a/ids?create_keyspace=dc1:0", "dc1:3,dc2:3"),
-            ("//a/ids?dc=x&dc=y", "twice"),
-            ("//a/ids?tabel=x", "create_keyspace=DC:REPLICAS"),
-        ] {
-            let error = CassandraOptions::parse(url).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
-            assert!(error.to_string().contains(remedy), "{url}: {error}");
-            assert!(!error.to_string().contains("secret"), "{error}");
-        }
-    }
-
-    #[test]
-    fn passwords_are_never_printed() {
-        let options = CassandraOptions::parse("//me:secret@a/ids").unwrap();
-        assert_eq!(options.to_string(), "cassandra://me:***@a/ids");
-        assert!(!format!("{options:?}").contains("secret"));
-    }
-
-    proptest! {
-        #[test]
-        fn display_reads_back(
-            hosts in proptest::collection::vec("[a-z][a-z0-9.-]{0,9}(:[1-9][0-9]{0,3})?", 1..4),
-            keyspace in "[A-Za-z][A-Za-z0-9_]{0,47}",
-            table in "[A-Za-z][A-Za-z0-9_]{0,39}",
-            dc in "\\PC{1,9}",
-            geo: bool,
-            range in 1..=u64::MAX,
-            percent in 1..=100_u8,
-            millis in 1..=u64::from(u32::MAX),
-            replicas in proptest::collection::vec(("[a-z&= ]{1,5}", 1..9_u32), 0..3),
-        ) {
-            let mut options = CassandraOptions::new(hosts, keyspace).table(table).datacenter(&dc);
-            options = options.timeout(Duration::from_millis(millis)).create_keyspace(replicas);
-            if geo {
-                options = options.geo(dc, range).threshold(percent).check_every(Duration::from_millis(millis));
-            }
-            let url = options.to_string();
-            let read = CassandraOptions::parse(url.strip_prefix("cassandra:").unwrap()).unwrap();
-            prop_assert!(read == options, "{}", url);
-        }
-    }
 }

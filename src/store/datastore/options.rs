@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode, utf8_percent_encode};
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use super::DatastoreStore;
-use crate::error::{Error, Operation, Result};
+use crate::error::Result;
 use crate::store::url::Target;
+use crate::store::url::query::{self, ESCAPED, Printed, refuse};
 use crate::store::{Store, StoreFuture};
 
 const DEFAULT_KIND: &str = "IdmillSequence";
@@ -19,18 +20,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const KNOWN: &str = "namespace=NAME, kind=NAME, emulator=HOST:PORT, timeout=10s";
 /// Datastore's own limit for a kind, in bytes.
 const MAX_KIND: usize = 1500;
-/// What would end a value, or not survive being typed.
-const ESCAPED: &AsciiSet = &CONTROLS
-    .add(b'%')
-    .add(b'?')
-    .add(b'#')
-    .add(b'&')
-    .add(b'+')
-    .add(b'=')
-    .add(b' ')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>');
 
 /// Which database holds the sequences and how to reach it; checked when it is opened.
 ///
@@ -112,21 +101,11 @@ impl DatastoreOptions {
     pub(crate) fn parse(rest: &str) -> Result<Self> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let place = place.strip_prefix("//").ok_or_else(|| {
-            refuse(
-                "the project is missing; write `datastore://PROJECT` or `datastore://PROJECT/DATABASE`"
-                    .to_owned(),
-            )
+            refuse("the project is missing; write `datastore://PROJECT` or `datastore://PROJECT/DATABASE`")
         })?;
         let (project, database) = place.split_once('/').unwrap_or((place, ""));
-        let mut options = Self::new(decode(project)?).database(decode(database)?);
-        let mut seen = Vec::new();
-        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            if seen.contains(&key) {
-                return Err(refuse(format!("the option `{key}` is given twice")));
-            }
-            options = options.set(&key, &value)?;
-            seen.push(key);
-        }
+        let options = Self::new(decode(project)?).database(decode(database)?);
+        let options = query::read(query, options, Self::set)?;
         options.check()?;
         Ok(options)
     }
@@ -136,8 +115,8 @@ impl DatastoreOptions {
             "namespace" => self.namespace(value),
             "kind" => self.kind(value),
             "emulator" => self.emulator(value),
-            "timeout" => self.timeout(parse_duration(value)?),
-            _ => return Err(refuse(format!("unknown option `{key}`; there are {KNOWN}"))),
+            "timeout" => self.timeout(query::duration(key, value, "500ms, 5s, 1m")?),
+            _ => return Err(query::unknown(key, KNOWN)),
         })
     }
 
@@ -193,32 +172,13 @@ impl fmt::Display for DatastoreOptions {
         if !self.database.is_empty() {
             write!(f, "/{}", utf8_percent_encode(&self.database, ESCAPED))?;
         }
-        let mut separator = '?';
-        let mut option = |key: &str, value: &str| {
-            write!(f, "{separator}{key}={}", percent_encode(value.as_bytes(), ESCAPED))?;
-            separator = '&';
-            Ok(())
-        };
-        if !self.namespace.is_empty() {
-            option("namespace", &self.namespace)?;
-        }
-        if self.kind != DEFAULT_KIND {
-            option("kind", &self.kind)?;
-        }
-        if let Some(address) = &self.emulator {
-            option("emulator", address)?;
-        }
-        match (self.timeout, self.timeout.as_millis()) {
-            (DEFAULT_TIMEOUT, _) => {}
-            (timeout, millis) if millis % 1000 == 0 => option("timeout", &format!("{}s", timeout.as_secs()))?,
-            (_, millis) => option("timeout", &format!("{millis}ms"))?,
-        }
-        Ok(())
+        let options = Printed::default()
+            .differing("namespace", self.namespace.as_str(), "")
+            .differing("kind", self.kind.as_str(), DEFAULT_KIND)
+            .given("emulator", self.emulator.as_ref())
+            .duration("timeout", self.timeout, DEFAULT_TIMEOUT);
+        write!(f, "{options}")
     }
-}
-
-fn refuse(message: String) -> Error {
-    Error::invalid(message).during(Operation::Connect)
 }
 
 fn check_project(project: &str) -> Result<()> {
@@ -274,22 +234,6 @@ fn is_reserved(text: &str) -> bool {
 fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.map(std::borrow::Cow::into_owned).map_err(|_| refuse(format!("{text:?} is not UTF-8")))
-}
-
-fn parse_duration(value: &str) -> Result<Duration> {
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        _ => None,
-    };
-    let total =
-        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
-    total.map(Duration::from_millis).ok_or_else(|| {
-        refuse(format!("timeout={value:?} is not a duration; write a whole number and a unit: 500ms, 5s, 1m"))
-    })
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::schema::{DEFAULT_COLLECTION, check_collection};
 use super::{DEFAULT_TIMEOUT, MongoStore};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::store::url::Target;
+use crate::store::url::query::{self, Once, Printed, refuse};
 use crate::store::{Store, StoreFuture};
 
 const DEFAULT_DATABASE: &str = "idmill";
@@ -94,15 +95,14 @@ impl MongoOptions {
             timeout: DEFAULT_TIMEOUT,
             must_exist: false,
         };
-        let mut seen = Vec::new();
+        let mut once = Once::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let key = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
             // The driver takes `readPreferenceTags` more than once.
-            if seen.contains(&key) && key != "readpreferencetags" {
-                return Err(refuse(format!("the option `{key}` is given twice")));
+            if key != "readpreferencetags" {
+                once.take(&key)?;
             }
             options.set(&key, pair)?;
-            seen.push(key);
         }
         options.check()?;
         Ok(options)
@@ -128,7 +128,7 @@ impl MongoOptions {
         let value = &*percent_decode_str(value).decode_utf8_lossy();
         match key {
             "collection" => value.clone_into(&mut self.collection),
-            "timeout" => self.timeout = parse_timeout(value)?,
+            "timeout" => self.timeout = query::duration(key, value, "500ms, 10s, 1m")?,
             // Taken for granted, and often part of a URL that was copied: welcome if they say what is done anyway.
             "w" if value != "majority" => {
                 return Err(refuse(format!(
@@ -231,23 +231,12 @@ impl Target for MongoOptions {
 
 impl fmt::Display for MongoOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "mongodb://{}/{}", without_password(&self.authority), self.database)?;
-        let timeout = match self.timeout.as_millis() {
-            millis if millis % 1000 == 0 => format!("timeout={}s", millis / 1000),
-            millis => format!("timeout={millis}ms"),
-        };
-        let collection = percent_encoding::percent_encode(self.collection.as_bytes(), ESCAPED);
-        let collection = format!("collection={collection}");
-        let ours = [
-            (self.collection != DEFAULT_COLLECTION).then_some(collection),
-            (self.timeout != DEFAULT_TIMEOUT).then_some(timeout),
-        ];
-        let mut separator = '?';
-        for option in self.driver.iter().map(|option| hide_secret(option)).chain(ours.into_iter().flatten()) {
-            write!(f, "{separator}{option}")?;
-            separator = '&';
-        }
-        Ok(())
+        let driver = self.driver.iter().map(|option| hide_secret(option));
+        let options = driver
+            .fold(Printed::default(), |printed, option| printed.pair(&option))
+            .differing("collection", self.collection.as_str(), DEFAULT_COLLECTION)
+            .duration("timeout", self.timeout, DEFAULT_TIMEOUT);
+        write!(f, "mongodb://{}/{}{options}", without_password(&self.authority), self.database)
     }
 }
 
@@ -260,10 +249,6 @@ impl fmt::Debug for MongoOptions {
             .finish_non_exhaustive()
     }
 }
-
-/// What would end an option's value, or not survive being typed.
-const ESCAPED: &percent_encoding::AsciiSet =
-    &percent_encoding::CONTROLS.add(b'%').add(b'&').add(b'#').add(b' ').add(b'+').add(b'?');
 
 /// `user:***@hosts`. Anything between the first colon and the last `@` is the password, well-encoded or not.
 fn without_password(authority: &str) -> String {
@@ -286,28 +271,6 @@ fn is_secret(option: &str) -> bool {
     key.contains("password") || key == "authmechanismproperties"
 }
 
-fn refuse(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::invalid(message).during(Operation::Connect)
-}
-
-fn parse_timeout(value: &str) -> Result<Duration> {
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        _ => None,
-    };
-    let total =
-        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
-    total.map(Duration::from_millis).ok_or_else(|| {
-        refuse(format!(
-            "timeout={value:?} is not a duration; write a whole number and a unit: 500ms, 10s, 1m"
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,6 +289,8 @@ mod tests {
             ("idmill", "mongodb://localhost/")
         );
         assert!(MongoOptions::parse("mongodb://h/?w=majority&journal=true").is_ok());
+        let tags = "mongodb://h/?readPreference=nearest&readPreferenceTags=dc:ny&readPreferenceTags=";
+        assert_eq!(MongoOptions::parse(tags).unwrap().to_string(), tags);
     }
 
     #[test]
@@ -397,7 +362,7 @@ mod tests {
         #[test]
         fn display_reads_back(
             authority in "[a-z0-9.]{1,12}(:[1-9][0-9]{0,3})?", database in "[a-z_]{0,9}",
-            collection in "[A-Za-z_ %&#+?-]{1,20}", millis in 1..=86_400_000_u64, replica in any::<bool>(),
+            collection in "[A-Za-z_ %&#+?@=-]{1,20}", millis in 1..=86_400_000_u64, replica in any::<bool>(),
         ) {
             let options = MongoOptions {
                 authority, database, collection, timeout: Duration::from_millis(millis), must_exist: false,

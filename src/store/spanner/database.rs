@@ -22,11 +22,11 @@ use super::classify::{
     client_failed, commit_failed, failed, is_aborted, is_missing_database, is_missing_table, no_connection,
     no_session, not_created,
 };
-use super::options::{Checked, Database as Name, Mode};
+use super::options::{Checked, Database as Name};
 use super::schema::{Stored, Table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::store::SequenceInfo;
+use crate::store::{Mode, SequenceInfo};
 use crate::sync::{Arc, AtomicBool, Ordering, oneshot};
 
 /// How long one request may take. A server that has gone silent is noticed after this.

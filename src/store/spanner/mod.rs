@@ -38,7 +38,6 @@ mod transaction;
 use gcloud_spanner::client::Client;
 
 use self::database::Database;
-use self::options::Mode as Access;
 use self::schema::{Layout, Table};
 use super::{
     Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
@@ -47,8 +46,9 @@ use super::{
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 
-pub use self::options::{Mode, SpannerOptions};
+pub use self::options::SpannerOptions;
 pub use self::transaction::{InTransaction, SequenceTransaction, next_in, reserve_in, until_committed};
+pub use super::Mode;
 /// The driver, in the version whose transactions [`reserve_in`] takes.
 pub use gcloud_spanner;
 
@@ -58,7 +58,7 @@ pub use gcloud_spanner;
 #[derive(Clone, Debug)]
 pub struct SpannerStore {
     database: Database,
-    access: Access,
+    access: Mode,
 }
 
 impl SpannerStore {
@@ -94,7 +94,7 @@ impl SpannerStore {
     pub async fn from_client(client: Client, table: &str) -> Result<Self> {
         let opening = async {
             let database = Database::with_client(client, Table::new(table)?).await?;
-            Ok(Self { database, access: Access::ReadWrite })
+            Ok(Self { database, access: Mode::ReadWrite })
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -117,7 +117,7 @@ impl SpannerStore {
         name: &SequenceName,
         decide: impl database::Decide<R>,
     ) -> Result<R> {
-        if self.access == Access::ReadOnly {
+        if self.access == Mode::ReadOnly {
             let message = "the store was opened to look only (mode=ro); open it with mode=rw";
             return Err(Error::new(ErrorKind::Denied, message));
         }

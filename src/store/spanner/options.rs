@@ -6,38 +6,15 @@ use std::sync::Arc;
 
 use super::SpannerStore;
 use super::schema::{DEFAULT_TABLE, Table};
-use crate::error::{Error, Operation, Result};
+use crate::error::Result;
 use crate::store::url::Target;
-use crate::store::{Store, StoreFuture};
+use crate::store::url::query::{self, Printed, refuse};
+use crate::store::{Mode, Store, StoreFuture};
 
 const KNOWN: &str = "table=NAME, emulator=HOST:PORT, mode=ro|rw|rwc";
 const FORM: &str = "write `spanner://projects/PROJECT/instances/INSTANCE/databases/DATABASE`";
 /// What the official clients read, too.
 const EMULATOR_VARIABLE: &str = "SPANNER_EMULATOR_HOST";
-
-/// What opening a store may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// `ro`: look only. The table must exist; everything that writes is [`Denied`](crate::ErrorKind::Denied).
-    ReadOnly,
-    /// `rw`: the table must exist. Needs no permission to change the schema.
-    ReadWrite,
-    /// `rwc`: the table is created where it does not exist; on an emulator, whose memory begins empty, so are the
-    /// instance and the database.
-    #[default]
-    Create,
-}
-
-impl Mode {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "ro",
-            Self::ReadWrite => "rw",
-            Self::Create => "rwc",
-        }
-    }
-}
 
 /// Which Spanner database, and how to open it; checked when it is opened.
 ///
@@ -95,15 +72,8 @@ impl SpannerOptions {
     /// Reads what follows `spanner:` in a URL.
     pub(crate) fn parse(rest: &str) -> Result<Self> {
         let (database, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut options = Self::new(database.strip_prefix("//").unwrap_or(database));
-        let mut seen = Vec::new();
-        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            if seen.contains(&key) {
-                return Err(refuse(format!("the option `{key}` is given twice")));
-            }
-            options = options.set(&key, &value)?;
-            seen.push(key);
-        }
+        let options = Self::new(database.strip_prefix("//").unwrap_or(database));
+        let options = query::read(query, options, Self::set)?;
         options.check_values()?;
         Ok(options)
     }
@@ -112,8 +82,8 @@ impl SpannerOptions {
         Ok(match key {
             "table" => self.table(value),
             "emulator" => self.emulator(value),
-            "mode" => self.mode(parse_mode(value)?),
-            _ => return Err(refuse(format!("unknown option `{key}`; there are {KNOWN}"))),
+            "mode" => self.mode(Mode::parse(value)?),
+            _ => return Err(query::unknown(key, KNOWN)),
         })
     }
 
@@ -189,11 +159,7 @@ impl Target for SpannerOptions {
     }
 
     fn existing(&self) -> Arc<dyn Target> {
-        let mode = match self.mode {
-            Mode::Create => Mode::ReadWrite,
-            mode @ (Mode::ReadWrite | Mode::ReadOnly) => mode,
-        };
-        Arc::new(self.clone().mode(mode))
+        Arc::new(self.clone().mode(self.mode.existing()))
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
@@ -214,30 +180,12 @@ impl FromStr for SpannerOptions {
 
 impl fmt::Display for SpannerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "spanner://{}", self.database)?;
-        let mut separator = '?';
-        let mut option = |key: &str, value: fmt::Arguments<'_>| {
-            write!(f, "{separator}{key}={value}")?;
-            separator = '&';
-            Ok(())
-        };
-        if self.table != DEFAULT_TABLE {
-            let table: String = form_urlencoded::byte_serialize(self.table.as_bytes()).collect();
-            option("table", format_args!("{table}"))?;
-        }
-        // Its colon and brackets may stand in a query, and are easier to read than their codes.
-        if let Some(emulator) = &self.emulator {
-            option("emulator", format_args!("{emulator}"))?;
-        }
-        if self.mode != Mode::default() {
-            option("mode", format_args!("{}", self.mode.as_str()))?;
-        }
-        Ok(())
+        let options = Printed::default()
+            .differing("table", self.table.as_str(), DEFAULT_TABLE)
+            .given("emulator", self.emulator.as_ref())
+            .differing("mode", self.mode.as_str(), Mode::default().as_str());
+        write!(f, "spanner://{}{options}", self.database)
     }
-}
-
-fn refuse(message: String) -> Error {
-    Error::invalid(message).during(Operation::Connect)
 }
 
 fn check_address(address: &str) -> Result<()> {
@@ -252,16 +200,6 @@ fn check_address(address: &str) -> Result<()> {
          option `emulator` or the environment variable {EMULATOR_VARIABLE})"
     );
     Err(refuse(message))
-}
-
-fn parse_mode(value: &str) -> Result<Mode> {
-    let modes = [Mode::ReadOnly, Mode::ReadWrite, Mode::Create];
-    let known = modes.into_iter().find(|mode| mode.as_str() == value);
-    known.ok_or_else(|| {
-        refuse(format!(
-            "mode={value:?} is unknown; there are ro (look only), rw (must exist), rwc (may create)"
-        ))
-    })
 }
 
 #[cfg(test)]

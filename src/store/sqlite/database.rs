@@ -8,8 +8,9 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::classify::{commit_failed, failed};
 use super::file::{FileId, check_place};
-use super::options::{Checked, Mode};
+use super::options::Checked;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::Mode;
 
 /// FULL, and the directory too: without the latter a rollback journal that is already deleted can come back after a
 /// power failure, and undo a commit whose ids are in use. In WAL mode it is the same as FULL.
@@ -85,7 +86,7 @@ impl Database {
             return Ok(connection);
         }
         // Only the file that was opened: a new one in its place would begin again.
-        let mode = if self.options.mode == Mode::Create { Mode::ReadWrite } else { self.options.mode };
+        let mode = self.options.mode.existing();
         let (connection, file) = connect(&Checked { mode, ..self.options.clone() })?;
         if file == self.file { Ok(connection) } else { Err(FileId::moved(&self.options.path)) }
     }

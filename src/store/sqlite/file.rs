@@ -7,8 +7,8 @@ use std::fs::Metadata;
 use std::io;
 use std::path::Path;
 
-use super::options::Mode;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::Mode;
 
 /// What SQLite would say less well: its own error is "unable to open database file" whatever the reason.
 pub(super) fn check_place(path: &Path, mode: Mode) -> Result<()> {

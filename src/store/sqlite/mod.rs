@@ -45,8 +45,9 @@ use super::{
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 
-pub use self::options::{Mode, SqliteOptions};
+pub use self::options::SqliteOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
+pub use super::Mode;
 /// The driver, in the version whose transactions [`reserve_in`] takes.
 pub use rusqlite;
 

@@ -7,56 +7,20 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+use percent_encoding::{percent_decode_str, percent_encode};
 
 use super::SqliteStore;
 use super::schema::{DEFAULT_TABLE, Table};
 use crate::error::{Error, Operation, Result};
 use crate::store::url::Target;
-use crate::store::{Store, StoreFuture};
+use crate::store::url::query::{self, ESCAPED, Printed, refuse};
+use crate::store::{Mode, Store, StoreFuture};
 
 /// How long a writer waits for another unless told otherwise.
 const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// SQLite counts milliseconds in 31 bits.
 const MAX_BUSY_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 const KNOWN: &str = "table=NAME, busy_timeout=5s, mode=ro|rw|rwc";
-/// What would end the path, or not survive being typed.
-const ESCAPED: &AsciiSet = &CONTROLS
-    .add(b'%')
-    .add(b'?')
-    .add(b'#')
-    .add(b'&')
-    .add(b'+')
-    .add(b'=')
-    .add(b' ')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>');
-
-/// What opening a database may do to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// `ro`: look only. The file and the table must exist; everything that writes is
-    /// [`Denied`](crate::ErrorKind::Denied).
-    ReadOnly,
-    /// `rw`: the file and the table must exist. Protects against a mistyped path, in which sequences would start
-    /// anew.
-    ReadWrite,
-    /// `rwc`: the file and the table are created where they do not exist.
-    #[default]
-    Create,
-}
-
-impl Mode {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "ro",
-            Self::ReadWrite => "rw",
-            Self::Create => "rwc",
-        }
-    }
-}
 
 /// Where an SQLite database is and how to open it; checked when it is opened.
 ///
@@ -122,15 +86,7 @@ impl SqliteOptions {
     pub(crate) fn parse(rest: &str) -> Result<Self> {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let path = decode(path.strip_prefix("//").unwrap_or(path))?;
-        let mut options = Self::new(path);
-        let mut seen = Vec::new();
-        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            if seen.contains(&key) {
-                return Err(refuse(format!("the option `{key}` is given twice")));
-            }
-            options = options.set(&key, &value)?;
-            seen.push(key);
-        }
+        let options = query::read(query, Self::new(path), Self::set)?;
         options.check_values()?;
         Ok(options)
     }
@@ -138,9 +94,9 @@ impl SqliteOptions {
     fn set(self, key: &str, value: &str) -> Result<Self> {
         Ok(match key {
             "table" => self.table(value),
-            "busy_timeout" => self.busy_timeout(parse_duration(value)?),
-            "mode" => self.mode(parse_mode(value)?),
-            _ => return Err(refuse(format!("unknown option `{key}`; there are {KNOWN}"))),
+            "busy_timeout" => self.busy_timeout(query::duration(key, value, "500ms, 5s, 1m")?),
+            "mode" => self.mode(Mode::parse(value)?),
+            _ => return Err(query::unknown(key, KNOWN)),
         })
     }
 
@@ -184,11 +140,7 @@ impl Target for SqliteOptions {
     }
 
     fn existing(&self) -> Arc<dyn Target> {
-        let mode = match self.mode {
-            Mode::Create => Mode::ReadWrite,
-            mode @ (Mode::ReadWrite | Mode::ReadOnly) => mode,
-        };
-        Arc::new(self.clone().mode(mode))
+        Arc::new(self.clone().mode(self.mode.existing()))
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
@@ -209,33 +161,12 @@ impl FromStr for SqliteOptions {
 
 impl fmt::Display for SqliteOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sqlite:{}", encode(&self.path))?;
-        let mut separator = '?';
-        let mut option = |key: &str, value: fmt::Arguments<'_>| {
-            write!(f, "{separator}{key}={value}")?;
-            separator = '&';
-            Ok(())
-        };
-        if self.table != DEFAULT_TABLE {
-            let table = percent_encode(self.table.as_bytes(), ESCAPED);
-            option("table", format_args!("{table}"))?;
-        }
-        match (self.busy_timeout, self.busy_timeout.as_millis()) {
-            (DEFAULT_BUSY_TIMEOUT, _) => {}
-            (timeout, millis) if millis % 1000 == 0 => {
-                option("busy_timeout", format_args!("{}s", timeout.as_secs()))?;
-            }
-            (_, millis) => option("busy_timeout", format_args!("{millis}ms"))?,
-        }
-        if self.mode != Mode::default() {
-            option("mode", format_args!("{}", self.mode.as_str()))?;
-        }
-        Ok(())
+        let options = Printed::default()
+            .differing("table", self.table.as_str(), DEFAULT_TABLE)
+            .duration("busy_timeout", self.busy_timeout, DEFAULT_BUSY_TIMEOUT)
+            .differing("mode", self.mode.as_str(), Mode::default().as_str());
+        write!(f, "sqlite:{}{options}", encode(&self.path))
     }
-}
-
-fn refuse(message: String) -> Error {
-    Error::invalid(message).during(Operation::Connect)
 }
 
 fn check_path(path: &Path) -> Result<()> {
@@ -257,34 +188,6 @@ fn check_path(path: &Path) -> Result<()> {
         return Err(refuse(format!("the path `{}` holds a NUL", path.display())));
     }
     Ok(())
-}
-
-fn parse_mode(value: &str) -> Result<Mode> {
-    let modes = [Mode::ReadOnly, Mode::ReadWrite, Mode::Create];
-    let known = modes.into_iter().find(|mode| mode.as_str() == value);
-    known.ok_or_else(|| {
-        refuse(format!(
-            "mode={value:?} is unknown; there are ro (look only), rw (must exist), rwc (may create)"
-        ))
-    })
-}
-
-fn parse_duration(value: &str) -> Result<Duration> {
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        _ => None,
-    };
-    let total =
-        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
-    total.map(Duration::from_millis).ok_or_else(|| {
-        refuse(format!(
-            "busy_timeout={value:?} is not a duration; write a whole number and a unit: 500ms, 5s, 1m"
-        ))
-    })
 }
 
 #[cfg(unix)]

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::{Error, Operation, Result};
+use crate::error::Result;
+use crate::store::url::query::{self, Printed, refuse};
 use crate::tier::cache::Blocks;
 
 const DEFAULT_PORT: u16 = 11211;
@@ -99,15 +100,8 @@ impl MemcachedOptions {
     pub fn parse(url: &str) -> Result<Self> {
         let rest = strip_scheme(url)?;
         let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut options = Self::new(with_port(address.strip_suffix('/').unwrap_or(address))?);
-        let mut seen = Vec::new();
-        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            if seen.contains(&key) {
-                return Err(refuse(format!("the option `{key}` is given twice")));
-            }
-            options = options.set(&key, &value)?;
-            seen.push(key);
-        }
+        let options = Self::new(with_port(address.strip_suffix('/').unwrap_or(address))?);
+        let options = query::read(query, options, Self::set)?;
         options.check()?;
         Ok(options)
     }
@@ -123,7 +117,7 @@ impl MemcachedOptions {
             "refresh" => self.refresh(duration(key, value)?),
             "timeout" => self.timeout(duration(key, value)?),
             "prefix" => self.prefix(value),
-            _ => return Err(refuse(format!("unknown option `{key}`; there are {KNOWN}"))),
+            _ => return Err(query::unknown(key, KNOWN)),
         })
     }
 
@@ -152,25 +146,13 @@ impl MemcachedOptions {
 
 impl fmt::Display for MemcachedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memcached://{}", self.address)?;
-        let mut options = form_urlencoded::Serializer::new(String::new());
-        if self.block != DEFAULT_BLOCK {
-            options.append_pair("block", &self.block.to_string());
-        }
-        for (key, value, usual) in [
-            ("stub", self.stub, DEFAULT_STUB),
-            ("refresh", self.refresh, DEFAULT_REFRESH),
-            ("timeout", self.timeout, DEFAULT_TIMEOUT),
-        ] {
-            if value != usual {
-                options.append_pair(key, &format!("{}ms", value.as_millis()));
-            }
-        }
-        if self.prefix != DEFAULT_PREFIX {
-            options.append_pair("prefix", &self.prefix);
-        }
-        let options = options.finish();
-        if options.is_empty() { Ok(()) } else { write!(f, "?{options}") }
+        let options = Printed::default()
+            .differing("block", self.block, DEFAULT_BLOCK)
+            .duration("stub", self.stub, DEFAULT_STUB)
+            .duration("refresh", self.refresh, DEFAULT_REFRESH)
+            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
+            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX);
+        write!(f, "memcached://{}{options}", self.address)
     }
 }
 
@@ -180,7 +162,7 @@ fn strip_scheme(url: &str) -> Result<&str> {
         return Ok(rest);
     }
     // Not the text itself: it may hold a password.
-    Err(refuse("a window is written `memcached://HOST:PORT?block=1000`".to_owned()))
+    Err(refuse("a window is written `memcached://HOST:PORT?block=1000`"))
 }
 
 fn with_port(address: &str) -> Result<String> {
@@ -193,9 +175,7 @@ fn with_port(address: &str) -> Result<String> {
 
 fn check_host(address: &str) -> Result<()> {
     if address.contains('@') {
-        return Err(refuse(
-            "a user and a password are not supported for memcached: restrict its network".into(),
-        ));
+        return Err(refuse("a user and a password are not supported for memcached: restrict its network"));
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:[]%".contains(&byte);
     if address.is_empty() || !address.bytes().all(plain) {
@@ -219,23 +199,7 @@ fn check_address(address: &str) -> Result<()> {
 }
 
 fn duration(key: &str, value: &str) -> Result<Duration> {
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        _ => None,
-    };
-    let total =
-        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
-    total.map(Duration::from_millis).ok_or_else(|| {
-        refuse(format!("{key}={value:?} is not a duration; write a whole number and a unit: 500ms, 5s, 1m"))
-    })
-}
-
-fn refuse(message: String) -> Error {
-    Error::invalid(message).during(Operation::Connect)
+    query::duration(key, value, "500ms, 5s, 1m")
 }
 
 #[cfg(test)]

@@ -1,0 +1,187 @@
+//! The options in a URL, `?key=value&key=value`, which every store reads and prints alike.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use crate::error::{Error, Operation, Result};
+
+/// What would end a part of a URL, or not survive being typed.
+pub(crate) const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b'%')
+    .add(b'?')
+    .add(b'#')
+    .add(b'&')
+    .add(b'+')
+    .add(b'=')
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>');
+/// Also the `@`: MongoDB's URL is refused with one after its hosts, since it could be the end of a password.
+const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
+
+/// The refusal of a URL, or of options that could have come from one.
+pub(crate) fn refuse(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::invalid(message).during(Operation::Connect)
+}
+
+/// Hands each option to `set`, in the order in which they stand.
+pub(crate) fn read<T>(query: &str, options: T, set: impl Fn(T, &str, &str) -> Result<T>) -> Result<T> {
+    let mut once = Once::default();
+    form_urlencoded::parse(query.as_bytes()).try_fold(options, |options, (key, value)| {
+        once.take(&key)?;
+        set(options, &key, &value)
+    })
+}
+
+/// The keys that were read: each may stand once, since of two values neither is more likely meant.
+#[derive(Debug, Default)]
+pub(crate) struct Once(Vec<String>);
+
+impl Once {
+    pub(crate) fn take(&mut self, key: &str) -> Result<()> {
+        if self.0.iter().any(|seen| seen == key) {
+            return Err(refuse(format!("the option `{key}` is given twice")));
+        }
+        self.0.push(key.to_owned());
+        Ok(())
+    }
+}
+
+/// The refusal of a key that is none of those `known`.
+pub(crate) fn unknown(key: &str, known: &str) -> Error {
+    refuse(format!("unknown option `{key}`; there are {known}"))
+}
+
+/// Reads what [`Printed::duration`] prints. Where it cannot be read, `such_as` are the examples to go by.
+pub(crate) fn duration(key: &str, value: &str, such_as: &str) -> Result<Duration> {
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let millis = match unit {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" => Some(60_000),
+        _ => None,
+    };
+    let total =
+        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
+    total.map(Duration::from_millis).ok_or_else(|| not_a_duration(key, value, such_as))
+}
+
+pub(crate) fn not_a_duration(key: &str, value: &str, such_as: &str) -> Error {
+    refuse(format!("{key}={value:?} is not a duration; write a whole number and a unit: {such_as}"))
+}
+
+/// Options as they stand at the end of a URL; nothing where there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Printed(String);
+
+impl Printed {
+    /// The option, unless its value is the usual one.
+    pub(crate) fn differing<T: Copy + PartialEq + fmt::Display>(self, key: &str, value: T, usual: T) -> Self {
+        self.given(key, (value != usual).then_some(value))
+    }
+
+    /// The option, unless its value is the usual one; in whole milliseconds, rounded down.
+    pub(crate) fn duration(self, key: &str, value: Duration, usual: Duration) -> Self {
+        let printed = match value.as_millis() {
+            millis if millis % 1000 == 0 => format!("{}s", millis / 1000),
+            millis => format!("{millis}ms"),
+        };
+        self.given(key, (value != usual).then_some(printed))
+    }
+
+    /// The option, if there is one.
+    pub(crate) fn given(self, key: &str, value: Option<impl fmt::Display>) -> Self {
+        let Some(value) = value else { return self };
+        self.pair(&format!("{key}={}", utf8_percent_encode(&value.to_string(), ESCAPED_VALUE)))
+    }
+
+    /// Key and value as they are, encoded before.
+    pub(crate) fn pair(mut self, pair: &str) -> Self {
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(pair);
+        self
+    }
+}
+
+impl fmt::Display for Printed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use proptest::prelude::*;
+
+    type Pairs = Vec<(String, String)>;
+
+    fn pairs(query: &str) -> Result<Pairs> {
+        read(query, Pairs::new(), |mut pairs, key, value| {
+            if key == "no" {
+                return Err(unknown(key, "yes=1"));
+            }
+            pairs.push((key.to_owned(), value.to_owned()));
+            Ok(pairs)
+        })
+    }
+
+    #[test]
+    fn options_are_read_once_and_in_order() {
+        let read = pairs("b=1&a=%3F+x&c").unwrap();
+        assert_eq!(read, [("b", "1"), ("a", "? x"), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+        assert_eq!(pairs("").unwrap(), []);
+        for (query, remedy) in
+            [("a=1&b=2&%61=1", "`a` is given twice"), ("no=1", "unknown option `no`; there are yes=1")]
+        {
+            let error = pairs(query).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.operation()),
+                (ErrorKind::InvalidInput, Some(Operation::Connect))
+            );
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_a_whole_number_and_a_unit() {
+        for (value, millis) in [("0s", 0), ("250ms", 250), ("5s", 5000), ("2m", 120_000)] {
+            assert_eq!(duration("t", value, "").unwrap(), Duration::from_millis(millis), "{value}");
+        }
+        let long = format!("{}s", u64::MAX);
+        for value in ["", "5", "s", "-5s", "+5s", "1.5s", "5 s", "5h", "5S", &long, "99999999999999999999ms"]
+        {
+            let error = duration("t", value, "7s").unwrap_err().to_string();
+            assert!(error.contains(&format!("t={value:?}")) && error.contains("unit: 7s"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_as_usual_is_not_printed() {
+        let second = Duration::from_secs(1);
+        let none =
+            Printed::default().differing("a", 1, 1).duration("b", second, second).given("c", None::<u8>);
+        assert_eq!(none.to_string(), "");
+        let all =
+            none.differing("a", "x/[:],", "").duration("b", second * 60, second).given("c", Some("ü& @"));
+        let all = all.duration("d", second / 2, second).pair("e=%20");
+        assert_eq!(all.to_string(), "?a=x/[:],&b=60s&c=%C3%BC%26%20%40&d=500ms&e=%20");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(text in "\\PC{0,20}|[%&=+?#@ ]{1,9}", millis: u64) {
+            let (value, usual) = (Duration::from_millis(millis), Duration::MAX);
+            let printed = Printed::default().given("text", Some(&text)).duration("time", value, usual).to_string();
+            let read = pairs(printed.strip_prefix('?').unwrap()).unwrap();
+            prop_assert_eq!(&read[0].1, &text);
+            prop_assert_eq!(duration("time", &read[1].1, "").unwrap(), value);
+        }
+    }
+}
