@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use idmill::conformance::{Daemon, free_port};
 use idmill::store::cassandra::Sizing;
-use idmill::{Allocator, Sequences, connect};
+use idmill::{Allocator, Sequences, Status, connect};
 
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/ci/engines/cassandra");
 const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
 
 #[tokio::main]
@@ -38,9 +39,9 @@ fn size() -> idmill::Result<()> {
 }
 
 async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
-    let fetched = Command::new("ci/engines/cassandra").arg("fetch").status()?;
+    let fetched = Command::new(SCRIPT).arg("fetch").status()?;
     if !fetched.success() {
-        return Err("Cassandra cannot be had here: name the URLs of a cluster".into());
+        return Err("Cassandra cannot be had here: name a cluster as two datacenters see it, cassandra://HOST/KEYSPACE?mode=geo&dc=NAME&range=N".into());
     }
     let (port, dir) = (free_port(), tempfile::tempdir()?);
     let address = |number: u8| {
@@ -49,7 +50,7 @@ async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
     let nodes = [1, 2].map(|number| {
         let dir = dir.path().join(number.to_string());
         let node = Daemon::new(address(number), move || {
-            let mut command = Command::new("ci/engines/cassandra");
+            let mut command = Command::new(SCRIPT);
             command.arg("serve").arg(&dir).args([port.to_string(), number.to_string()]).args(DATACENTERS);
             command
         });
@@ -80,8 +81,9 @@ async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
 /// The nodes may be up and not see each other yet.
 async fn open(url: &str) -> Result<Sequences, Box<dyn Error>> {
     for _ in 0..60 {
-        if let Ok(sequences) = connect(url).await {
-            return Ok(sequences);
+        match connect(url).await {
+            Err(error) if error.status() != Status::Permanent => {}
+            outcome => return Ok(outcome?),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -25,7 +25,10 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
         eprintln!("{HELP}");
         std::process::exit(2);
     };
-    let store = connect(&url).await.inspect_err(|_| eprintln!("{HELP}"))?;
+    let store = connect(&url).await.unwrap_or_else(|error| {
+        eprintln!("{error}\n\n{HELP}");
+        std::process::exit(1)
+    });
     let name = SequenceName::new("example-batches")?;
     store.remove(&name).await?; // from the last time
 

@@ -115,12 +115,13 @@ pub(super) fn prepare_failed(error: PrepareError) -> Error {
     describe(classify_prepare(&error), &error).because(error)
 }
 
-/// An error of connecting.
-pub(super) fn connect_failed(error: NewSessionError) -> Error {
-    describe(classify_connect(&error), &error).because(error)
+/// An error of connecting to any of these hosts, which the driver's own words leave out.
+pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error {
+    let said = format!("no session with {}: {error}", hosts.join(", "));
+    describe(classify_connect(&error), said).because(error)
 }
 
-fn describe(kind: ErrorKind, error: &dyn std::error::Error) -> Error {
+fn describe(kind: ErrorKind, said: impl std::fmt::Display) -> Error {
     let remedy = match kind {
         ErrorKind::UnknownOutcome => "; it may have been applied, or may be later",
         ErrorKind::Denied => {
@@ -133,7 +134,7 @@ fn describe(kind: ErrorKind, error: &dyn std::error::Error) -> Error {
         }
         _ => "",
     };
-    Error::new(kind, format!("{error}{remedy}"))
+    Error::new(kind, format!("{said}{remedy}"))
 }
 
 #[cfg(test)]

@@ -266,7 +266,7 @@ impl CassandraOptions {
         if self.translation != Translation::default() {
             builder = builder.address_translator(Arc::new(self.translation.clone()));
         }
-        builder.build().await.map_err(connect_failed)
+        builder.build().await.map_err(|error| connect_failed(error, &self.hosts))
     }
 }
 

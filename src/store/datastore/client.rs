@@ -101,14 +101,10 @@ impl Client {
             request = request.header(AUTHORIZATION, secret(&token).map_err(Failure::Unsent)?);
         }
         let answer = request.send().await.map_err(|error| {
-            if error.is_connect() {
-                Failure::Unsent(without_url(error))
-            } else {
-                Failure::Lost(without_url(error))
-            }
+            if error.is_connect() { Failure::Unsent(broken(error)) } else { Failure::Lost(broken(error)) }
         })?;
         let status = answer.status();
-        let body = answer.bytes().await.map_err(|error| Failure::Lost(without_url(error)))?;
+        let body = answer.bytes().await.map_err(|error| Failure::Lost(broken(error)))?;
         if !status.is_success() {
             return Err(Failure::Refused(Refusal::read(status.as_u16(), &body)));
         }
@@ -162,7 +158,29 @@ fn secret(token: &str) -> Result<HeaderValue, Box<dyn std::error::Error + Send +
     Ok(value)
 }
 
-/// Our messages say which sequence; the address would only make them longer.
-fn without_url(error: reqwest::Error) -> Box<dyn std::error::Error + Send + Sync> {
-    error.without_url().into()
+/// An error of a connection, and whose.
+#[derive(Debug)]
+struct Broken {
+    server: String,
+    error: reqwest::Error,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.server)
+    }
+}
+
+impl std::error::Error for Broken {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Our messages say which sequence; of the URL, the server is enough.
+fn broken(error: reqwest::Error) -> Box<dyn std::error::Error + Send + Sync> {
+    match error.url().map(|url| url.origin().ascii_serialization()) {
+        Some(server) => Broken { server, error: error.without_url() }.into(),
+        None => error.into(),
+    }
 }

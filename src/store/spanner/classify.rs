@@ -122,20 +122,20 @@ pub(super) fn client_failed(error: ClientError) -> Error {
     match error {
         ClientError::GRPC(status) => failed(status),
         ClientError::InvalidSession(error) => no_session(error),
-        ClientError::Connection(error) => no_connection(error),
+        ClientError::Connection(error) => no_connection(error, "Spanner"),
         ClientError::InvalidConfig(_) => Error::invalid(error.to_string()).because(error),
         ClientError::ParseError(_) => Error::new(ErrorKind::StoreViolation, error.to_string()).because(error),
     }
 }
 
-/// An error of connecting.
-pub(super) fn no_connection(error: ConnectionError) -> Error {
+/// An error of connecting to this server.
+pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
     let (kind, what) = match &error {
-        ConnectionError::Auth(_) => (ErrorKind::Denied, "no access token"),
-        ConnectionError::TonicTransport(_) => (ErrorKind::Unavailable, "no connection"),
-        ConnectionError::InvalidEmulatorHOST(_) => (ErrorKind::InvalidInput, "no address of an emulator"),
+        ConnectionError::Auth(_) => (ErrorKind::Denied, "no access token for"),
+        ConnectionError::TonicTransport(_) => (ErrorKind::Unavailable, "no connection to"),
+        ConnectionError::InvalidEmulatorHOST(_) => (ErrorKind::InvalidInput, "no emulator can be at"),
     };
-    Error::new(kind, format!("{what}: {}", with_causes(&error))).because(error)
+    Error::new(kind, format!("{what} {server}: {}", with_causes(&error))).because(error)
 }
 
 /// The driver's own text often says no more than "transport error".
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_connection_says_what_it_could_not_do() {
-        let error = no_connection(ConnectionError::InvalidEmulatorHOST("a b".into()));
+        let error = no_connection(ConnectionError::InvalidEmulatorHOST("a b".into()), "a b");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert_eq!(no_session(SessionError::SessionGetTimeout).kind(), ErrorKind::Unavailable);
         assert_eq!(Error::from(SessionError::FailedToCreateSession).kind(), ErrorKind::Unavailable);

@@ -11,7 +11,9 @@ use gcloud_googleapis::spanner::admin::database::v1::{CreateDatabaseRequest, Upd
 use gcloud_googleapis::spanner::admin::instance::v1::CreateInstanceRequest;
 use gcloud_spanner::admin::AdminClientConfig;
 use gcloud_spanner::admin::client::Client as AdminClient;
-use gcloud_spanner::client::{ChannelConfig, Client, ClientConfig, ReadWriteTransactionOption};
+use gcloud_spanner::client::{
+    ChannelConfig, Client, ClientConfig, Error as ClientError, ReadWriteTransactionOption,
+};
 use gcloud_spanner::session::SessionError;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
@@ -295,6 +297,11 @@ impl Checked {
     fn may_create_database(&self) -> bool {
         self.mode == Mode::Create && self.emulator.is_some()
     }
+
+    /// What there is no connection to, where there is none.
+    fn server(&self) -> &str {
+        self.emulator.as_deref().unwrap_or("spanner.googleapis.com")
+    }
 }
 
 async fn connect(options: &Checked) -> Result<Client> {
@@ -312,7 +319,10 @@ async fn connect(options: &Checked) -> Result<Client> {
     };
     // An emulator that is starting, or a database that is missing, is told by the first session.
     let connecting = tokio::time::timeout(REQUEST, Client::new(options.database.path(), config));
-    connecting.await.map_err(|_| no_answer())?.map_err(client_failed)
+    connecting.await.map_err(|_| no_answer(options))?.map_err(|error| match error {
+        ClientError::Connection(error) => no_connection(error, options.server()),
+        error => client_failed(error),
+    })
 }
 
 async fn admin(options: &Checked) -> Result<AdminClient> {
@@ -324,11 +334,12 @@ async fn admin(options: &Checked) -> Result<AdminClient> {
         }
         None => config.with_auth().await.map_err(no_credentials)?,
     };
-    AdminClient::new(config).await.map_err(no_connection)
+    AdminClient::new(config).await.map_err(|error| no_connection(error, options.server()))
 }
 
-fn no_answer() -> Error {
-    Error::new(ErrorKind::Unavailable, format!("Spanner did not answer within {REQUEST:?}"))
+fn no_answer(options: &Checked) -> Error {
+    let server = options.server();
+    Error::new(ErrorKind::Unavailable, format!("Spanner did not answer within {REQUEST:?} at {server}"))
 }
 
 fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Error {

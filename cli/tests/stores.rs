@@ -1,0 +1,278 @@
+//! A user's first commands, on every store and over its real engine; and what is said once that engine is down.
+
+mod common;
+#[path = "../../tests/engines/mod.rs"]
+mod engines;
+
+use common::{Place, Ran};
+use engines::Engine;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+/// One engine at a time: together they would need more memory than a small machine has.
+static ONE: Mutex<()> = Mutex::const_new(());
+
+/// What must not be seen anywhere, in any URL that takes one.
+const PASSWORD: &str = "hunter2";
+
+/// A store as its user names it.
+#[derive(Clone, Copy)]
+struct Case {
+    /// With `{}` for the address of the engine of the same place.
+    url: &'static str,
+    engines: &'static [&'static str],
+    /// How many ids the first command takes from the durable counter; more than it prints where there is a window.
+    takes: u64,
+    /// Whether what is left of that comes before what a sequence was set to.
+    keeps: bool,
+    down: Down,
+}
+
+/// What the engine that is named first is for.
+#[derive(Clone, Copy, PartialEq)]
+enum Down {
+    /// It is the store.
+    Store,
+    /// It is in front of a store that can be looked at without it.
+    Window,
+    /// There is none.
+    Never,
+}
+
+const SQLITE: Case = Case { url: "sqlite:ids.db", engines: &[], takes: 5, keeps: false, down: Down::Never };
+
+const MONGODB: Case = Case {
+    url: "mongodb://{}/ids?directConnection=true&timeout=2s",
+    engines: &["ferretdb"],
+    takes: 5,
+    keeps: false,
+    down: Down::Store,
+};
+
+const CASSANDRA: Case = Case {
+    url: "cassandra://app:hunter2@{}/ids?dc=dc1&create_keyspace=dc1:1&timeout=5s",
+    engines: &["cassandra"],
+    takes: 5,
+    keeps: false,
+    down: Down::Store,
+};
+
+const CASSANDRA_GEO: Case = Case {
+    url: "cassandra://app:hunter2@{}/ids?mode=geo&dc=dc1&range=100&create_keyspace=dc1:1&timeout=5s",
+    takes: 100,
+    ..CASSANDRA
+};
+
+const SPANNER: Case = Case {
+    url: "spanner://projects/shop/instances/main/databases/ids?emulator={}",
+    engines: &["spanner"],
+    takes: 5,
+    keeps: false,
+    down: Down::Store,
+};
+
+const DATASTORE: Case = Case {
+    url: "datastore://shop?emulator={}&timeout=5s",
+    engines: &["datastore"],
+    takes: 5,
+    keeps: false,
+    down: Down::Store,
+};
+
+const FIRESTORE: Case = Case { engines: &["firestore"], ..DATASTORE };
+
+const MEMCACHED_SQLITE: Case = Case {
+    url: "sqlite:ids.db?window=memcached://{}%3Fblock%3D100",
+    engines: &["memcached"],
+    takes: 100,
+    keeps: true,
+    down: Down::Window,
+};
+
+const MEMCACHED_DATASTORE: Case = Case {
+    url: "datastore://shop?window=memcached://{}%3Fblock%3D100&emulator={}&timeout=5s",
+    engines: &["memcached", "datastore"],
+    takes: 100,
+    keeps: true,
+    down: Down::Window,
+};
+
+#[tokio::test]
+async fn sqlite() {
+    SQLITE.run().await;
+}
+
+#[tokio::test]
+async fn mongodb() {
+    MONGODB.run().await;
+}
+
+/// Its server knows no users, and says so to one that logs in.
+#[tokio::test]
+async fn mongodb_with_a_password() {
+    let _one = ONE.lock().await;
+    let Some(engine) = Engine::start("ferretdb").await else { return };
+    let address = engine.address().to_string();
+    let url = format!("mongodb://app:{PASSWORD}@{address}/ids?directConnection=true&timeout=2s");
+    let user = User { place: Place::new(), url };
+    for args in [&["next", "orders"][..], &["check"], &["next", "orders", "--json"]] {
+        let ran = user.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
+    }
+    engine.kill();
+    MONGODB.suffer(&user, &address);
+}
+
+#[tokio::test]
+async fn cassandra() {
+    CASSANDRA.run().await;
+}
+
+#[tokio::test]
+async fn cassandra_geo() {
+    CASSANDRA_GEO.run().await;
+}
+
+#[tokio::test]
+async fn spanner() {
+    SPANNER.run().await;
+}
+
+#[tokio::test]
+async fn datastore() {
+    DATASTORE.run().await;
+}
+
+#[tokio::test]
+async fn firestore() {
+    FIRESTORE.run().await;
+}
+
+#[tokio::test]
+async fn memcached_sqlite() {
+    MEMCACHED_SQLITE.run().await;
+}
+
+#[tokio::test]
+async fn memcached_datastore() {
+    MEMCACHED_DATASTORE.run().await;
+}
+
+impl Case {
+    async fn run(&self) {
+        let _one = ONE.lock().await;
+        let mut engines = Vec::new();
+        for name in self.engines {
+            let Some(engine) = Engine::start(name).await else { return };
+            engines.push(engine);
+        }
+        let addresses: Vec<_> = engines.iter().map(|engine| engine.address().to_string()).collect();
+        let url = addresses.iter().fold(self.url.to_owned(), |url, address| url.replacen("{}", address, 1));
+        let user = User { place: Place::new(), url };
+        self.draw(&user);
+        self.administrate(&user);
+        measure(&user);
+        remove(&user);
+        if let Some(engine) = engines.first() {
+            engine.kill();
+            self.suffer(&user, &addresses[0]);
+        }
+    }
+
+    /// What one process draws, others go on from and see.
+    fn draw(&self, user: &User) {
+        assert_eq!(user.done(&["next", "orders", "-n", "5"]), "1\n2\n3\n4\n5\n");
+        assert_eq!(user.done(&["next", "orders", "-n", "5"]), "6\n7\n8\n9\n10\n");
+        let next = 10_u64.next_multiple_of(self.takes) + 1;
+        let table = user.done(&["list"]);
+        let row: Vec<_> =
+            table.lines().nth(1).expect("a row below the headings").split_whitespace().collect();
+        assert_eq!(row[..3], ["orders", &next.to_string(), "1"], "{table}");
+        let listed = user.json(&["list"]);
+        assert_eq!(
+            (&listed["sequences"][0]["name"], &listed["sequences"][0]["next"]),
+            (&"orders".into(), &next.into())
+        );
+        assert_eq!(user.json(&["show", "orders"]), listed["sequences"][0]);
+    }
+
+    fn administrate(&self, user: &User) {
+        let changed = user.json(&["set", "orders", "--next", "5000"]);
+        assert_eq!(changed["after"]["next"], 5000);
+        assert_eq!(user.json(&["show", "orders"]), changed["after"]);
+        assert_eq!(user.done(&["next", "orders"]), if self.keeps { "11\n" } else { "5000\n" });
+        assert_eq!(user.run(&["set", "orders", "--next", "7"]).code, 5, "that would be backwards");
+        assert_eq!(user.run(&["create", "orders"]).code, 5, "it exists");
+        assert_eq!(user.run(&["show", "others"]).code, 4);
+    }
+
+    /// The engine is down: that is said, and where it was looked for.
+    fn suffer(&self, user: &User, address: &str) {
+        let mut commands = vec![&["next", "orders", "--timeout", "1s"][..]];
+        if self.down == Down::Store {
+            commands.extend([&["list"][..], &["show", "orders"], &["check"], &["bench", "-n", "1"]]);
+        }
+        for args in commands {
+            for json in [&[][..], &["--json"]] {
+                let ran = user.run(&[args, json].concat());
+                assert_eq!((ran.code, ran.out.as_str()), (75, ""), "{args:?}: {ran:?}");
+                assert!(ran.err.contains(address), "{args:?} does not say where: {ran:?}");
+            }
+        }
+        if self.down == Down::Window {
+            // The store knows the sequence: it was asked for its identity before the window was looked for.
+            assert!(user.done(&["list"]).contains("orders"));
+        }
+    }
+}
+
+/// All operations are allowed; what is kept of measurements names the store, but never a password.
+fn measure(user: &User) {
+    let report = user.json(&["check", "--samples", "5"]);
+    assert!(
+        report["operations"].as_array().unwrap().iter().all(|tried| tried["error"].is_null()),
+        "{report}"
+    );
+    let bench = ["bench", "--mode", "async-batch", "--threads", "1", "-n", "3", "--transaction", "0s"];
+    user.done(&[&bench[..], &["--report", "bench.json", "--plot", "bench.svg"]].concat());
+    for file in ["bench.json", "bench.svg"] {
+        let kept = std::fs::read_to_string(user.place.path().join(file)).unwrap();
+        assert!(!kept.contains(PASSWORD), "{kept}");
+    }
+    user.done(&["remove", "idmill-bench", "--yes"]);
+}
+
+fn remove(user: &User) {
+    assert_eq!(user.run(&["remove", "orders"]).code, 5, "nobody said that it is meant");
+    user.done(&["remove", "orders", "--yes"]);
+    assert_eq!(user.json(&["list"])["sequences"], Value::Array(Vec::new()));
+    assert_eq!(user.run(&["remove", "orders", "--yes"]).code, 4);
+}
+
+/// Somebody with a shell and the URL of a store.
+struct User {
+    place: Place,
+    url: String,
+}
+
+impl User {
+    fn run(&self, args: &[&str]) -> Ran {
+        let ran = self.place.run(&[args, &["--store", &self.url]].concat());
+        assert!(
+            !ran.out.contains(PASSWORD) && !ran.err.contains(PASSWORD),
+            "{args:?} tells the password: {ran:?}"
+        );
+        ran
+    }
+
+    /// What a command prints that succeeds.
+    fn done(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        ran.out
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.done(&[args, &["--json"]].concat())).unwrap()
+    }
+}
