@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::SpannerStore;
 use super::schema::{DEFAULT_TABLE, Table};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::url::Target;
 use crate::store::url::query::{self, Printed, refuse};
 use crate::store::{Mode, Store, StoreFuture};
@@ -172,9 +172,7 @@ impl FromStr for SpannerOptions {
     type Err = Error;
 
     fn from_str(url: &str) -> Result<Self> {
-        let rest = url.strip_prefix("spanner:");
-        let rest = rest.ok_or_else(|| refuse(format!("{url:?} does not begin with `spanner:`")))?;
-        Self::parse(rest).map_err(|error| error.during(Operation::Connect))
+        Self::parse(query::after("spanner", url)?)
     }
 }
 

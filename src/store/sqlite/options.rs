@@ -11,7 +11,7 @@ use percent_encoding::{percent_decode_str, percent_encode};
 
 use super::SqliteStore;
 use super::schema::{DEFAULT_TABLE, Table};
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, Result};
 use crate::store::url::Target;
 use crate::store::url::query::{self, ESCAPED, Printed, refuse};
 use crate::store::{Mode, Store, StoreFuture};
@@ -153,9 +153,7 @@ impl FromStr for SqliteOptions {
     type Err = Error;
 
     fn from_str(url: &str) -> Result<Self> {
-        let rest = url.strip_prefix("sqlite:");
-        let rest = rest.ok_or_else(|| refuse(format!("{url:?} does not begin with `sqlite:`")))?;
-        Self::parse(rest).map_err(|error| error.during(Operation::Connect))
+        Self::parse(query::after("sqlite", url)?)
     }
 }
 

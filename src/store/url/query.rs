@@ -28,6 +28,12 @@ pub(crate) fn refuse(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(message).during(Operation::Connect)
 }
 
+/// What follows `scheme:` in a URL of that scheme.
+pub(crate) fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
+    let rest = url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':'));
+    rest.ok_or_else(|| refuse(format!("{url:?} does not begin with `{scheme}:`")))
+}
+
 /// Hands each option to `set`, in the order in which they stand.
 pub(crate) fn read<T>(query: &str, options: T, set: impl Fn(T, &str, &str) -> Result<T>) -> Result<T> {
     let mut once = Once::default();
