@@ -133,6 +133,9 @@ pub enum Command {
         /// Of the stub.
         cas: u64,
     },
+    /// Deletes the item, whatever it is (`md K`): to the others that is an eviction. After the sequence was changed behind the
+    /// window: whoever refills it then reserves after the change, and whoever reserved before finds its stub gone.
+    Delete,
 }
 
 /// What a client does next.

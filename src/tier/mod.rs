@@ -70,6 +70,16 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Takes back what is in the window: `next` was set in the source, which `sequence` is the state of since. What others are about to
+    /// install that was reserved before must not get in. Nothing, for a window that finds out by itself.
+    ///
+    /// # Errors
+    /// Whatever is left in the window may still be handed out.
+    fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
+        let _ = sequence;
+        Box::pin(async { Ok(()) })
+    }
+
     /// Tells a window that answered [`Drawn::Unacquainted`] what the source knows of the sequence.
     fn introduce(&self, sequence: &SequenceInfo) {
         let _ = sequence;

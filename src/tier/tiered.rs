@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Claimed, Drawn, Installed, Source, Window};
-use crate::error::{Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{
     Bounds, Capabilities, Change, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture, ensure,
@@ -218,10 +218,22 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.inner.source.store().set(name, change)
+        Box::pin(async move {
+            let info = self.inner.source.store().set(name, change).await?;
+            if change.next.is_some() {
+                self.inner.window.recall(&info).await.map_err(|error| not_recalled(name, error))?;
+            }
+            Ok(info)
+        })
     }
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         self.inner.source.store().remove(name)
     }
+}
+
+fn not_recalled(name: &SequenceName, error: Error) -> Error {
+    let message =
+        format!("it is set, but the window may still hand out ids of before; set it again: {error}");
+    Error::new(ErrorKind::UnknownOutcome, message).because(error).of(name).during(Operation::Set)
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use idmill::store::{Bounds, Change, MemoryStore, Reserve, Store};
-use idmill::{ErrorKind, SequenceName};
+use idmill::{ErrorKind, Operation, SequenceName};
 
-use crate::bench::{Issued, Raw, Tier, draw, key, name, options, request, server, tier};
+use crate::bench::{Issued, Raw, Tier, draw, gated, key, name, options, request, server, tier};
 use crate::engines::Engine;
+use crate::gate::Gate;
 
 /// A tier that hears of changes at once.
 fn curious(server: &Engine, store: &MemoryStore, block: u64) -> Tier {
@@ -98,6 +99,39 @@ async fn ranges_that_begin_within_a_block_are_used_and_the_next_is_whole_again()
     draw(&tier, 100).await;
     assert_eq!(draw(&tier, 1).await.start(), 12_345);
     assert_eq!(tier.abandoned(), 0);
+}
+
+#[tokio::test]
+async fn what_was_set_comes_next_for_everybody_and_not_what_was_reserved_before() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let (one, other) = (tier(&store, options(&server, 100)), tier(&store, options(&server, 100)));
+    assert_eq!((draw(&one, 1).await.start(), draw(&other, 1).await.start()), (1, 2));
+    let forward = |next| Change { next: Some(next), ..Change::default() };
+    one.set(&name(), forward(5_001)).await.unwrap();
+    assert_eq!((draw(&other, 1).await.start(), draw(&one, 1).await.start()), (5_001, 5_002));
+    // Somebody has reserved a block and not put it into the window yet, when the sequence is set: it must not get in.
+    let mut gate = Gate::before(server.address()).await;
+    let slow = tier(&store, gated(&gate, 100));
+    let mut raw = Raw::open(&server).await;
+    raw.evict(&key(&store, 100).await).await;
+    let drawing = tokio::spawn(async move { (draw(&slow, 1).await.start(), slow.abandoned()) });
+    gate.pass("ma").await;
+    gate.pass("mg").await;
+    let install = gate.expect("ms").await;
+    one.set(&name(), forward(9_001)).await.unwrap();
+    gate.open();
+    install.pass();
+    assert_eq!(drawing.await.unwrap(), (9_001, 100));
+    // Where it cannot be emptied, the window may go on as it was, and whoever set it hears of that.
+    server.kill();
+    let error = one.set(&name(), forward(10_001)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.operation()),
+        (ErrorKind::UnknownOutcome, Some(Operation::Set)),
+        "{error}"
+    );
+    assert!(error.to_string().contains("set it again"), "{error}");
 }
 
 #[tokio::test]

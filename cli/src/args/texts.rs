@@ -62,8 +62,8 @@ Examples:
   idmill set users --max 9223372036854775807  make room, after the column was widened
   idmill set tests --next 1 --backwards       begin again; see below
 
-Forwards: ids that were reserved before come out first, from processes that run and from a window
-on memcached. None comes twice, but they may be below the new value.
+Forwards: processes that run hand out first what they have reserved before. None comes twice, but
+they may be below the new value. A window on memcached is emptied.
 
 Backwards: ids from the new value on were reserved before and will be handed out again. That is
 right only where nobody kept those: in a test, or after the rows were deleted. The epoch is raised,

@@ -267,6 +267,20 @@ impl MemcachedWindow {
         }
     }
 
+    /// Deletes the item: what is left of its block is a gap.
+    async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
+        self.introduce(sequence);
+        let Some(known) = self.sequences.get(&sequence.name) else { return Ok(()) };
+        let connection = self.connected().await?;
+        let replies = self.send(&connection, &known, Command::Delete).await;
+        let mut replies = replies.map_err(|failure| self.failed(&failure))?;
+        match replies.pop().map(Reply::held) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(reply)) => Err(self.failed(&Failure::Lost(unexpected(&reply)))),
+            None => Err(self.failed(&Failure::Lost("no reply".into()))),
+        }
+    }
+
     fn failed(&self, failure: &Failure) -> Error {
         match failure {
             Failure::NotSent(reason) => self.error(ErrorKind::Unavailable, reason),
@@ -324,6 +338,10 @@ impl Window for MemcachedWindow {
 
     fn release<'a>(&'a self, _request: &'a Reserve, token: MemcachedToken) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.give_back(token.fence, &token.known).await })
+    }
+
+    fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
+        Box::pin(self.recall(sequence))
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {

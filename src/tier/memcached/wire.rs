@@ -65,6 +65,7 @@ pub(super) fn write(command: Command, key: &str, ttl: u64) -> (Vec<u8>, usize) {
             format!("ms {key} {} C{cas} T0\r\n{number}\r\n", number.len())
         }
         Command::Release { cas } => format!("md {key} C{cas}\r\n"),
+        Command::Delete => format!("md {key}\r\n"),
     };
     let replies = if matches!(command, Command::Clear { .. }) { 2 } else { 1 };
     (text.into_bytes(), replies)
@@ -246,6 +247,7 @@ mod tests {
         assert_eq!(text(Command::Clear { cas: 3 }), ("md k C3\r\nmg k N5 c v t\r\n".to_owned(), 2));
         assert_eq!(text(Command::Put { cas: 3, number: 42 }), ("ms k 2 C3 T0\r\n42\r\n".to_owned(), 1));
         assert_eq!(text(Command::Release { cas: 3 }), ("md k C3\r\n".to_owned(), 1));
+        assert_eq!(text(Command::Delete), ("md k\r\n".to_owned(), 1));
     }
 
     proptest! {
