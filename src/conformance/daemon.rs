@@ -199,9 +199,11 @@ impl Daemon {
         self.take_down();
     }
 
-    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is answered.
+    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is answered. Returns when it stands.
     pub fn pause(&self) {
-        self.signal(Signal::STOP);
+        if let Some(running) = &*self.running.lock() {
+            running.process.pause();
+        }
     }
 
     /// Lets it go on (SIGCONT).

@@ -5,10 +5,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
 
 /// Between two looks at something that cannot be awaited.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
+
+/// What a signal brings about is not waited for any longer.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// A child in a process group of its own, which every signal goes to. Killed when dropped.
 #[derive(Debug)]
@@ -36,6 +41,16 @@ impl Process {
         let _ = kill_process_group(self.group, signal);
     }
 
+    /// SIGSTOP; returns once the child stands still: for a moment after the signal was sent, its threads may go on.
+    pub(super) fn pause(&self) {
+        self.signal(Signal::STOP);
+        let looking = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let begun = Instant::now();
+        while matches!(waitid(WaitId::Pid(self.group), looking), Ok(None)) && begun.elapsed() < LONGEST {
+            thread::sleep(LOOK / 10);
+        }
+    }
+
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -47,7 +62,7 @@ impl Process {
         let _ = self.child.wait();
         // Its forks die on their own time, and may hold a port until then. One that nobody waits for stays for ever.
         let begun = Instant::now();
-        while test_kill_process_group(self.group).is_ok() && begun.elapsed() < Duration::from_secs(2) {
+        while test_kill_process_group(self.group).is_ok() && begun.elapsed() < LONGEST {
             thread::sleep(LOOK);
         }
         let _ = self.keeper.kill();
