@@ -162,7 +162,7 @@ impl Case {
         let url = addresses.iter().fold(self.url.to_owned(), |url, address| url.replacen("{}", address, 1));
         let user = User { place: Place::new(), url };
         self.draw(&user);
-        self.administrate(&user);
+        Self::administrate(&user);
         measure(&user);
         remove(&user);
         if let Some(engine) = engines.first() {
@@ -188,7 +188,7 @@ impl Case {
         assert_eq!(user.json(&["show", "orders"]), listed["sequences"][0]);
     }
 
-    fn administrate(&self, user: &User) {
+    fn administrate(user: &User) {
         let changed = user.json(&["set", "orders", "--next", "5000"]);
         assert_eq!(changed["after"]["next"], 5000);
         assert_eq!(user.json(&["show", "orders"]), changed["after"]);
