@@ -196,18 +196,6 @@ impl<T> Ranges<T> {
         }
     }
 
-    /// Splits off the first `n` ids, or all that there are.
-    pub(crate) fn take_front(&mut self, n: u64) -> Self {
-        let mut front = Self::none();
-        while let Some(first) = self.0.first_mut().filter(|_| front.len() < n) {
-            front.push(first.take_front(n - front.len()));
-            if first.is_empty() {
-                self.0.remove(0);
-            }
-        }
-        front
-    }
-
     pub(crate) fn cast<U>(self) -> Ranges<U> {
         Ranges(self.0.into_iter().map(Range::cast).collect())
     }
@@ -263,19 +251,6 @@ mod tests {
             let both: Vec<u64> = front.ids().chain(rest.ids()).collect();
             prop_assert_eq!(both, range.ids().collect::<Vec<_>>());
             prop_assert!(!front.overlaps(&rest));
-        }
-
-        #[test]
-        fn several_ranges_are_split_like_one(parts in prop::collection::vec(0..50_u64, 0..5), n in 0..200_u64) {
-            let mut rest = Ranges::<u64>::none();
-            for (index, len) in (0..).zip(&parts) {
-                rest.push(Range::new(index * 100, *len).unwrap());
-            }
-            let all: Vec<u64> = rest.ids().collect();
-            let front = rest.take_front(n);
-            prop_assert_eq!(front.len(), n.min(all.len() as u64));
-            prop_assert!(rest.as_slice().iter().all(|range| !range.is_empty()));
-            prop_assert_eq!(front.ids().chain(rest.ids()).collect::<Vec<_>>(), all);
         }
 
         #[test]

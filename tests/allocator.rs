@@ -4,11 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{
-    Bounds, Capabilities, Change, Fault, Faults, Grant, MemoryStore, Reserve, SequenceInfo, Store,
-    StoreFuture,
-};
-use idmill::{ErrorKind, Order, Result, SequenceName, Sequences, SequencesBuilder};
+use idmill::store::{Change, Fault, Faults, MemoryStore, Store};
+use idmill::{ErrorKind, Order, SequenceName, Sequences, SequencesBuilder};
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
     Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
@@ -383,57 +380,4 @@ async fn global_draws_share_a_round_trip_and_prefetch_nothing() {
     let snapshot = orders.snapshot();
     assert_eq!((snapshot.granted, snapshot.remaining, snapshot.gaps.total()), (1000, 0, 0));
     assert!(snapshot.reserves <= 60, "{snapshot:?}");
-}
-
-/// A store that grants six ids at a time, and whose last four go to somebody else.
-#[derive(Debug)]
-struct Pieces(MemoryStore);
-
-impl Store for Pieces {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let of = |count| Reserve { count, ..request.clone() };
-        Box::pin(async move {
-            let grant = self.0.reserve(&of(request.count.min(6))).await?;
-            if grant.range.end() == u128::from(grant.bounds.max()) - 3 {
-                self.0.reserve(&of(4)).await?;
-            }
-            Ok(grant)
-        })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.0.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.0.inspect(name)
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        self.0.list()
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.0.set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.0.remove(name)
-    }
-}
-
-#[tokio::test]
-async fn what_a_caller_got_of_more_than_there_is_stays_for_those_who_want_less() {
-    let ids = Sequences::new(Arc::new(Pieces(MemoryStore::new())) as Arc<dyn Store>).unwrap();
-    let orders = ids.sequence::<u64>("orders").max(100).step(6).watermark(0).await.unwrap();
-    assert_eq!(orders.take(90).await.unwrap().len(), 90);
-    assert_eq!(orders.take(7).await.unwrap_err().kind(), ErrorKind::Exhausted);
-    let left: Vec<u64> = orders.take(6).await.unwrap().into_iter().flatten().collect();
-    assert_eq!(left, (91..=96).collect::<Vec<_>>());
-    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
-    assert_eq!(orders.snapshot().gaps.total(), 0);
 }

@@ -153,7 +153,7 @@ impl<W: Waiter> Engine<W> {
             }
             Event::Reserved { grant, level } => self.reserved(grant, level, now, out),
             Event::Failed(error) => self.failed(error, now, out),
-            Event::Revoked => self.revoked(out),
+            Event::Revoked => self.revoked(),
             Event::Tick { level } => {
                 self.expire(now, out);
                 self.doubt(level, now, out);
@@ -314,7 +314,7 @@ impl<W: Waiter> Engine<W> {
         other
     }
 
-    /// What waiting callers have goes the way of what is in memory, where that is void: together with what comes, they could
+    /// What waiting callers have of another identity goes the way of what is in memory: together with what comes, they could
     /// get a number twice, and not in growing order.
     fn void_parts(&mut self, out: &mut Vec<Command<W>>) {
         for waiting in &mut self.waiting {
@@ -378,10 +378,7 @@ impl<W: Waiter> Engine<W> {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
             // The end that was seen before a revocation may be another now: who asks next finds out.
-            (ErrorKind::Exhausted, _) if !flight.revoked => {
-                self.put_back(&error, out);
-                self.end(ErrorKind::Exhausted, &error, now, out);
-            }
+            (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, now, out),
             (_, Status::Permanent) => self.give_up(&error, out),
             (_, status) => {
                 if status == Status::Unknown {
@@ -392,31 +389,6 @@ impl<W: Waiter> Engine<W> {
                 self.retry_at = delay.map(|delay| now + delay);
                 self.last_error = Some(error);
             }
-        }
-    }
-
-    /// What the first caller has got of more than there is goes to those behind it who want less, and then to memory. Nobody
-    /// has later ids: all that was granted since went to this caller.
-    fn put_back(&mut self, error: &Error, out: &mut Vec<Command<W>>) {
-        // Under `Global` it was asked for before the others waited, so that they may not have it.
-        if !self.prefetches() || self.waiting.front().is_none_or(|first| first.got.is_empty()) {
-            return;
-        }
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let mut rest = std::mem::replace(&mut waiting[0].got, Ranges::none());
-        let before_replies = out.len();
-        for caller in waiting {
-            if caller.waiter.is_gone() {
-                continue;
-            }
-            if caller.want <= rest.len() && !rest.is_empty() {
-                out.push(Command::Reply { waiter: caller.waiter, ids: rest.take_front(caller.want) });
-            } else {
-                Self::refuse(caller, error.clone(), out);
-            }
-        }
-        for range in rest.into_iter().rev() {
-            self.publish(range, 0, before_replies, out);
         }
     }
 
@@ -464,8 +436,7 @@ impl<W: Waiter> Engine<W> {
         out.push(Command::Fail { waiter: waiting.waiter, error });
     }
 
-    fn revoked(&mut self, out: &mut Vec<Command<W>>) {
-        self.void_parts(out);
+    fn revoked(&mut self) {
         if let Some(flight) = &mut self.flight {
             flight.revoked = true;
         }

@@ -151,42 +151,12 @@ impl Oracle {
     fn publish(&mut self, range: Range, watermark: u64) {
         assert!(self.prefetches(), "Global publishes nothing");
         assert!(watermark <= self.engine.policy().plan().step, "one refill leads above the watermark");
-        let Some(rest) = self.cause.rest else { return self.put_back(range) };
+        let rest = self.cause.rest.expect("ids come of a sound grant");
         assert_eq!(range.end(), rest.end(), "those who wait get the head of the range");
         // It comes before the replies, so that whoever has one finds ids in memory.
         self.cause.rest = Some(rest).map(|mut rest| rest.take_front(rest.len() - range.len()));
         self.cause.published = true;
         self.memory.push(range);
-    }
-
-    /// At the end of a sequence: what the first caller had got, and nobody has later ids.
-    fn put_back(&mut self, range: Range) {
-        assert_eq!(
-            self.cause.error,
-            Some(ErrorKind::Exhausted),
-            "ids come of a sound grant, or back at the end"
-        );
-        assert!(u128::from(range.len()) <= self.held(), "what a caller had got");
-        let epoch = self.origin.expect("ids come of a grant").epoch;
-        let later = self.used.range((epoch, range.start())..(epoch + 1, 0)).next();
-        assert_eq!(later, None, "ids that are put back are not overtaken");
-        assert!(self.memory.iter().all(|before| before.end() <= u128::from(range.start())), "in order");
-        self.cause.published = true;
-        self.memory.push(range);
-    }
-
-    /// Ids that a caller had got, who cannot have all that it wants.
-    fn was_held(&self, range: Range) {
-        assert_eq!(
-            self.cause.error,
-            Some(ErrorKind::Exhausted),
-            "ids come of a sound grant, or back at the end"
-        );
-        assert!(self.prefetches(), "Global: only who waited before it");
-        assert!(u128::from(range.len()) <= self.held(), "what a caller had got");
-        let epoch = self.origin.expect("ids come of a grant").epoch;
-        let later = self.used.range((epoch, range.start())..(epoch + 1, 0)).next();
-        assert_eq!(later, None, "ids that are put back are not overtaken");
     }
 
     /// The next ids of the grant are these.
@@ -199,15 +169,8 @@ impl Oracle {
         let first = self.callers.iter().position(Asked::waits);
         assert_eq!(first, Some(number), "first in, first out");
         assert_eq!(ids.len(), self.callers[number].want, "as many as were wanted");
-        self.callers[number].answered = true;
-        let Some(head) = self.cause.rest.map(|rest| rest.start()) else {
-            for range in ids.as_slice() {
-                self.was_held(*range);
-                self.hand_out(*range);
-            }
-            return;
-        };
         assert!(self.prefetches() || number < self.cause.before, "Global: only who waited before it");
+        let head = self.cause.rest.expect("ids come of a sound grant").start();
         for range in ids.as_slice() {
             // What it had before the grant came from memory or from an earlier one.
             let mut new = *range;
@@ -218,6 +181,7 @@ impl Oracle {
             self.hand_out(old);
             self.hand_out(new);
         }
+        self.callers[number].answered = true;
     }
 
     pub(super) fn hand_out(&mut self, range: Range) {
