@@ -5,10 +5,10 @@ use idmill::store::{
     exhausted,
 };
 use idmill::tier::datacenter::{
-    ClaimStep, Draw, Floor, GlobalRow, Install, Outcome, Prepare, Span, Taken, Token, WindowRow, prepare,
+    ClaimStep, Draw, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
 };
 use idmill::tier::{Claimed, Drawn, Installed, Source, Window};
-use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, Result, SequenceName};
 
 use crate::cluster::{Answer, Cluster, Silence, outcome};
 use crate::gate::Gate;
@@ -42,12 +42,6 @@ fn silent(silence: Silence) -> Error {
         Silence::Unavailable => Error::new(ErrorKind::Unavailable, "cut off"),
         Silence::Unknown => Error::new(ErrorKind::UnknownOutcome, "no answer"),
     }
-}
-
-fn grant(ids: Span, bounds: Bounds, identity: idmill::store::Identity) -> Grant {
-    let (start, len) = (u64::try_from(ids.start), u64::try_from(ids.len()));
-    let range = Range::new(start.expect("an id"), len.expect("few")).expect("in bounds");
-    Grant { range, identity, bounds }
 }
 
 impl Place {
@@ -87,7 +81,7 @@ impl Place {
                     let mut left: WindowRow = window;
                     take.apply(&mut left);
                     let low = left.low(self.threshold);
-                    return Ok(Drawn::Ids { grant: grant(ids, window.bounds, window.era.identity), low });
+                    return Ok(Drawn::Ids { grant: ids.granted(window.era, window.bounds), low });
                 }
                 Taken::Again => {}
                 Taken::Gap => return Err(silent(answer.expect_err("nobody answered"))),
@@ -123,7 +117,7 @@ impl Place {
                 return Err(exhausted(&request.name, global.bounds.max()));
             }
             let write = match global.claim(token, request.count, request.ceiling) {
-                ClaimStep::Recorded(ids) => return Ok(claimed(ids, &global)),
+                ClaimStep::Recorded(ids) => return Ok(global.claimed(ids)),
                 ClaimStep::Send(write) => write,
                 ClaimStep::Stale => return Ok(Claimed::Stale),
                 ClaimStep::Nothing if token.dry => return Err(exhausted(&request.name, global.bounds.max())),
@@ -133,14 +127,10 @@ impl Place {
             let outcome = outcome(self.ask(cluster.claim(datacenter, write)).await);
             blindly = self.bug == Bug::BlindRetry && outcome == Outcome::Unknown;
             if let Some(ids) = write.after(outcome) {
-                return Ok(claimed(ids, &global));
+                return Ok(global.claimed(ids));
             }
         }
     }
-}
-
-fn claimed(ids: Span, global: &GlobalRow) -> Claimed {
-    Claimed::Range { grant: grant(ids, global.bounds, global.era.identity), recorded: true }
 }
 
 #[derive(Debug)]
@@ -167,8 +157,7 @@ impl Window for DatacenterWindow {
         grant: Grant,
     ) -> StoreFuture<'a, Result<Installed>> {
         Box::pin(async move {
-            let ids = Span { start: grant.range.start().into(), end: grant.range.end() };
-            let install = Install::new(&token, ids, grant.bounds);
+            let install = Install::new(&token, grant.range.into(), grant.bounds);
             let installed = self.0.ask(self.0.cluster.install(self.0.datacenter, install)).await;
             Ok(if installed == Ok(true) { Installed::Done } else { Installed::Refused })
         })

@@ -19,7 +19,9 @@ mod era;
 #[cfg(test)]
 mod tests;
 
-use crate::store::Bounds;
+use super::Claimed;
+use crate::range::Range;
+use crate::store::{Bounds, Grant};
 
 pub use era::{Era, Floor, Prepare, Reset, prepare};
 
@@ -41,6 +43,23 @@ impl Span {
     /// Whether there is no id left.
     pub fn is_empty(self) -> bool {
         self.len() == 0
+    }
+
+    /// As a grant of this life of the sequence.
+    ///
+    /// # Panics
+    /// If it is not within the bounds of any sequence.
+    pub fn granted(self, era: Era, bounds: Bounds) -> Grant {
+        let (start, len) = (u64::try_from(self.start), u64::try_from(self.len()));
+        let range = start.ok().zip(len.ok()).and_then(|(start, len)| Range::new(start, len));
+        let range = range.expect("ids are within bounds, and fewer than 2^64");
+        Grant { range, identity: era.identity, bounds }
+    }
+}
+
+impl From<Range> for Span {
+    fn from(range: Range) -> Self {
+        Self { start: range.start().into(), end: range.end() }
     }
 }
 
@@ -229,6 +248,11 @@ pub struct ClaimWrite {
 }
 
 impl GlobalRow {
+    /// What a source answers that set these ids aside: it will answer the same again under the same token.
+    pub fn claimed(&self, ids: Span) -> Claimed {
+        Claimed::Range { grant: ids.granted(self.era, self.bounds), recorded: true }
+    }
+
     /// Sets `size` ids (at least 1; fewer where the bounds end) aside for the datacenter whose window gave out the
     /// token. The order of the tests matters: what was claimed already goes before everything.
     pub fn claim(&self, token: &Token, size: u64, ceiling: u64) -> ClaimStep {

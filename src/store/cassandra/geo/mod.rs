@@ -18,13 +18,11 @@ use super::schema::Table;
 use super::sequences::Sequences;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::range::Range;
 use crate::store::{
     Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
 };
 use crate::tier::datacenter::{
-    self, ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Span, Taken, Token, WindowRow,
-    prepare,
+    self, ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
 };
 use crate::tier::{Claimed, Drawn, Installed, Source, Tiered, Window};
 
@@ -109,7 +107,7 @@ impl Geo {
                 take.apply(&mut left);
                 self.knowledge.raise(name, Floor::of_window(&left));
                 let low = left.low(self.threshold).filter(|_| self.knowledge.may_refill(name));
-                return Ok(Drawn::Ids { grant: grant(ids, window.era, window.bounds), low });
+                return Ok(Drawn::Ids { grant: ids.granted(window.era, window.bounds), low });
             }
         }
     }
@@ -193,7 +191,7 @@ impl Geo {
             let global = row.global(&self.datacenter);
             self.knowledge.heard(name, begun, Some(global.era));
             let write = match global.claim(token, request.count, request.ceiling) {
-                ClaimStep::Recorded(ids) => return Ok(claimed(ids, &global)),
+                ClaimStep::Recorded(ids) => return Ok(global.claimed(ids)),
                 ClaimStep::Send(write) => write,
                 ClaimStep::Stale => {
                     Floor::of_global(&global).inspect(|floor| self.knowledge.raise(name, *floor));
@@ -210,7 +208,7 @@ impl Geo {
             };
             let outcome = self.global.claim(name, &self.datacenter, &write).await;
             if let Some(ids) = write.after(outcome.map_err(|error| self.used_up(error, token))?) {
-                return Ok(claimed(ids, &global));
+                return Ok(global.claimed(ids));
             }
         }
         // Nothing is lost by that: whoever claims under this token gets the range that is recorded, if one is.
@@ -237,20 +235,6 @@ impl Geo {
     }
 }
 
-fn grant(ids: Span, era: Era, bounds: Bounds) -> Grant {
-    let (start, len) = (u64::try_from(ids.start), u64::try_from(ids.len()));
-    let range = start.ok().zip(len.ok()).and_then(|(start, len)| Range::new(start, len));
-    Grant {
-        range: range.expect("ids are within bounds, and fewer than 2^64"),
-        identity: era.identity,
-        bounds,
-    }
-}
-
-fn claimed(ids: Span, global: &GlobalRow) -> Claimed {
-    Claimed::Range { grant: grant(ids, global.era, global.bounds), recorded: true }
-}
-
 impl Window for DatacenterWindow {
     type Token = datacenter::Token;
 
@@ -269,8 +253,7 @@ impl Window for DatacenterWindow {
         grant: Grant,
     ) -> StoreFuture<'a, Result<Installed>> {
         Box::pin(async move {
-            let ids = Span { start: grant.range.start().into(), end: grant.range.end() };
-            let install = Install::new(&token, ids, grant.bounds);
+            let install = Install::new(&token, grant.range.into(), grant.bounds);
             Ok(match self.0.windows.install(&request.name, &install).await? {
                 Outcome::Applied => Installed::Done,
                 Outcome::Refused => Installed::Refused,
