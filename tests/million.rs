@@ -25,7 +25,13 @@ fn unsupported<T: Send + 'static>() -> StoreFuture<'static, Result<T>> {
 
 impl Store for Forgetful {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durability: Durability::Process, retry: RetryCost::Gap, batches: true, shared: false }
+        Capabilities {
+            durability: Durability::Process,
+            retry: RetryCost::Gap,
+            batches: true,
+            shared: false,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

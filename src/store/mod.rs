@@ -141,6 +141,18 @@ pub struct Grant {
     pub bounds: Bounds,
 }
 
+/// The rest of a range that its owner hands back, unused: the last ids that were reserved of the sequence, as far as the owner
+/// knows. No id of it was handed out, and its owner has forgotten it: it is handed back once, whatever the outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveBack {
+    /// Which sequence.
+    pub name: SequenceName,
+    /// The identity under which the ids were reserved.
+    pub identity: Identity,
+    /// The ids; never empty.
+    pub rest: Range,
+}
+
 /// One sequence as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceInfo {
@@ -176,6 +188,22 @@ impl SequenceInfo {
         // Only the whole of u64 has a length that does not fit; the rest of it is granted by the next reserve.
         let range = Range::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
         Ok(Grant { range, identity: self.identity, bounds: self.bounds })
+    }
+
+    /// What a give-back does to a sequence: `next` moves back to the start of the rest, if nothing was reserved after it and the
+    /// sequence is still the same; else nothing, and `false`. Stores that compute in the client share this arithmetic.
+    pub fn take_back(&mut self, back: &GiveBack) -> bool {
+        let within = back.rest.start() >= self.bounds.start && !back.rest.is_empty();
+        if !within || back.identity != self.identity || back.rest.end() != self.reached() {
+            return false;
+        }
+        self.next = Some(back.rest.start());
+        true
+    }
+
+    /// The first id not reserved so far: 2^64 is possible, hence the width.
+    fn reached(&self) -> u128 {
+        self.next.map_or(u128::from(self.bounds.max) + 1, u128::from)
     }
 
     /// What a [`Change`] does to a sequence.
@@ -233,6 +261,8 @@ pub struct Capabilities {
     pub batches: bool,
     /// Whether several processes may use it at the same time.
     pub shared: bool,
+    /// Whether [`Store::give_back`] takes anything back.
+    pub gives_back: bool,
 }
 
 /// Where sequences live. See the [module](self) for the contract that an implementation must keep.
@@ -260,6 +290,20 @@ pub trait Store: Send + Sync + fmt::Debug {
             }
             results
         })
+    }
+
+    /// Takes back the unused rest of a range, if it is the end of all that was reserved: the next reserve grants it again.
+    /// `false` where it is not, or the store cannot do this; the rest then is a gap. Called only if [`Capabilities::gives_back`] is set.
+    ///
+    /// One compare-and-set, or nothing: `next` moves to `rest.start` on the condition that it *is* `rest.end`, and the identity
+    /// the same. It must reach the store at most once, and is never sent again: the first may have been applied, the
+    /// ids reserved by others, and the condition hold a second time.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve). After any, the rest is a gap.
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        let _ = back;
+        Box::pin(async { Ok(false) })
     }
 
     /// Creates a sequence.
@@ -328,8 +372,7 @@ mod change {
             let start = info.bounds.start;
             return Err(Error::invalid(format!("max {max} is below the sequence's start {start}")));
         }
-        // The first id not reserved so far: 2^64 is possible, hence the width.
-        let reached = info.next.map_or(u128::from(info.bounds.max) + 1, u128::from);
+        let reached = info.reached();
         let next = change.next.map_or(reached, u128::from);
         if next < u128::from(info.bounds.start) || next > u128::from(max) + 1 {
             let start = info.bounds.start;

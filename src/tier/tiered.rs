@@ -198,7 +198,7 @@ impl Drop for Account<'_> {
 impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
     fn capabilities(&self) -> Capabilities {
         let source = self.inner.source.store().capabilities();
-        Capabilities { retry: RetryCost::Gap, batches: false, shared: true, ..source }
+        Capabilities { retry: RetryCost::Gap, batches: false, shared: true, gives_back: false, ..source }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -177,7 +177,13 @@ impl Source<Token> for Global {
 /// Only what opening a sequence needs.
 impl Store for Global {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: false, shared: true }
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, _request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -178,7 +178,13 @@ impl Flat {
 
 impl Store for Flat {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: false, shared: true }
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -174,7 +174,13 @@ impl DatastoreStore {
 impl Store for DatastoreStore {
     fn capabilities(&self) -> Capabilities {
         // Not in batches: a commit of several would fail or wait as a whole for the one sequence that others write too.
-        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: false, shared: true }
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

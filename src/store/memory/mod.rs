@@ -164,7 +164,13 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         // Shared, so that everything built on stores that several processes use can be tested on this one.
-        Capabilities { durability: Durability::Process, retry: RetryCost::Gap, batches: true, shared: true }
+        Capabilities {
+            durability: Durability::Process,
+            retry: RetryCost::Gap,
+            batches: true,
+            shared: true,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

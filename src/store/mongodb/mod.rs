@@ -171,7 +171,13 @@ impl MongoStore {
 
 impl Store for MongoStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: false, shared: true }
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

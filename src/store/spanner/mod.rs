@@ -194,7 +194,13 @@ impl Store for SpannerStore {
     /// transaction of somebody else's may hold for seconds, and is aborted as a whole. Each sequence in a transaction
     /// of its own, at the same time, costs as many round trips and waits for nobody.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: false, shared: true }
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

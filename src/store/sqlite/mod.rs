@@ -129,7 +129,13 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durability: Durability::Disk, retry: RetryCost::Gap, batches: true, shared: true }
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: true,
+            shared: true,
+            gives_back: false,
+        }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
