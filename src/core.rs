@@ -153,7 +153,7 @@ impl Core {
 
     /// Takes everything in memory away from everybody; see [`Stock::revoke`].
     pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
-        let lost = self.stock.revoke(ErrorKind::Dry);
+        let lost = self.stock.revoke(ErrorKind::Dry).len();
         self.stats.gap_revoked(lost);
         // A closed mailbox has no actor that would have to hear of it.
         let _ = self.mailbox.send(Message::Revoked(self.clone()));
@@ -162,7 +162,7 @@ impl Core {
 
     /// Ends the sequence in this process: whoever draws hears that it is closed.
     pub(crate) fn close(&self) {
-        self.stats.gap_revoked(self.stock.revoke(ErrorKind::Closed));
+        self.stats.gap_revoked(self.stock.revoke(ErrorKind::Closed).len());
     }
 
     /// Another allocator or handle refers to this core; `false` if it was evicted meanwhile.

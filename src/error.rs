@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Unavailable,
     /// The store was asked and never answered: it may or may not have reserved. Never assumed either way.
     UnknownOutcome,
-    /// The allocator was shut down. Ids still in memory are a gap.
+    /// The allocator was shut down.
     Closed,
     /// A name, bound, URL or setting that cannot be right. Nothing was changed.
     InvalidInput,
@@ -119,6 +119,8 @@ pub enum Operation {
     Connect,
     /// Reserving a range.
     Reserve,
+    /// Giving the rest of a range back.
+    GiveBack,
     /// Creating a sequence.
     Create,
     /// Reading one sequence.
@@ -140,6 +142,7 @@ impl fmt::Display for Operation {
         f.write_str(match self {
             Self::Connect => "connect",
             Self::Reserve => "reserve",
+            Self::GiveBack => "give back",
             Self::Create => "create",
             Self::Inspect => "inspect",
             Self::List => "list",

@@ -86,7 +86,7 @@ fn segment(bytes: &mut Bytes<'_>) {
     for _ in 0..bytes.below(32) {
         let (taken, low) = match bytes.number() {
             0 => {
-                assert_eq!(segment.seal(), left);
+                assert_eq!(segment.seal().len(), left);
                 left = 0;
                 continue;
             }

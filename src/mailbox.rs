@@ -33,10 +33,19 @@ pub(crate) enum Message {
     Revoked(Arc<Core>),
 }
 
+/// How it came that nobody will send any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All who could are gone.
+    Abandoned,
+    /// Somebody asked for it, and waits until all is put away.
+    Asked,
+}
+
 #[derive(Default)]
 struct Inbox {
     queue: VecDeque<Message>,
-    closed: bool,
+    closed: Option<Ending>,
 }
 
 pub(crate) struct Mailbox {
@@ -64,7 +73,7 @@ impl Mailbox {
     /// [`ErrorKind::Closed`] if nobody will ever read it.
     pub(crate) fn send(&self, message: Message) -> Result<(), ErrorKind> {
         let mut inbox = self.inbox.lock();
-        if inbox.closed {
+        if inbox.closed.is_some() {
             return Err(ErrorKind::Closed);
         }
         inbox.queue.push_back(message);
@@ -73,19 +82,19 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Refuses messages from now on, and wakes the actor to its end.
-    pub(crate) fn close(&self) {
-        self.inbox.lock().closed = true;
+    /// Refuses messages from now on, and wakes the actor to its end. The first to end it says how.
+    pub(crate) fn close(&self, ending: Ending) {
+        self.inbox.lock().closed.get_or_insert(ending);
         self.wake.notify_one();
     }
 
     /// Whether messages are refused.
     pub(crate) fn is_closed(&self) -> bool {
-        self.inbox.lock().closed
+        self.inbox.lock().closed.is_some()
     }
 
-    /// All messages that have arrived, oldest first, and whether the mailbox was closed after them.
-    pub(crate) fn receive(&self) -> (VecDeque<Message>, bool) {
+    /// All messages that have arrived, oldest first, and whether and how the mailbox was closed after them.
+    pub(crate) fn receive(&self) -> (VecDeque<Message>, Option<Ending>) {
         let mut inbox = self.inbox.lock();
         (mem::take(&mut inbox.queue), inbox.closed)
     }

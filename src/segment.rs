@@ -124,10 +124,10 @@ impl Segment {
     }
 
     /// Ends the segment at once, for everybody who holds it: no draw that begins after this gets an id.
-    /// Returns how many were left.
-    pub(crate) fn seal(&self) -> u64 {
-        // Relaxed: a swap is atomic against the draws, so each id is either drawn or counted here.
-        self.len.saturating_sub(self.cursor.offset.swap(SEALED, Ordering::Relaxed))
+    /// Returns what was left, which is the caller's alone.
+    pub(crate) fn seal(&self) -> Range {
+        // Relaxed: a swap is atomic against the draws, so each id is either drawn or returned here.
+        self.whole().skip(self.cursor.offset.swap(SEALED, Ordering::Relaxed))
     }
 
     /// How many ids are left: exact at one moment between call and return.
@@ -183,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn sealing_counts_what_was_left() {
+    fn sealing_returns_what_was_left() {
         let segment = segment(1, 10, 5);
         let _ = segment.take(3);
-        assert_eq!(segment.seal(), 7);
-        assert_eq!((segment.draw(), segment.take(1).range.len(), segment.seal()), (None, 0, 0));
+        assert_eq!(segment.seal(), Range::new(4, 7).unwrap());
+        assert_eq!((segment.draw(), segment.take(1).range.len(), segment.seal().len()), (None, 0, 0));
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::allocator::block_on;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Ending, Mailbox};
 use crate::opening::SequenceBuilder;
 use crate::refill::actor::{Actor, Clock, Duties};
 use crate::registry::Registry;
@@ -48,7 +48,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.mailbox.close();
+        self.mailbox.close(Ending::Abandoned);
     }
 }
 
@@ -123,10 +123,14 @@ impl Sequences {
         }
     }
 
-    /// Ends all allocators: callers that wait and those that come hear [`ErrorKind::Closed`]; ids in memory
-    /// become a gap. Returns when the actor has ended. Cancelling it does not undo it.
+    /// Ends all allocators: callers that wait and those that come hear [`ErrorKind::Closed`]. What is left in memory is given
+    /// back to a store that [can take it](crate::store::Capabilities::gives_back), provided that nobody has reserved after it; the
+    /// next to reserve then gets those ids. All else becomes a gap: ids that leases and stripes hold, a refill under way, and what
+    /// could not be given back within the [store's timeout](SequencesBuilder::store_timeout).
+    ///
+    /// Returns when the actor has ended. Cancelling it does not undo it. Dropping the last clone instead gives nothing back.
     pub async fn close(&self) {
-        self.inner.mailbox.close();
+        self.inner.mailbox.close(Ending::Asked);
         let mut ended = self.inner.ended.clone();
         // Nothing is ever sent: an error says that the sender is gone, with the actor.
         while ended.changed().await.is_ok() {}
@@ -245,7 +249,7 @@ type Keeper = tokio::sync::oneshot::Sender<()>;
 
 /// A tokio runtime on a thread of its own.
 fn runtime_thread() -> Result<(RuntimeHandle, Keeper)> {
-    let runtime = RuntimeBuilder::new_current_thread().enable_time().build().map_err(no_thread)?;
+    let runtime = RuntimeBuilder::new_current_thread().enable_all().build().map_err(no_thread)?;
     let handle = runtime.handle().clone();
     let (keeper, kept) = tokio::sync::oneshot::channel::<()>();
     let body = move || {

@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub waits: u64,
     /// For how long at least one caller was waiting, in all.
     pub dry_time: Duration,
+    /// Ids that were in memory at the [close](crate::Sequences::close) and that the store took back: whoever reserves next gets them.
+    pub given_back: u64,
     /// Ids that were reserved and will never be handed out.
     pub gaps: Gaps,
     /// Ids drawn a second, as the refill policy believes.
@@ -41,7 +43,7 @@ pub struct Snapshot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gaps {
-    /// In memory when it was revoked, closed or evicted.
+    /// In memory when it was revoked, closed or evicted, and not given back to the store.
     pub revoked: u64,
     /// Granted when whoever wanted them had given up, or to another time of the sequence.
     pub abandoned: u64,
@@ -71,8 +73,9 @@ impl Snapshot {
             failures: stats.failures(),
             waits: stats.waits(),
             dry_time: Duration::from_nanos(stats.dry_nanos()),
+            given_back: stats.given_back(),
             gaps: Gaps {
-                revoked: stats.revoked(),
+                revoked: stats.revoked().saturating_sub(stats.given_back()),
                 abandoned: stats.abandoned(),
                 dropped: stats.dropped(),
                 unknown: stats.unknown(),

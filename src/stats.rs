@@ -50,6 +50,8 @@ counters! {
     dry_nanos / add_dry_nanos,
     /// Ids lost because what was in memory was revoked, closed or evicted.
     revoked / gap_revoked,
+    /// Of those, the ids that the store took back.
+    given_back / add_given_back,
     /// Ids lost because whoever asked for them had given up, or belonged to another time of the sequence.
     abandoned / gap_abandoned,
     /// Ids lost after they had left memory: by a cancelled caller, a failed `take`, a lease that ended.

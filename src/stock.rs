@@ -24,7 +24,7 @@
 //! The `generation`, for leases that hold ids outside any segment, moves after that.
 
 use crate::error::ErrorKind;
-use crate::range::Range;
+use crate::range::{Range, Ranges};
 use crate::segment::{Drawn, Segment, Taken};
 use crate::sync::{Arc, ArcSwap, AtomicU64, Mutex, Ordering};
 
@@ -139,13 +139,14 @@ impl Stock {
     }
 
     /// Takes everything in memory away from everybody who holds it; `reason` is what callers hear until there is
-    /// more. Returns how many ids that cost. When it returns, no draw that begins gets an id published before.
-    pub(crate) fn revoke(&self, reason: ErrorKind) -> u64 {
+    /// more. Returns the ids that costs, oldest first. When it returns, no draw that begins gets an id published before.
+    pub(crate) fn revoke(&self, reason: ErrorKind) -> Ranges {
         let mut chain = self.chain.lock();
         // Closed is for good, whoever revokes after that.
         let reason = if self.current().reason() == ErrorKind::Closed { ErrorKind::Closed } else { reason };
         self.current.store(Arc::new(Segment::empty(reason)));
-        let lost = std::mem::take(&mut *chain).iter().map(|segment| segment.seal()).sum();
+        let mut lost = Ranges::none();
+        std::mem::take(&mut *chain).iter().for_each(|segment| lost.push(segment.seal()));
         // Release, and after the seals: pairs with `generation`, so that ids taken before a seal are never
         // held under the new generation.
         self.generation.fetch_add(1, Ordering::Release);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use idmill::store::sqlite::rusqlite::{Connection, params};
 use idmill::store::sqlite::{Mode, SqliteOptions, SqliteStore};
-use idmill::store::{Bounds, Change, Grant, Reserve, SequenceInfo, Store};
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store};
+use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
 
 fn name(text: &str) -> SequenceName {
     SequenceName::new(text).unwrap()
@@ -406,4 +406,20 @@ async fn rows_of_a_later_version_are_left_alone() {
     db.pragma_update(None, "ignore_check_constraints", true).unwrap();
     db.execute("UPDATE idmill_sequences SET format = ?1", params![2]).unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn the_rest_of_a_range_is_taken_back_once_and_from_its_own_sequence() {
+    let place = Place::new();
+    let store = place.open().await;
+    let Grant { range, identity, .. } = store.reserve(&request("orders", 10)).await.unwrap();
+    let back = GiveBack { name: name("orders"), identity, rest: Range::new(range.start() + 3, 7).unwrap() };
+    let later = Identity { epoch: 1, ..identity };
+    assert!(!store.give_back(&GiveBack { identity: later, ..back.clone() }).await.unwrap());
+    assert!(!store.give_back(&GiveBack { name: name("users"), ..back.clone() }).await.unwrap());
+    assert!(store.give_back(&back).await.unwrap());
+    assert_eq!(place.open().await.inspect(&name("orders")).await.unwrap().unwrap().next, Some(4));
+    assert!(!store.give_back(&back).await.unwrap());
+    assert_eq!(reserve(&store, "orders", 5).await.unwrap(), (4, 5));
+    assert!(!store.give_back(&back).await.unwrap(), "others have reserved");
 }

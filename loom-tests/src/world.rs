@@ -9,7 +9,7 @@ use loom::thread::{self, Thread};
 
 use crate::core::Core;
 use crate::error::ErrorKind;
-use crate::mailbox::{Mailbox, Message, Request, Time};
+use crate::mailbox::{Ending, Mailbox, Message, Request, Time};
 use crate::name::SequenceName;
 use crate::pending::Pending;
 use crate::range::{Range, Ranges};
@@ -125,6 +125,8 @@ pub(crate) struct Actor {
     driver: Driver,
     next: u64,
     pub(crate) reserves: usize,
+    /// What it would give back to the store, after its end.
+    pub(crate) left: Option<Range>,
 }
 
 impl Actor {
@@ -135,6 +137,7 @@ impl Actor {
             driver: Driver::new(core.clone()),
             next: core.settings.bounds.start(),
             reserves: 0,
+            left: None,
         }
     }
 
@@ -149,7 +152,7 @@ impl Actor {
 
     /// Does what there is to do; `true` once the mailbox is closed.
     fn turn(&mut self, refilled: &mut impl FnMut()) -> bool {
-        let (messages, closed) = self.mailbox.receive();
+        let (messages, ending) = self.mailbox.receive();
         // Of all events of a turn one at most gives an order: a second reserve is never in flight.
         let mut order = None;
         for message in messages {
@@ -158,10 +161,10 @@ impl Actor {
         while self.mailbox.next_low().is_some() {
             order = self.driver.low(NOW).or(order);
         }
-        if !closed {
+        if ending.is_none() {
             self.grant(order, refilled);
         }
-        closed
+        ending.is_some()
     }
 
     fn message(&mut self, message: Message) -> Option<Reserve> {
@@ -184,12 +187,12 @@ impl Actor {
 
     /// The drop of the real one.
     fn end(&mut self) {
-        self.mailbox.close();
+        self.mailbox.close(Ending::Abandoned);
         for message in self.mailbox.receive().0 {
             // An order that comes of it goes nowhere any more.
             self.message(message);
         }
-        self.driver.close(NOW);
+        self.left = self.driver.close(NOW).map(|back| back.rest);
         self.core.close();
     }
 

@@ -9,7 +9,7 @@ use super::ledger::{Entry, Ledger, Reply, now};
 use super::outcome::{Outcome, Stop, fail};
 use crate::error::{ErrorKind, Result, Status};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store};
+use crate::store::{Bounds, Capabilities, Change, GiveBack, Grant, Reserve, SequenceInfo, Store};
 
 /// A client of the store. The outer result of each call is the trial's: no answer at all ends it.
 #[derive(Clone, Debug)]
@@ -52,6 +52,12 @@ impl Client {
 
     pub(super) async fn reserve(&self, request: &Reserve) -> Outcome<Result<Grant>> {
         self.settled("reserve", || self.store.reserve(request)).await
+    }
+
+    /// Once, as the allocator would.
+    pub(super) async fn give_back(&self, back: &GiveBack) -> Outcome<Result<bool>> {
+        let answer = timeout(self.patience, self.store.give_back(back)).await;
+        answer.map_err(|_| Stop::Failed(format!("give_back: no answer within {:?}", self.patience)))
     }
 
     pub(super) async fn reserve_many(&self, requests: &[Reserve]) -> Outcome<Vec<Result<Grant>>> {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::stream::{FuturesUnordered, Stream};
+use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tracing::Instrument as _;
@@ -21,13 +21,17 @@ use tracing::Instrument as _;
 use super::driver::Driver;
 use crate::core::{Core, NO_SLOT};
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::mailbox::{Mailbox, Message, Time};
+use crate::mailbox::{Ending, Mailbox, Message, Time};
 use crate::registry::Registry;
-use crate::store::{Grant, Reserve, Store};
+use crate::store::{GiveBack, Grant, Reserve, Store};
 use crate::sync::{Arc, Ordering};
 
 /// The most sequences in one round trip: bounds the store's transaction and the memory of a burst.
 const LARGEST_BATCH: usize = 256;
+
+/// How many sequences give their rests back at the same time: at the end of a process there is no hurry, and the store may be busy with the
+/// ends of many.
+const GIVEN_BACK_AT_ONCE: usize = 16;
 
 /// The most sequences looked at for eviction before the actor turns to its callers again.
 const SWEEP: usize = 4096;
@@ -117,21 +121,52 @@ impl Actor {
     /// Runs until the mailbox is closed. Dropping the future closes every sequence too.
     pub(crate) async fn run(mut self) {
         loop {
-            let (messages, closed) = self.mailbox.receive();
+            let (messages, ending) = self.mailbox.receive();
             for message in messages {
                 self.message(message);
             }
             while let Some(core) = self.mailbox.next_low() {
                 self.each(&core, Driver::low);
             }
-            if closed {
-                return;
+            match ending {
+                None => {}
+                Some(Ending::Abandoned) => return,
+                Some(Ending::Asked) => return self.put_away().await,
             }
             self.tick();
             self.sweep();
             self.send();
             self.wait().await;
         }
+    }
+
+    /// Ends every sequence, and gives back what is left of each to a store that takes it.
+    async fn put_away(&mut self) {
+        // What was asked for and not answered is a gap: nobody waits for it any more.
+        self.flights.clear();
+        let backs = self.end();
+        if self.store.capabilities().gives_back {
+            let giving = stream::iter(backs).for_each_concurrent(GIVEN_BACK_AT_ONCE, |(slot, back)| {
+                let driver = self.drivers[slot].as_deref().expect("it is its own rest");
+                give_back(&*self.store, driver, back)
+            });
+            if timeout(self.duties.store_timeout, giving).await.is_err() {
+                tracing::warn!("the store did not take back all that was left: that is a gap");
+            }
+        }
+    }
+
+    /// Ends every sequence; what is left of them, by slot.
+    fn end(&mut self) -> Vec<(usize, GiveBack)> {
+        let now = self.clock.now();
+        let drivers = self.drivers.iter_mut().enumerate();
+        let closed =
+            |(slot, driver): (_, &mut Option<Box<Driver>>)| Some((slot, driver.as_mut()?.close(now)?));
+        let backs = drivers.filter_map(closed).collect();
+        for core in self.registry.cores() {
+            core.close();
+        }
+        backs
     }
 
     fn message(&mut self, message: Message) {
@@ -239,7 +274,8 @@ impl Actor {
         if !same || !driver.is_idle() || !driver.core().evict() {
             return;
         }
-        driver.close(now);
+        // A gap: giving back is for the end of a process, when nothing else is under way.
+        let _ = driver.close(now);
         let core = driver.core().clone();
         self.registry.forget(&core);
         self.drivers[slot] = None;
@@ -252,20 +288,15 @@ impl Actor {
 /// Whoever waits hears that it is over, however the task ended: asked to, or dropped with its runtime.
 impl Drop for Actor {
     fn drop(&mut self) {
-        self.mailbox.close();
+        self.mailbox.close(Ending::Abandoned);
         // Before the runtime's timers end, which callers without a place hold one of.
         self.places.close();
-        let now = self.clock.now();
         // Nothing can arrive any more: what did is answered by the drivers' end.
         for message in self.mailbox.receive().0 {
             self.message(message);
         }
-        for driver in self.drivers.iter_mut().flatten() {
-            driver.close(now);
-        }
-        for core in self.registry.cores() {
-            core.close();
-        }
+        // Nobody waits for it to be given back.
+        let _ = self.end();
     }
 }
 
@@ -298,6 +329,24 @@ async fn fly(
     results.resize_with(slots.len(), || Err(miscounted()));
     let results = results.into_iter().map(|result| result.map_err(|error| error.during(Operation::Reserve)));
     slots.into_iter().zip(results).collect()
+}
+
+/// Once: whatever comes of it, it is never tried again.
+async fn give_back(store: &dyn Store, driver: &Driver, back: GiveBack) {
+    let sequence = &back.name;
+    match AssertUnwindSafe(async { store.give_back(&back).await }).catch_unwind().await {
+        Ok(Ok(true)) => {
+            tracing::debug!(%sequence, rest = ?back.rest, "gave the rest back");
+            driver.gave_back(back.rest.len());
+        }
+        Ok(Ok(false)) => {
+            tracing::debug!(%sequence, rest = ?back.rest, "others reserved after the rest: a gap")
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%sequence, rest = ?back.rest, %error, "could not give the rest back: a gap");
+        }
+        Err(_) => tracing::warn!(%sequence, rest = ?back.rest, "the store panicked: the rest is a gap"),
+    }
 }
 
 fn silent(limit: Duration) -> Error {

@@ -6,8 +6,8 @@ use super::engine::{Command, Engine, Event, Waiter};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::{Request, Time};
-use crate::range::Ranges;
-use crate::store::{Grant, Reserve};
+use crate::range::{Range, Ranges};
+use crate::store::{GiveBack, Grant, Reserve};
 use crate::sync::{Arc, oneshot};
 
 type Reply = oneshot::Sender<Result<Ranges>>;
@@ -28,12 +28,14 @@ pub(crate) struct Driver {
     armed: Option<Time>,
     /// Since when callers wait.
     dry_since: Option<Time>,
+    /// The last range that was in memory when it was closed.
+    left: Option<Range>,
 }
 
 impl Driver {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let engine = Engine::new(core.settings.clone());
-        Self { core, engine, sent_under: 0, armed: None, dry_since: None }
+        Self { core, engine, sent_under: 0, armed: None, dry_since: None, left: None }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -102,9 +104,17 @@ impl Driver {
         self.step(Event::Tick { level: self.core.stock.remaining() }, now)
     }
 
-    /// No more refills; callers hear that it is closed.
-    pub(crate) fn close(&mut self, now: Time) {
+    /// No more refills; callers hear that it is closed. What is left of the ids that were granted last is returned: nobody can
+    /// draw it any more.
+    pub(crate) fn close(&mut self, now: Time) -> Option<GiveBack> {
         let _ = self.step(Event::Close, now);
+        let (rest, identity) = (self.left.take()?, self.engine.identity()?);
+        Some(GiveBack { name: self.core.name.clone(), identity, rest })
+    }
+
+    /// The store took it back: it is no gap.
+    pub(crate) fn gave_back(&self, ids: u64) {
+        self.core.stats.add_given_back(ids);
     }
 
     /// A new time at which [`tick`](Self::tick) is due, if it is earlier than the one asked for before.
@@ -173,7 +183,7 @@ impl Driver {
             Command::Distrust(error) => self.note_failure(&error),
             Command::Discard => {
                 tracing::warn!(sequence = %self.core.name, "reset or created again: dropping the ids in memory");
-                stats.gap_revoked(stock.revoke(ErrorKind::Dry));
+                stats.gap_revoked(stock.revoke(ErrorKind::Dry).len());
                 // One further, and not as far as it is: a revocation by somebody else, not heard of yet, goes on to
                 // void the range that comes.
                 self.sent_under += 1;
@@ -189,7 +199,11 @@ impl Driver {
             Command::Reply { waiter, ids } => self.reply(waiter, ids),
             // Nobody is there to hear it: nothing is lost by that.
             Command::Fail { waiter, error } => drop(waiter.send(Err(error.of(&self.core.name)))),
-            Command::Finish(ErrorKind::Closed) => stats.gap_revoked(stock.revoke(ErrorKind::Closed)),
+            Command::Finish(ErrorKind::Closed) => {
+                let lost = stock.revoke(ErrorKind::Closed);
+                stats.gap_revoked(lost.len());
+                self.left = lost.as_slice().last().copied();
+            }
             Command::Finish(reason) => drop(stock.finish(reason, self.sent_under)),
             Command::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
             Command::Gap(ids) => stats.gap_abandoned(ids),

@@ -179,6 +179,11 @@ impl<W: Waiter> Engine<W> {
         &mut self.policy
     }
 
+    /// Which sequence the ids in memory come from.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.origin.map(|(identity, _)| identity)
+    }
+
     /// How many callers wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()

@@ -100,3 +100,54 @@ fn raising_the_max_reopens_an_exhausted_sequence() {
     info.apply(&Change { max: Some(101), ..Change::default() }).unwrap();
     assert_eq!((info.next, info.identity.epoch), (Some(101), 0));
 }
+
+proptest! {
+    /// Whatever is given back is what was granted last, and is granted again: the ids that are kept tile the bounds.
+    #[test]
+    fn rests_are_granted_again(
+        start in prop_oneof![0..50_u64, u64::MAX - 300..=u64::MAX - 200],
+        span in 0..200_u64,
+        steps in prop::collection::vec((1..50_u64, 0..60_u64), 1..30),
+    ) {
+        let mut info = sequence(Some(start), start, start + span);
+        let mut expected = u128::from(start);
+        for (count, kept) in steps {
+            let Ok(Grant { mut range, identity, .. }) = info.grant(count, u64::MAX) else { break };
+            prop_assert_eq!(u128::from(range.start()), expected);
+            let front = range.take_front(kept);
+            expected = front.end();
+            if !range.is_empty() {
+                let back = GiveBack { name: info.name.clone(), identity, rest: range };
+                prop_assert!(info.take_back(&back));
+                prop_assert!(!info.take_back(&back), "once");
+            }
+        }
+        prop_assert_eq!(info.remaining(), u128::from(start + span) + 1 - expected);
+    }
+}
+
+#[test]
+fn a_rest_is_taken_back_from_its_own_sequence_alone() {
+    let mut info = sequence(Some(50), 10, 100);
+    let back = |start: u64, len: u64, identity| GiveBack {
+        name: SequenceName::new("s").unwrap(),
+        identity,
+        rest: Range::new(start, len).unwrap(),
+    };
+    let identity = info.identity;
+    let reset = Identity { epoch: identity.epoch + 1, ..identity };
+    let again = Identity { incarnation: identity.incarnation ^ 1, ..identity };
+    for wrong in [
+        back(40, 9, identity),
+        back(40, 11, identity),
+        back(9, 41, identity),
+        back(50, 0, identity),
+        back(40, 10, reset),
+        back(40, 10, again),
+    ] {
+        assert!(!info.take_back(&wrong), "{wrong:?}");
+        assert_eq!(info.next, Some(50));
+    }
+    assert!(info.take_back(&back(10, 40, identity)));
+    assert_eq!(info.next, Some(10));
+}

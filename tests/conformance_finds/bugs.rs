@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use idmill::conformance::Suite;
 use idmill::store::{
-    Bounds, Capabilities, Change, Grant, Identity, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, MemoryStore, Reserve, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 use parking_lot::Mutex;
@@ -58,6 +59,10 @@ pub(crate) enum Bug {
     KeepsTheLockWhenDropped,
     DeclaresByChance,
     ExpectsMoreThanItSays,
+    NeverTakesBack,
+    TakesBackWhateverItIs,
+    TakesBackAtAnyTime,
+    TakesBackInTwoSteps,
 }
 
 #[derive(Clone)]
@@ -279,6 +284,32 @@ impl Store for Broken {
                 _ => {}
             }
             answers
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let mut back = back.clone();
+            match self.bug {
+                Bug::NeverTakesBack => return Ok(false),
+                Bug::TakesBackWhateverItIs | Bug::TakesBackInTwoSteps => {
+                    let Some(mut info) = self.store.inspect(&back.name).await? else { return Ok(false) };
+                    if !info.take_back(&back) && self.bug == Bug::TakesBackInTwoSteps {
+                        return Ok(false);
+                    }
+                    self.pause().await;
+                    // What is the end by now.
+                    let end = self.store.inspect(&back.name).await?.and_then(|info| info.next).unwrap_or(0);
+                    let len = end.saturating_sub(back.rest.start());
+                    back.rest = Range::new(back.rest.start(), len).unwrap();
+                }
+                Bug::TakesBackAtAnyTime => {
+                    let Some(info) = self.store.inspect(&back.name).await? else { return Ok(false) };
+                    back.identity = info.identity;
+                }
+                _ => {}
+            }
+            self.store.give_back(&back).await
         })
     }
 

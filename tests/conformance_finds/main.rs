@@ -72,6 +72,10 @@ finds! {
     a_batch_that_locks_in_its_order: BatchLocksInOrder => batches_at_once "no answer";
     a_lock_kept_when_dropped: KeepsTheLockWhenDropped => cancelled_reserves "no answer";
     capabilities_by_chance: DeclaresByChance => capabilities_are_coherent "declare";
+    rests_that_are_refused: NeverTakesBack => rests_are_granted_again "and not taken";
+    rests_before_those_of_others: TakesBackWhateverItIs => rests_of_others_stay "although";
+    rests_of_another_time: TakesBackAtAnyTime => rests_of_others_stay "was reset since";
+    rests_taken_in_two_steps: TakesBackInTwoSteps => rests_at_once "granted twice";
     all_or_nothing_at_the_end: ExpectsMoreThanItSays => first_to_last "the ids end before", as_the_reference "instead of";
 }
 
@@ -95,6 +99,7 @@ finds_in_clients! {
     giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "said to stay";
     a_way_around_the_proxy: GoesAround => cut_before_arrival "do not go through the proxy";
     waiting_on_a_dead_connection: Waits => cut_before_arrival "has not noticed";
+    a_rest_given_back_again: GivesBackAgain => rests_through_cuts "the answer was";
     a_lock_that_others_do_not_have: LocksItselfOnly => disjoint_among_processes "granted twice";
 }
 

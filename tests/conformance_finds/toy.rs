@@ -10,8 +10,8 @@ use idmill::conformance::{Daemon, Endpoint, Suite, Timeouts, free_port};
 use idmill::store::sqlite::SqliteStore;
 use idmill::store::sqlite::rusqlite::Connection;
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Reserve, RetryCost, SequenceInfo,
+    Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -81,6 +81,11 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
             ];
             numbers.iter().map(u64::to_string).collect()
         }
+        "back" => {
+            let identity = Identity { incarnation: number(words, 4)?, epoch: number(words, 5)? };
+            let rest = Range::new(number(words, 2)?, number(words, 3)?).ok_or_else(|| garbage(words))?;
+            vec![store.give_back(&GiveBack { name: name()?, identity, rest }).await?.to_string()]
+        }
         "create" => shown(&store.create(&name()?, Bounds::new(number(words, 2)?, number(words, 3)?)?).await?),
         "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
         "list" => store.list().await?.iter().flat_map(shown).collect(),
@@ -112,6 +117,8 @@ pub(crate) enum Bug {
     ClaimsUnavailable,
     /// Asks again when it has no answer.
     AsksAgain,
+    /// The same, of rests alone.
+    GivesBackAgain,
     /// Leaves a connection as it is when a call is dropped, for the next call.
     TakesLateReplies,
     /// Trusts the engine to make sense.
@@ -187,7 +194,12 @@ impl Toy {
                 outcome
             };
             attempts += 1;
-            if outcome.is_err() && self.bug == Bug::AsksAgain && attempts == 1 {
+            let again = match self.bug {
+                Bug::AsksAgain => true,
+                Bug::GivesBackAgain => words[0] == "back",
+                _ => false,
+            };
+            if outcome.is_err() && again && attempts == 1 {
                 continue;
             }
             return answered(&outcome?);
@@ -292,7 +304,7 @@ impl Store for Toy {
             retry: RetryCost::Gap,
             batches: false,
             shared: true,
-            gives_back: false,
+            gives_back: true,
         }
     }
 
@@ -307,6 +319,18 @@ impl Store for Toy {
                 Range::new(number(&answer, 0)?, number(&answer, 1)?).ok_or_else(|| garbage(&answer))?;
             let identity = Identity { incarnation: number(&answer, 2)?, epoch: number(&answer, 3)? };
             Ok(Grant { range, identity, bounds: Bounds::new(number(&answer, 4)?, number(&answer, 5)?)? })
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let (rest, identity) = (back.rest, back.identity);
+            let numbers = [rest.start(), rest.len(), identity.incarnation, identity.epoch];
+            match self.call(&words("back", &back.name, &numbers), true).await?.as_slice() {
+                [answer] if answer == "true" => Ok(true),
+                [answer] if answer == "false" => Ok(false),
+                other => Err(garbage(other)),
+            }
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Grant;
-use idmill::{ErrorKind, Snapshot};
+use idmill::{ErrorKind, Range, SequenceName, Snapshot};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -86,6 +86,8 @@ pub(crate) struct History {
     pub(crate) reset: BTreeMap<usize, u64>,
     /// Life, sequence, and the tick of each revocation, when it was called.
     pub(crate) revoked: Vec<(usize, usize, u64)>,
+    /// Life, sequence and rest of each that was sent.
+    pub(crate) given_back: Vec<(usize, String, Span)>,
     /// Ticks at which more than one reserve of one process and sequence was under way.
     pub(crate) crowded: Vec<u64>,
 }
@@ -105,6 +107,7 @@ impl History {
             left: Vec::new(),
             reset: BTreeMap::new(),
             revoked: Vec::new(),
+            given_back: Vec::new(),
             crowded: Vec::new(),
         }))
     }
@@ -141,6 +144,12 @@ impl History {
         }
         self.sent.push(Sent { life, sequence, count, tick, grant: None });
         self.sent.len() - 1
+    }
+
+    /// Each rest once, and no id of it handed out.
+    pub(crate) fn gives_back(&mut self, life: usize, name: &SequenceName, rest: Range) {
+        self.tick(&(life, rest.start(), rest.len()));
+        self.given_back.push((life, name.as_str().to_owned(), (rest.start(), rest.len())));
     }
 
     pub(crate) fn hears(&mut self, sent: usize, grant: Option<Grant>) {

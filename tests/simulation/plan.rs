@@ -149,7 +149,7 @@ fn process(rng: &mut Rng) -> ProcessPlan {
         max_waiting: if chance(rng, 10) { rng.usize(1..3) } else { 1000 },
         crashes: some(rng, 40, 4, |rng| millis(rng, 0..1000)),
         pauses: some(rng, 25, 3, |rng| (millis(rng, 0..1000), millis(rng, 1..3000))),
-        closes: chance(rng, 10).then(|| millis(rng, 0..1500)),
+        closes: chance(rng, 40).then(|| millis(rng, 0..1500)),
     }
 }
 

@@ -1,13 +1,14 @@
 //! The store as one process sees it: the shared one, watched, and out of reach while the process stands still.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
 };
-use idmill::{Result, SequenceName};
+use idmill::{ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::history::Shared;
 
@@ -98,6 +99,27 @@ impl Store for Watched {
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(self.round_trip(requests))
+    }
+
+    /// Once: a second application of the same would be the store's or the allocator's fault. One in four is on its way for long after its
+    /// sender has given up.
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            self.history.lock().gives_back(self.life, &back.name, back.rest);
+            self.gate.pass().await;
+            if (back.rest.start() + self.life as u64).is_multiple_of(4) {
+                let (store, back) = (self.store.clone(), back.clone());
+                let late = Duration::from_millis(back.rest.len().wrapping_mul(7919) % 30_000);
+                tokio::spawn(async move {
+                    sleep(late).await;
+                    store.give_back(&back).await
+                });
+                return Err(ErrorKind::UnknownOutcome.into());
+            }
+            let taken = self.store.give_back(back).await;
+            self.gate.pass().await;
+            taken
+        })
     }
 
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {

@@ -15,6 +15,7 @@ use loom::thread;
 use crate::core::Core;
 use crate::explore::explore;
 use crate::harness::models;
+use crate::mailbox::Ending;
 use crate::range::Ranges;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, next, sequence};
@@ -47,7 +48,7 @@ fn every_id_is_drawn_or_counted() {
             let actor = Actor::new(&core, &mailbox);
             let actor = thread::spawn(move || actor.run(|| ()));
             let drawn = asks_and_gives_up(&core, look);
-            mailbox.close();
+            mailbox.close(Ending::Asked);
             assert_counted(&core, &actor.join().unwrap(), drawn);
         });
     }
@@ -64,7 +65,7 @@ fn the_others_are_served() {
         };
         next(&core).expect("the store has enough");
         let drawn = 1 + fickle.join().unwrap();
-        mailbox.close();
+        mailbox.close(Ending::Asked);
         assert_counted(&core, &actor.join().unwrap(), drawn);
     });
 }

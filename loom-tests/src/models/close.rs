@@ -6,7 +6,7 @@
 //! *Asked*: a caller gets an id or `Closed`, and never waits for good; afterwards all hear `Closed`; no id is unaccounted
 //! for.
 //!
-//! *What would break it*: a mailbox that takes questions which nobody will read; an actor that forgets those that
+//! *What would break it*: a segment whose rest is counted before it is sealed; a mailbox that takes questions which nobody will read; an actor that forgets those that
 //! arrived last; a revocation that opens again what was closed.
 
 use loom::thread;
@@ -14,9 +14,16 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::world::{Actor, draw_anew, next, range, sequence, stock, wait};
+use crate::mailbox::Ending;
+use crate::range::Range;
+use crate::world::{Actor, assert_each_once, draw_anew, next, range, sequence, stock, wait};
 
-models![a_caller_gets_an_id_or_hears_of_it, closed_while_drawing, closed_stays_closed];
+models![
+    a_caller_gets_an_id_or_hears_of_it,
+    what_is_given_back_was_not_drawn,
+    closed_while_drawing,
+    closed_stays_closed
+];
 
 fn a_caller_gets_an_id_or_hears_of_it() {
     explore(5_000, Some(4), || {
@@ -27,7 +34,7 @@ fn a_caller_gets_an_id_or_hears_of_it() {
             let core = core.clone();
             thread::spawn(move || next(&core))
         };
-        mailbox.close();
+        mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();
         let outcome = caller.join().unwrap();
         assert!(matches!(outcome, Ok(1) | Err(ErrorKind::Closed)), "{outcome:?}");
@@ -37,6 +44,28 @@ fn a_caller_gets_an_id_or_hears_of_it() {
         );
         assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Closed));
         assert_eq!(wait(&core), Err(ErrorKind::Closed));
+    });
+}
+
+/// What is left at the end goes back to the store, and from there to others.
+fn what_is_given_back_was_not_drawn() {
+    explore(500, Some(4), || {
+        let (core, mailbox) = sequence(3, 0, 100);
+        let actor = Actor::new(&core, &mailbox);
+        let actor = thread::spawn(move || actor.run(|| ()));
+        let mut ids = vec![next(&core).expect("the store has enough")];
+        let caller = {
+            let core = core.clone();
+            thread::spawn(move || {
+                let mut segment = core.stock.current();
+                [(); 2].map(|()| core.draw(&mut segment).ok())
+            })
+        };
+        mailbox.close(Ending::Asked);
+        let actor = actor.join().unwrap();
+        ids.extend(caller.join().unwrap().into_iter().flatten());
+        ids.extend(actor.left.iter().flat_map(Range::ids));
+        assert_each_once(ids, 1, 3);
     });
 }
 
@@ -69,7 +98,7 @@ fn closed_stays_closed() {
             let stock = stock.clone();
             thread::spawn(move || stock.revoke(ErrorKind::Dry))
         };
-        let lost = stock.revoke(ErrorKind::Closed) + revoker.join().unwrap();
+        let lost = stock.revoke(ErrorKind::Closed).len() + revoker.join().unwrap().len();
         assert_eq!((lost, draw_anew(&stock)), (1, Err(ErrorKind::Closed)));
     });
 }

@@ -11,6 +11,7 @@ use loom::thread;
 
 use crate::explore::explore;
 use crate::harness::models;
+use crate::mailbox::Ending;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequence};
 
@@ -27,7 +28,7 @@ fn callers_share_a_refill() {
             thread::spawn(move || next(&core).expect("the store has enough"))
         };
         let ids = vec![next(&core).expect("the store has enough"), caller.join().unwrap()];
-        mailbox.close();
+        mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();
         assert_each_once(ids, 1, 2);
         assert_eq!(actor.reserves, 1, "memory was not looked at again");
@@ -48,7 +49,7 @@ fn low_water_alone_wakes() {
         // Crosses the watermark, or the refill has been made for the first one already.
         ids.push(next(&core).expect("the store has enough"));
         refilled.wait();
-        mailbox.close();
+        mailbox.close(Ending::Asked);
         actor.join().unwrap();
         assert_each_once(ids, 1, 2);
     });
@@ -62,7 +63,7 @@ fn first_come_first_served() {
         let asks = [(); 3].map(|()| core.request(1, NEVER).expect("open"));
         let ids = asks.map(|ask| block_on(ask).expect("the store has enough").ids().collect::<Vec<_>>());
         assert_eq!(ids, [[1], [2], [3]]);
-        mailbox.close();
+        mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();
         assert_eq!((actor.granted(), actor.reserves <= 3, drain(&core.stock).len()), (3, true, 0));
     });

@@ -13,7 +13,7 @@ use crate::conformance::ledger::{Entry, Ledger, Reply, now};
 use crate::conformance::outcome::{Outcome, Stop, check, fail};
 use crate::conformance::tracker::Tracker;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Bounds, Change, Durability, Identity, MemoryStore, Reserve, Store};
+use crate::store::{Bounds, Change, Durability, GiveBack, Grant, Identity, MemoryStore, Reserve, Store};
 use crate::sync::Arc;
 
 /// Polls a future so many times at most.
@@ -166,9 +166,15 @@ pub(super) async fn capabilities_are_coherent(context: Arc<Context>) -> Outcome 
         "declared to survive a crash of the machine, but the engine forgets when it is killed"
     );
     let name = context.name("seen");
-    one.reserve(&context.request(&name, 1)).await??;
+    let Grant { range, identity, .. } = one.reserve(&context.request(&name, 1)).await??;
     // What is not shared between processes is, at least, between the clients of one.
-    other.look(&name).await.map(drop)
+    other.look(&name).await?;
+    let back = GiveBack { name, identity, rest: range };
+    check!(
+        declared.gives_back || !one.give_back(&back).await??,
+        "declared to take nothing back, but {range:?} was taken"
+    );
+    Ok(())
 }
 
 /// The same random calls of the store and of the one in memory have the same answers.

@@ -10,6 +10,7 @@ mod engines;
 mod names;
 mod processes;
 mod ranges;
+mod rests;
 
 use std::fmt;
 
@@ -34,6 +35,8 @@ pub(super) enum Need {
     Batches,
     /// Reserves that begin where the stored sequence is.
     Exact,
+    /// A store that takes rests back.
+    GivesBack,
 }
 
 type Body = fn(Arc<Context>) -> StoreFuture<'static, Outcome>;
@@ -89,6 +92,9 @@ impl Need {
                 Some("it is embedded: there is no engine and no connection".to_owned())
             }
             Self::Batches if !capabilities.batches => Some("the store declares `batches: false`".to_owned()),
+            Self::GivesBack if !capabilities.gives_back => {
+                Some("the store declares `gives_back: false`".to_owned())
+            }
             Self::Exact if setup.window.is_some() => {
                 Some("its window is ahead of what is stored, which is what this changes".to_owned())
             }
@@ -149,6 +155,12 @@ pub fn trials() -> &'static [Trial] {
             set_among_reserves [] "A step forwards among reserves is neither undone nor overtaken."
             resets_among_reserves [] "Resets and removals among reserves: within one identity, no id twice."
             remove_makes_another [Exact] "What is removed is gone; under its name, there is another incarnation."
+        }
+        rests {
+            rests_are_granted_again [GivesBack] "What is given back of the last range is what the next reserve is granted."
+            rests_of_others_stay [GivesBack] "Nothing is taken back that others reserved after, or of another time of the sequence."
+            rests_at_once [GivesBack] "Among clients that reserve and give back at once, no id that was kept is granted again."
+            rests_through_cuts [GivesBack Connection] "A connection cut while a rest is given back: what the store says of it is true."
         }
         callers {
             as_the_reference [Exact] "Random calls have the answers that the store in memory gives."

@@ -34,7 +34,7 @@ pub enum Fault {
 /// The faults and the latency of a [`MemoryStore`](super::MemoryStore).
 ///
 /// A fault *of every call* comes first, then the script, then chance. Only the first concerns calls other than
-/// reserves. Chance is drawn from one seeded generator in the order of the calls: the same calls in the same order
+/// reserves and give-backs. Chance is drawn from one seeded generator in the order of the calls: the same calls in the same order
 /// meet the same faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
@@ -91,7 +91,7 @@ impl Faults {
         self
     }
 
-    /// Adds faults that the next reserves meet, one each, in this order.
+    /// Adds faults that the next reserves and give-backs meet, one each, in this order.
     #[must_use]
     pub fn script(mut self, faults: impl IntoIterator<Item = Fault>) -> Self {
         self.script.extend(faults);
@@ -117,7 +117,7 @@ impl Faults {
         self.script.push_back(fault);
     }
 
-    /// The fault and the latency of the next reserve.
+    /// The fault and the latency of the next reserve or give-back.
     pub(super) fn next_reserve(&mut self) -> (Option<Fault>, Duration) {
         let latency = self.draw_latency();
         let chance = self.draw_chance();
@@ -128,7 +128,7 @@ impl Faults {
         }
     }
 
-    /// The fault and the latency of the next call that is not a reserve.
+    /// The fault and the latency of the next administrative call.
     pub(super) fn next_other(&mut self) -> (Option<Fault>, Duration) {
         (self.always, self.draw_latency())
     }

@@ -10,7 +10,8 @@ use crate::sync::Mutex;
 
 use self::state::State;
 use super::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -92,7 +93,7 @@ impl MemoryStore {
         self.state.lock().requests
     }
 
-    /// Every grant of a sequence that was applied, in order, including those whose reply was lost; empty unless
+    /// Every grant of a sequence that was applied, in order, including those whose reply was lost, less what was given back; empty unless
     /// [`recording`](Self::recording). Nonsense that a fault made up is not among them.
     pub fn granted(&self, name: &str) -> Vec<Grant> {
         self.state.lock().granted.get(name).cloned().unwrap_or_default()
@@ -138,9 +139,18 @@ impl MemoryStore {
         requests.iter().map(|request| state.reserve(request).map_err(|error| named(error, request))).collect()
     }
 
-    /// Any call but a reserve: those have latency and meet an outage, but not the scripted and random faults.
+    /// An administrative call: those have latency and meet an outage, but not the scripted and random faults.
     async fn call<R>(&self, operation: Operation, act: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
-        let (fault, latency) = self.state.lock().begin_other();
+        let met = self.state.lock().faults.next_other();
+        self.meet(met, operation, act).await
+    }
+
+    async fn meet<R>(
+        &self,
+        (fault, latency): (Option<Fault>, Duration),
+        operation: Operation,
+        act: impl FnOnce(&mut State) -> Result<R>,
+    ) -> Result<R> {
         let (before, after) = halves(latency);
         pause(before).await;
         let outcome = match fault {
@@ -169,7 +179,7 @@ impl Store for MemoryStore {
             retry: RetryCost::Gap,
             batches: true,
             shared: true,
-            gives_back: false,
+            gives_back: true,
         }
     }
 
@@ -182,6 +192,13 @@ impl Store for MemoryStore {
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(self.round_trip(requests))
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let met = self.state.lock().faults.next_reserve();
+            self.meet(met, Operation::GiveBack, |state| Ok(state.take_back(back))).await
+        })
     }
 
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {

@@ -8,7 +8,9 @@ use super::{injected, named};
 use crate::error::{ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
-use crate::store::{Bounds, Change, Grant, Identity, Reserve, SequenceInfo, already_exists, not_found};
+use crate::store::{
+    Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, already_exists, not_found,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -38,10 +40,6 @@ impl State {
         self.faults.next_reserve()
     }
 
-    pub(super) fn begin_other(&mut self) -> (Option<Fault>, Duration) {
-        self.faults.next_other()
-    }
-
     pub(super) fn reserve(&mut self, request: &Reserve) -> Result<Grant> {
         if let Some(kind) = self.failing.get(request.name.as_str()) {
             return Err(injected(*kind));
@@ -61,6 +59,14 @@ impl State {
             self.granted.entry(request.name.clone()).or_default().push(grant);
         }
         Ok(grant)
+    }
+
+    pub(super) fn take_back(&mut self, back: &GiveBack) -> bool {
+        let taken = self.sequences.get_mut(&back.name).is_some_and(|entry| entry.info.take_back(back));
+        if taken && let Some(granted) = self.granted.get_mut(&back.name) {
+            shorten(granted, back);
+        }
+        taken
     }
 
     /// An answer that no honest store gives, where the sequence allows for one.
@@ -124,6 +130,21 @@ impl State {
 
 fn fresh(name: &SequenceName, bounds: Bounds) -> SequenceInfo {
     SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity: Identity::fresh() }
+}
+
+/// What was given back is the end of what was granted last: of one grant, or of several that follow each other.
+fn shorten(granted: &mut Vec<Grant>, back: &GiveBack) {
+    while let Some(last) = granted.last_mut()
+        && last.identity == back.identity
+        && last.range.end() > u128::from(back.rest.start())
+    {
+        let kept = back.rest.start().saturating_sub(last.range.start());
+        last.range = last.range.take_front(kept);
+        if !last.range.is_empty() {
+            return;
+        }
+        granted.pop();
+    }
 }
 
 /// One id above the bounds, or below where there is none above.

@@ -39,8 +39,8 @@ use self::classify::failed;
 use self::database::Database;
 use self::schema::Table;
 use super::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture, already_exists, not_found,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -134,7 +134,7 @@ impl Store for SqliteStore {
             retry: RetryCost::Gap,
             batches: true,
             shared: true,
-            gives_back: false,
+            gives_back: true,
         }
     }
 
@@ -155,6 +155,21 @@ impl Store for SqliteStore {
                 outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
             };
             outcomes.into_iter().zip(requests).map(named).collect()
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        let (table, owned) = (self.table.clone(), back.clone());
+        let job = move |db: &rusqlite::Connection| {
+            let Some(mut info) = table.read(db, &owned.name).map_err(failed)?? else { return Ok(false) };
+            let taken = info.take_back(&owned);
+            if taken {
+                table.update(db, &info).map_err(failed)?;
+            }
+            Ok(taken)
+        };
+        Box::pin(async move {
+            self.write(job).await.map_err(|error| error.of(&back.name).during(Operation::GiveBack))
         })
     }
 

@@ -41,7 +41,12 @@ fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
     let draws = draws.filter(|draw| draw.sequence == case.sequence && draw.life == left.life);
     let had: u64 = draws.flat_map(|draw| draw.ids().iter().map(|(_, len)| len)).sum();
     let gaps = snapshot.gaps;
-    let known = snapshot.drawn + snapshot.remaining + gaps.revoked + gaps.abandoned + gaps.dropped;
+    let known = snapshot.drawn
+        + snapshot.remaining
+        + snapshot.given_back
+        + gaps.revoked
+        + gaps.abandoned
+        + gaps.dropped;
     let fault = if snapshot.drawn < had {
         "more was handed out than counted"
     } else if case.plan.order != Order::Thread && snapshot.drawn > had {

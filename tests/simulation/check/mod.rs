@@ -4,6 +4,7 @@ mod deadlines;
 mod ended;
 mod flights;
 mod gaps;
+mod given_back;
 mod order;
 mod reserves;
 mod revoked;
@@ -27,10 +28,11 @@ pub(crate) struct Case<'a> {
 
 type Check = fn(&Case<'_>) -> Verdict;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("unique", unique::check),
     ("order", order::check),
     ("gaps", gaps::check),
+    ("given back", given_back::check),
     ("reserves", reserves::check),
     ("revoked", revoked::check),
     ("deadlines", deadlines::check),

@@ -158,15 +158,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "revoke-without-seal",
         "revoke::held_segments_are_sealed",
-        &[edit(STOCK, "map(|segment| segment.seal()).sum();", "map(|segment| segment.remaining()).sum();")],
+        &[edit(STOCK, "lost.push(segment.seal())", "lost.push(Range::new(1, segment.remaining()).unwrap())")],
     ),
     mutant(
         "sealed-in-two-steps",
         "revoke::held_segments_are_sealed",
         &[edit(
             SEGMENT,
-            "self.len.saturating_sub(self.cursor.offset.swap(SEALED, Ordering::Relaxed))",
-            "let left = self.remaining(); self.cursor.offset.store(SEALED, Ordering::Relaxed); left",
+            "self.whole().skip(self.cursor.offset.swap(SEALED, Ordering::Relaxed))",
+            "let left = self.whole().skip(self.cursor.offset.load(Ordering::Relaxed)); \
+             self.cursor.offset.store(SEALED, Ordering::Relaxed); left",
         )],
     ),
     mutant(
