@@ -340,7 +340,7 @@ async fn give_back(store: &dyn Store, driver: &Driver, back: GiveBack) {
             driver.gave_back(back.rest.len());
         }
         Ok(Ok(false)) => {
-            tracing::debug!(%sequence, rest = ?back.rest, "others reserved after the rest: a gap")
+            tracing::debug!(%sequence, rest = ?back.rest, "others reserved after the rest: a gap");
         }
         Ok(Err(error)) => {
             tracing::warn!(%sequence, rest = ?back.rest, %error, "could not give the rest back: a gap");

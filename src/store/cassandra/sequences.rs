@@ -18,7 +18,8 @@ use crate::store::{
 use crate::tier::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
-/// What a write is conditional on. Of these, `next` never has a value twice in an era.
+/// What a write is conditional on. Of these, `next` never has a value twice in an era: a write of unknown outcome may be sent again. That
+/// is why nothing is ever given back here.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
 /// How often a write of unknown outcome is looked after before its outcome stays unknown.
 const LOOKS: u32 = 3;

@@ -33,8 +33,8 @@ use self::classify::Verdict;
 use self::client::Client;
 use self::schema::{Place, Stored};
 use super::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture, already_exists, not_found,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -130,6 +130,22 @@ impl DatastoreStore {
         }
     }
 
+    /// Reads, and writes once. Not as a [`change`](Self::change), which begins again after a conflict: that may be with our own write, if
+    /// something on the way sent it twice, and others may have reserved what it gave back.
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let stored = self.read(&back.name).await?;
+        let mut wanted = stored.as_ref().map(|stored| stored.info.clone());
+        let taken = wanted.as_mut().is_some_and(|info| info.take_back(back));
+        let Some(mutation) = self.mutation(stored.as_ref(), wanted.as_ref()).filter(|_| taken) else {
+            return Ok(false);
+        };
+        match self.client.commit(&mutation).await {
+            Ok(()) => Ok(true),
+            Err(Verdict::Conflict(_)) => Ok(false),
+            Err(Verdict::Failed(error)) => Err(error),
+        }
+    }
+
     /// What turns the stored sequence into the wanted one, and fails if something else is stored; `None` if nothing is to be done.
     fn mutation(&self, stored: Option<&Stored>, wanted: Option<&SequenceInfo>) -> Option<Value> {
         // FAIL is said because what is done without it is the server's choice: Google's newer emulator then writes over the
@@ -179,7 +195,7 @@ impl Store for DatastoreStore {
             retry: RetryCost::Gap,
             batches: false,
             shared: true,
-            gives_back: false,
+            gives_back: true,
         }
     }
 
@@ -191,6 +207,13 @@ impl Store for DatastoreStore {
                 Ok((Some(info), grant))
             });
             reserving.await.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let giving = self.try_give_back(back).await;
+            giving.map_err(|error| error.of(&back.name).during(Operation::GiveBack))
         })
     }
 

@@ -39,8 +39,8 @@ use self::classify::{Asked, failed};
 use self::commands::Commands;
 use self::reserve::{DUPLICATES, Fit, TRIES, crowded};
 use super::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture, already_exists, not_found,
 };
 use crate::error::{Error, Operation, Result};
 use crate::name::SequenceName;
@@ -163,6 +163,17 @@ impl MongoStore {
         Err(crowded())
     }
 
+    /// Reads, and writes once, if nothing has changed meanwhile.
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let Some(seen) = self.try_inspect(&back.name).await? else { return Ok(false) };
+        let mut after = seen.clone();
+        if !after.take_back(back) {
+            return Ok(false);
+        }
+        let outcome = self.commands.modify(None, schema::unchanged(&seen), schema::replace(&after)).await;
+        Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
+    }
+
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let outcome = self.commands.remove(schema::by_name(name)).await;
         outcome.map_err(|fault| failed(&fault, Asked::Write))
@@ -176,13 +187,18 @@ impl Store for MongoStore {
             retry: RetryCost::Gap,
             batches: false,
             shared: true,
-            gives_back: false,
+            gives_back: true,
         }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         let context = |error: Error| error.of(&request.name).during(Operation::Reserve);
         Box::pin(async move { self.try_reserve(request).await.map_err(context) })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        let context = |error: Error| error.of(&back.name).during(Operation::GiveBack);
+        Box::pin(async move { self.try_give_back(back).await.map_err(context) })
     }
 
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {

@@ -40,8 +40,8 @@ use gcloud_spanner::client::Client;
 use self::database::Database;
 use self::schema::{Layout, Table};
 use super::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture, already_exists, not_found,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -169,6 +169,17 @@ impl SpannerStore {
         .await
     }
 
+    async fn give_back_one(&self, back: &GiveBack) -> Result<bool> {
+        let owned = back.clone();
+        self.change(&back.name, move |table, stored| {
+            // A table as published does not show whether the sequence is still the same.
+            let info = stored.info.filter(|_| stored.layout != Layout::Plain);
+            let taken = info.and_then(|mut info| info.take_back(&owned).then_some(info));
+            Ok((taken.is_some(), taken.map(|info| table.advance(&info)).into_iter().collect()))
+        })
+        .await
+    }
+
     async fn remove_one(&self, name: &SequenceName) -> Result<bool> {
         let wanted = name.clone();
         self.change(name, move |table, stored| {
@@ -199,7 +210,7 @@ impl Store for SpannerStore {
             retry: RetryCost::Gap,
             batches: false,
             shared: true,
-            gives_back: false,
+            gives_back: true,
         }
     }
 
@@ -207,6 +218,13 @@ impl Store for SpannerStore {
         Box::pin(async move {
             let outcome = self.reserve_one(request).await;
             outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let outcome = self.give_back_one(back).await;
+            outcome.map_err(|error| error.of(&back.name).during(Operation::GiveBack))
         })
     }
 
