@@ -22,13 +22,13 @@ fn the_first_run_makes_the_store_and_says_so_and_the_second_goes_on() {
 }
 
 #[test]
-fn exactly_what_is_printed_is_reserved_unless_a_step_says_otherwise() {
+fn exactly_what_is_printed_is_reserved_or_the_rest_of_a_step_given_back() {
     let place = Place::with_sequence(1, 10_000_000);
     for (args, printed, next) in [
         (vec!["-n", "250_001"], 250_001, 250_002_u64),
-        (vec!["-n", "3", "--step", "10"], 3, 250_012),
-        (vec!["-n", "25", "--step", "10"], 25, 250_042),
-        (vec!["-n", "250_000", "--step", "150_000"], 250_000, 550_042),
+        (vec!["-n", "3", "--step", "10"], 3, 250_005),
+        (vec!["-n", "25", "--step", "10"], 25, 250_030),
+        (vec!["-n", "250_000", "--step", "150_000"], 250_000, 500_030),
     ] {
         let ran = place.run(&[&["next", "s"], &args[..]].concat());
         assert_eq!(ran.ids().len(), printed);

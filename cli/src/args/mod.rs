@@ -143,7 +143,7 @@ pub(crate) struct Next {
     pub(crate) bounds: BoundsArgs,
     /// Reserve in ranges of this size [default: what is printed, at most 100,000 at a time]
     ///
-    /// What the last range has left is a gap.
+    /// What the last range has left is given back, unless others reserved meanwhile or the store cannot take it: then it is a gap.
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) step: Option<u64>,
     /// How long to go on trying while the store is busy or away
