@@ -49,7 +49,7 @@ fn a_caller_gets_an_id_or_hears_of_it() {
 
 /// What is left at the end goes back to the store, and from there to others.
 fn what_is_given_back_was_not_drawn() {
-    explore(500, Some(4), || {
+    explore(30_000, Some(4), || {
         let (core, mailbox) = sequence(3, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));

@@ -171,6 +171,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
     ),
     mutant(
+        "given-back-while-drawn",
+        "close::what_is_given_back_was_not_drawn",
+        &[edit(
+            SEGMENT,
+            "self.whole().skip(self.cursor.offset.swap(SEALED, Ordering::Relaxed))",
+            "let left = self.whole().skip(self.cursor.offset.load(Ordering::Relaxed)); \
+             self.cursor.offset.store(SEALED, Ordering::Relaxed); left",
+        )],
+    ),
+    mutant(
         "publish-whatever-was-revoked",
         "revoke::what_was_reserved_before_is_not_published",
         &[edit(STOCK, "if self.generation() != generation {", "if self.generation() < generation {")],
