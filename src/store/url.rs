@@ -135,7 +135,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 #[derive(Clone, Debug)]
 pub struct StoreUrl(Arc<dyn Target>);
 
-/// Two URLs are the same if they are written the same once they were read.
+/// Two URLs are the same if they are written the same once they were read, whatever their passwords.
 impl PartialEq for StoreUrl {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
