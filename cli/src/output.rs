@@ -1,6 +1,7 @@
 //! How sequences are printed: as tables for people, as JSON for programs.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
 use idmill::store::SequenceInfo;
@@ -147,6 +148,12 @@ pub(crate) fn print(text: &str) -> Outcome {
         }
         _ => Ok(()),
     }
+}
+
+/// Keeps a result in a file, in place of what was there.
+pub(crate) fn write_file(file: &Path, text: &str) -> Outcome {
+    std::fs::write(file, text)
+        .map_err(|error| Failure::io(&format!("{} cannot be written", file.display()), &error))
 }
 
 /// A result as one JSON document.

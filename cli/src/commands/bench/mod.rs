@@ -6,7 +6,6 @@ mod pictures;
 mod report;
 mod transactions;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,10 +36,10 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
     output::note(global.json, &store.description);
     let report = Report::new(&store, &args, measure_all(&store, &args, &modes).await?);
     if let Some(file) = &args.report {
-        write(file, &(output::json(&report) + "\n"))?;
+        output::write_file(file, &(output::json(&report) + "\n"))?;
     }
     if let Some(file) = &args.plot {
-        write(file, &pictures::svg(&report))?;
+        output::write_file(file, &pictures::svg(&report))?;
     }
     if global.json { output::print_json(&report) } else { output::print(&report.human()) }
 }
@@ -99,9 +98,4 @@ async fn measure(
     let row = Row::new(mode, threads, &seen?, &subject);
     subject.close().await;
     Ok(row)
-}
-
-fn write(file: &Path, text: &str) -> Outcome {
-    let failed = |error| Failure::io(&format!("{} cannot be written", file.display()), &error);
-    std::fs::write(file, text).map_err(failed)
 }

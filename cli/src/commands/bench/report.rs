@@ -8,6 +8,7 @@ use super::modes::Subject;
 use crate::args::{Bench, Mode};
 use crate::opening::Measured;
 use crate::output::{digits, rate, render, table};
+use crate::times::millis_at;
 
 /// The whole of a bench. Names and meanings of the fields are stable.
 #[derive(Clone, Debug, Serialize)]
@@ -53,7 +54,7 @@ pub(super) struct Percentiles {
 
 impl Percentiles {
     fn of(micros: &Histogram<u64>) -> Self {
-        let at = |quantile| micros.value_at_quantile(quantile) as f64 / 1e3;
+        let at = |quantile| millis_at(micros, quantile);
         let max = micros.max() as f64 / 1e3;
         Self { p50: at(0.5), p75: at(0.75), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max }
     }

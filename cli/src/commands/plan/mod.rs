@@ -35,9 +35,7 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, args.outage, bounds));
     let outage = simulated.await.expect("the simulation does not panic")?;
     if let Some(file) = &args.plot {
-        let svg = plot(&planned, args.outage, &outage).svg();
-        std::fs::write(file, svg)
-            .map_err(|error| Failure::io(&format!("{} cannot be written", file.display()), &error))?;
+        output::write_file(file, &plot(&planned, args.outage, &outage).svg())?;
     }
     let report = Report::new(&args, &planned, &outage);
     if global.json {
