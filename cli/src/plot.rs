@@ -6,6 +6,8 @@ use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::output::rate;
+
 /// A picture of lines over one pair of axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
@@ -139,9 +141,13 @@ pub(crate) struct Group {
     pub(crate) values: Vec<f64>,
 }
 
-/// The height of a bar, and what a picture of bars needs besides.
-const BAR: u32 = 9;
-const FRAME: u32 = 96;
+/// The height of a bar, which has its value written behind it; of the legend; and what a picture of bars needs besides.
+const BAR: u32 = 13;
+const LEGEND: u32 = 24;
+const FRAME: u32 = 92;
+const LEFT: u32 = 190;
+/// As wide as a letter gets on average, for what is set beside a text.
+const LETTER: usize = 7;
 
 /// Several pictures of bars, one below the other.
 pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
@@ -165,45 +171,66 @@ impl Bars {
     }
 
     fn height(&self) -> u32 {
-        FRAME + BAR * self.rows()
+        FRAME + self.legend_height() + BAR * self.rows()
+    }
+
+    /// What a single series shows is said by the title.
+    fn legend_height(&self) -> u32 {
+        if self.legend.len() > 1 { LEGEND } else { 0 }
     }
 
     fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Failed> {
-        let area = area.titled(&self.title, ("sans-serif", 18).into_font().color(&INK))?;
+        let area =
+            area.margin(10, 0, 0, 0).titled(&self.title, ("sans-serif", 19).into_font().color(&INK))?;
+        let text = ("sans-serif", 15).into_font().color(&INK);
+        let (legend, area) = area.split_vertically(self.legend_height());
+        self.draw_legend(&legend, &text)?;
         let values = || self.groups.iter().flat_map(|group| &group.values).copied();
         let low = values().fold(f64::MAX, f64::min).max(1e-3);
         let high = values().fold(low, f64::max);
         // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
         let from = 10f64.powf((low / 2.0).log10().floor());
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(8).margin_right(90).x_label_area_size(28).y_label_area_size(190);
+        builder.margin(8).margin_right(70).x_label_area_size(28).y_label_area_size(LEFT);
         let mut chart =
             builder.build_cartesian_2d((from..high * 1.5).log_scale(), f64::from(self.rows())..0.0)?;
-        let text = ("sans-serif", 13).into_font().color(&INK);
         let mut mesh = chart.configure_mesh();
         mesh.axis_style(INK).bold_line_style(GRID).light_line_style(TRANSPARENT).disable_y_mesh();
         mesh.y_labels(0).label_style(text.clone()).x_label_formatter(&|value| label(*value)).draw()?;
-        let colours = COLOURS.iter().cycle();
-        for (series, (name, colour)) in self.legend.iter().zip(colours).enumerate() {
-            let bars = self.groups.iter().zip(0_u32..).map(|(group, index)| {
-                let top = f64::from(index) * (self.legend.len() + 1) as f64 + series as f64 + 0.5;
-                Rectangle::new([(from, top), (group.values[series].max(from), top + 0.9)], colour.filled())
-            });
-            chart
-                .draw_series(bars)?
-                .label(name)
-                .legend(|(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+        for (series, colour) in (0..self.legend.len()).zip(COLOURS.iter().cycle()) {
+            chart.draw_series(self.groups.iter().zip(0..).map(|(group, index)| {
+                let top = self.top(index, series);
+                Rectangle::new([(from, top), (group.values[series].max(from), top + 0.85)], colour.filled())
+            }))?;
         }
-        self.name_groups(&area, &chart, &text)?;
+        self.name_groups(&area, &chart, &text)
+    }
+
+    /// Where a bar begins, in rows from above: a free one between groups.
+    fn top(&self, group: u32, series: usize) -> f64 {
+        f64::from(group) * (self.legend.len() + 1) as f64 + series as f64 + 0.5
+    }
+
+    /// In a line above the bars, where it hides none.
+    fn draw_legend(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        text: &TextStyle<'_>,
+    ) -> Result<(), Failed> {
         if self.legend.len() == 1 {
             return Ok(());
         }
-        let mut legend = chart.configure_series_labels();
-        legend.label_font(text).background_style(BAND).border_style(TRANSPARENT);
-        legend.position(SeriesLabelPosition::LowerRight).draw()
+        let (mut x, y) = (LEFT.cast_signed() + 8, LEGEND.cast_signed() / 2);
+        let text = text.pos(Pos::new(HPos::Left, VPos::Center));
+        for (name, colour) in self.legend.iter().zip(COLOURS.iter().cycle()) {
+            area.draw(&Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()))?;
+            area.draw(&Text::new(name.clone(), (x + 18, y), text.clone()))?;
+            x += 18 + i32::try_from((name.chars().count() + 3) * LETTER).unwrap_or_default();
+        }
+        Ok(())
     }
 
-    /// Each group's name and first value, at its middle.
+    /// Each group's name at its middle, and each bar's value behind it.
     fn name_groups<X: Ranged<ValueType = f64>>(
         &self,
         area: &DrawingArea<SVGBackend<'_>, Shift>,
@@ -211,16 +238,19 @@ impl Bars {
         text: &TextStyle<'_>,
     ) -> Result<(), Failed> {
         let (left, top) = area.get_base_pixel();
-        let right_aligned = text.pos(Pos::new(HPos::Right, VPos::Center));
-        for (group, index) in self.groups.iter().zip(0_u32..) {
-            let each = (self.legend.len() + 1) as f64;
-            let middle = each * f64::from(index) + 0.5 + self.legend.len() as f64 / 2.0;
-            let (x, y) = chart.as_coord_spec().translate(&(chart.x_range().start, middle));
-            area.draw(&Text::new(group.name.clone(), (x - left - 8, y - top), right_aligned.clone()))?;
-            if self.legend.len() == 1 {
-                let (x, _) = chart.as_coord_spec().translate(&(group.values[0], middle));
-                let left_aligned = text.pos(Pos::new(HPos::Left, VPos::Center));
-                area.draw(&Text::new(label(group.values[0].round()), (x - left + 6, y - top), left_aligned))?;
+        let at = |x, y| {
+            let (x, y) = chart.as_coord_spec().translate(&(x, y));
+            (x - left, y - top)
+        };
+        let before = text.pos(Pos::new(HPos::Right, VPos::Center));
+        let behind = ("sans-serif", 13).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+        let start = chart.x_range().start;
+        for (group, index) in self.groups.iter().zip(0..) {
+            let (x, y) = at(start, self.top(index, 0) + self.legend.len() as f64 / 2.0);
+            area.draw(&Text::new(group.name.clone(), (x - 8, y), before.clone()))?;
+            for (series, value) in group.values.iter().enumerate() {
+                let (x, y) = at(value.max(start), self.top(index, series) + 0.425);
+                area.draw(&Text::new(rate(*value), (x + 6, y), behind.clone()))?;
             }
         }
         Ok(())
@@ -280,7 +310,7 @@ mod tests {
         let svg = bars_svg(&[one, two]);
         let has = |text: &str| svg.contains(&format!("\n{text}\n"));
         assert!(
-            ["a", "b", "50 k", "c", "first", "second", "One", "Two"].iter().all(|text| has(text)),
+            ["a", "b", "50.0 k", "c", "2.00", "first", "second", "One", "Two"].iter().all(|text| has(text)),
             "{svg}"
         );
         assert!(!has("only") && svg.contains("prefers-color-scheme:dark"), "{svg}");

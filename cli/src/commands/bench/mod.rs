@@ -3,6 +3,7 @@
 mod callers;
 mod modes;
 mod pictures;
+mod published;
 mod report;
 mod transactions;
 
@@ -31,6 +32,7 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
         let failure = Failure::usage("0 transactions cannot be measured");
         return Err(failure.hint("give --iterations at least 1, or a --duration"));
     }
+    let args = if args.published { published::settings(args) } else { args };
     let store = Measured::open(global, SEQUENCE).await?;
     let modes = modes(&args, &store)?;
     output::note(global.json, &store.description);
@@ -41,7 +43,7 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
     if let Some(file) = &args.plot {
         output::write_file(file, &pictures::svg(&report))?;
     }
-    if global.json { output::print_json(&report) } else { output::print(&report.human()) }
+    if global.json { output::print_json(&report) } else { output::print(&report.human(args.markdown)) }
 }
 
 /// What was asked for, or everything that the store can do.
