@@ -2,6 +2,7 @@
 
 use super::published::Compared;
 use super::report::{Report, Row};
+use crate::output::{digits, rate};
 use crate::plot::{Bars, Group, bars_svg};
 
 pub(super) fn svg(report: &Report) -> String {
@@ -9,6 +10,7 @@ pub(super) fn svg(report: &Report) -> String {
     let throughput = Bars {
         title: "Values a second".to_owned(),
         legend: vec!["values/s".to_owned()],
+        label: rate,
         groups: report
             .runs
             .iter()
@@ -19,6 +21,7 @@ pub(super) fn svg(report: &Report) -> String {
     let times = Bars {
         title: "Milliseconds a transaction".to_owned(),
         legend: [p50, p90, p99, max].map(str::to_owned).to_vec(),
+        label: digits,
         groups: report
             .runs
             .iter()
@@ -38,6 +41,7 @@ fn beside_published(compared: &[Compared]) -> Bars {
     Bars {
         title: "Times the values a second of in-transaction with as many threads".to_owned(),
         legend: vec!["here".to_owned(), "published, on Cloud Spanner".to_owned()],
+        label: digits,
         groups: others
             .map(|run| Group {
                 name: format!("{} × {}", run.mode, run.threads),

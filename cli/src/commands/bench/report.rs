@@ -80,7 +80,7 @@ impl Row {
             corrected_ms: Percentiles::of(&seen.corrected),
             times_ms: Percentiles::of(&seen.times),
             reserves: subject.reserves(seen.times.len()),
-            waits: snapshot.map(|seen| seen.waits),
+            waits: subject.waits(),
             gaps: snapshot.map(|seen| seen.gaps.total()),
             left: snapshot.map(|seen| seen.remaining),
             retries: seen.retries,

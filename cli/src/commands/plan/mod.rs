@@ -14,7 +14,7 @@ use self::simulate::Outage;
 use crate::args::{Global, Plan};
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use crate::plot::{Line, Plot};
+use crate::plot::{Line, Plot, label};
 
 /// The rate is measured, not known: how much longer than the outage the budget has to be for its error.
 const HEADROOM: f64 = 1.02;
@@ -100,6 +100,7 @@ fn plot(planned: &Planned, away: Duration, outage: &Outage) -> Plot {
         title: "Ids in memory while the store is away".to_owned(),
         x: "seconds, from the beginning of the outage".to_owned(),
         y: "ids in memory".to_owned(),
+        labels: [label; 2],
         log: false,
         band: Some((0.0, away.as_secs_f64())),
         lines: vec![
