@@ -198,10 +198,10 @@ fn points(latencies: &Histogram<u64>) -> Vec<(f64, f64)> {
 fn share(nines: f64) -> String {
     let percent = 100.0 * (1.0 - 0.1_f64.powf(nines));
     match nines {
-        ..2.0 => format!("{percent:.0} %"),
-        ..3.0 => format!("{percent:.1} %"),
-        ..4.0 => format!("{percent:.2} %"),
-        ..5.0 => format!("{percent:.3} %"),
+        ..2.1 => format!("{percent:.0} %"),
+        ..3.1 => format!("{percent:.1} %"),
+        ..4.1 => format!("{percent:.2} %"),
+        ..5.1 => format!("{percent:.3} %"),
         _ => format!("{percent:.4} %"),
     }
 }
