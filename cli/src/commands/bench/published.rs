@@ -156,9 +156,9 @@ mod tests {
     fn the_published_ratios_are_those_of_the_published_figures() {
         let ratio = |mode, threads| {
             let of = |mode| published(mode, threads).values_per_second;
-            (of(mode) / of(Mode::InTransaction) * 10.0).round() / 10.0
+            digits(of(mode) / of(Mode::InTransaction))
         };
-        assert_eq!([ratio(Mode::AsyncBatch, 10), ratio(Mode::AsyncBatch, 50)], [15.1, 53.0]);
-        assert_eq!([ratio(Mode::Batch, 10), ratio(Mode::Batch, 50)], [14.5, 39.1]);
+        assert_eq!([ratio(Mode::AsyncBatch, 10), ratio(Mode::AsyncBatch, 50)], ["15.1", "53.0"]);
+        assert_eq!([ratio(Mode::Batch, 10), ratio(Mode::Batch, 50)], ["14.5", "39.1"]);
     }
 }
