@@ -23,6 +23,15 @@ struct Figures {
     p99_ms: f64,
 }
 
+impl Figures {
+    fn over(self, in_transaction: Self) -> Ratios {
+        Ratios {
+            throughput_over_in_transaction: self.values_per_second / in_transaction.values_per_second,
+            p99_over_transaction: self.p99_ms / TRANSACTION_MS,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Published {
     mode: Mode,
@@ -96,7 +105,7 @@ pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
     let compared = PUBLISHED.iter().map(|run| {
         let Published { mode, threads, figures } = *run;
         let (here, base) = (row(mode, threads), row(Mode::InTransaction, threads));
-        let theirs = published(Mode::InTransaction, threads).values_per_second;
+        let theirs = published(Mode::InTransaction, threads);
         Compared {
             mode: mode.name(),
             threads,
@@ -104,10 +113,7 @@ pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
                 throughput_over_in_transaction: here.values_per_second / base.values_per_second,
                 p99_over_transaction: here.corrected_ms.p99 / transaction_ms,
             },
-            published: Ratios {
-                throughput_over_in_transaction: figures.values_per_second / theirs,
-                p99_over_transaction: figures.p99_ms / TRANSACTION_MS,
-            },
+            published: figures.over(theirs),
             published_figures: figures,
             values_per_second: here.values_per_second,
         }
