@@ -34,8 +34,8 @@ pub fn together<W: FnMut(u64) + Send>(
     })
 }
 
-/// Where the system does not let a thread choose its core, the scheduler does.
-fn pin(number: usize) {
+/// Pins this thread to a core, in turn by number. Where the system does not let a thread choose, the scheduler does.
+pub fn pin(number: usize) {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if let Some(core) = cores.get(number % cores.len().max(1)) {
         core_affinity::set_for_current(*core);

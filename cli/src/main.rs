@@ -8,6 +8,7 @@ mod lines;
 mod opening;
 mod output;
 mod plot;
+mod times;
 
 use std::process::ExitCode;
 use std::time::Duration;

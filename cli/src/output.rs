@@ -1,6 +1,7 @@
 //! How sequences are printed: as tables for people, as JSON for programs.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
 use idmill::store::SequenceInfo;
@@ -116,6 +117,38 @@ pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     table
 }
 
+/// A table that people may want to take elsewhere: text on a terminal, or Markdown. The first column is a name, the
+/// others are numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Sheet {
+    headings: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    pub(crate) fn new(headings: &'static [&'static str]) -> Self {
+        Self { headings, rows: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, row: Vec<String>) {
+        self.rows.push(row);
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut table = table(self.headings, &[0]);
+        table.add_rows(&self.rows);
+        render(&table)
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let headings: Vec<_> = self.headings.iter().map(|heading| heading.to_lowercase()).collect();
+        let rule = format!("|---|{}\n", "---:|".repeat(headings.len() - 1));
+        let rows: String = self.rows.iter().map(|cells| row(cells)).collect();
+        [row(&headings), rule, rows].concat()
+    }
+}
+
 /// Names and what they stand for, a pair a line.
 pub(crate) fn pairs(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
     let mut table = bare_table();
@@ -147,6 +180,12 @@ pub(crate) fn print(text: &str) -> Outcome {
         }
         _ => Ok(()),
     }
+}
+
+/// Keeps a result in a file, in place of what was there.
+pub(crate) fn write_file(file: &Path, text: &str) -> Outcome {
+    std::fs::write(file, text)
+        .map_err(|error| Failure::io(&format!("{} cannot be written", file.display()), &error))
 }
 
 /// A result as one JSON document.
@@ -199,6 +238,14 @@ pub(crate) fn note(json: bool, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sheet_is_text_or_markdown() {
+        let mut sheet = Sheet::new(&["MODE", "VALUES/S"]);
+        sheet.push(vec!["async".to_owned(), "7".to_owned()]);
+        assert_eq!(sheet.text(), "MODE   VALUES/S\nasync         7\n");
+        assert_eq!(sheet.markdown(), "| mode | values/s |\n|---|---:|\n| async | 7 |\n");
+    }
 
     #[test]
     fn a_percentage_never_claims_all_or_nothing_that_is_not() {

@@ -12,6 +12,8 @@ pub(crate) struct Plot {
     pub(crate) title: String,
     pub(crate) x: String,
     pub(crate) y: String,
+    /// How values are written along the axes.
+    pub(crate) labels: [fn(f64) -> String; 2],
     /// Whether y grows by factors.
     pub(crate) log: bool,
     /// A stretch of x to be set off.
@@ -65,10 +67,13 @@ impl Plot {
 
     fn draw(&self, into: &mut String) -> Result<(), Failed> {
         let area = SVGBackend::with_string(into, SIZE).into_drawing_area();
-        let area = area.titled(&self.title, ("sans-serif", 22).into_font().color(&INK))?;
+        let area =
+            area.margin(10, 0, 0, 0).titled(&self.title, ("sans-serif", 22).into_font().color(&INK))?;
+        let (legend, area) = area.split_vertically(LEGEND);
+        draw_legend(&legend, (LEFT_OF_LINES, 2), self.lines.iter().map(|line| &line.name))?;
         let (x, y) = (self.extent(|point| point.0), self.extent(|point| point.1));
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(12).x_label_area_size(48).y_label_area_size(84);
+        builder.margin(12).margin_right(30).x_label_area_size(48).y_label_area_size(LEFT_OF_LINES);
         if self.log {
             let mut chart = builder.build_cartesian_2d(x.0..x.1, (y.0.max(1e-9)..y.1 * 1.5).log_scale())?;
             self.mesh_and_lines(&mut chart, y)?;
@@ -101,18 +106,13 @@ impl Plot {
             .axis_desc_style(text.clone())
             .x_desc(&self.x)
             .y_desc(&self.y)
-            .y_label_formatter(&|value| label(*value))
+            .x_label_formatter(&|value| self.labels[0](*value))
+            .y_label_formatter(&|value| self.labels[1](*value))
             .draw()?;
         for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
-            let style = colour.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(line.points.iter().copied(), style))?
-                .label(&line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
         }
-        let mut legend = chart.configure_series_labels();
-        legend.label_font(text).background_style(TRANSPARENT).border_style(TRANSPARENT);
-        legend.position(SeriesLabelPosition::UpperRight).draw()
+        Ok(())
     }
 
     fn extent(&self, of: impl Fn(&(f64, f64)) -> f64) -> (f64, f64) {
@@ -129,6 +129,8 @@ pub(crate) struct Bars {
     pub(crate) title: String,
     /// What the values of each group are.
     pub(crate) legend: Vec<String>,
+    /// How values are written behind their bars.
+    pub(crate) label: fn(f64) -> String,
     pub(crate) groups: Vec<Group>,
 }
 
@@ -139,9 +141,15 @@ pub(crate) struct Group {
     pub(crate) values: Vec<f64>,
 }
 
-/// The height of a bar, and what a picture of bars needs besides.
-const BAR: u32 = 9;
-const FRAME: u32 = 96;
+/// The height of a bar, which has its value written behind it; of the legend; and what a picture of bars needs besides.
+const BAR: u32 = 13;
+const LEGEND: u32 = 24;
+const FRAME: u32 = 92;
+/// Where axes begin: right of the groups' names, or of the values along the axis.
+const LEFT: u32 = 190;
+const LEFT_OF_LINES: u32 = 84;
+/// As wide as a letter gets on average, for what is set beside a text.
+const LETTER: usize = 7;
 
 /// Several pictures of bars, one below the other.
 pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
@@ -165,45 +173,49 @@ impl Bars {
     }
 
     fn height(&self) -> u32 {
-        FRAME + BAR * self.rows()
+        FRAME + self.legend_height() + BAR * self.rows()
+    }
+
+    /// What a single series shows is said by the title.
+    fn legend_height(&self) -> u32 {
+        if self.legend.len() > 1 { LEGEND } else { 0 }
     }
 
     fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Failed> {
-        let area = area.titled(&self.title, ("sans-serif", 18).into_font().color(&INK))?;
+        let area =
+            area.margin(10, 0, 0, 0).titled(&self.title, ("sans-serif", 19).into_font().color(&INK))?;
+        let (legend, area) = area.split_vertically(self.legend_height());
+        if self.legend.len() > 1 {
+            draw_legend(&legend, (LEFT, 4), &self.legend)?;
+        }
         let values = || self.groups.iter().flat_map(|group| &group.values).copied();
         let low = values().fold(f64::MAX, f64::min).max(1e-3);
         let high = values().fold(low, f64::max);
         // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
         let from = 10f64.powf((low / 2.0).log10().floor());
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(8).margin_right(90).x_label_area_size(28).y_label_area_size(190);
+        builder.margin(8).margin_right(70).x_label_area_size(28).y_label_area_size(LEFT);
         let mut chart =
             builder.build_cartesian_2d((from..high * 1.5).log_scale(), f64::from(self.rows())..0.0)?;
-        let text = ("sans-serif", 13).into_font().color(&INK);
+        let text = ("sans-serif", 15).into_font().color(&INK);
         let mut mesh = chart.configure_mesh();
         mesh.axis_style(INK).bold_line_style(GRID).light_line_style(TRANSPARENT).disable_y_mesh();
         mesh.y_labels(0).label_style(text.clone()).x_label_formatter(&|value| label(*value)).draw()?;
-        let colours = COLOURS.iter().cycle();
-        for (series, (name, colour)) in self.legend.iter().zip(colours).enumerate() {
-            let bars = self.groups.iter().zip(0_u32..).map(|(group, index)| {
-                let top = f64::from(index) * (self.legend.len() + 1) as f64 + series as f64 + 0.5;
-                Rectangle::new([(from, top), (group.values[series].max(from), top + 0.9)], colour.filled())
-            });
-            chart
-                .draw_series(bars)?
-                .label(name)
-                .legend(|(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+        for (series, colour) in (0..self.legend.len()).zip(COLOURS.iter().cycle()) {
+            chart.draw_series(self.groups.iter().zip(0..).map(|(group, index)| {
+                let top = self.top(index, series);
+                Rectangle::new([(from, top), (group.values[series].max(from), top + 0.85)], colour.filled())
+            }))?;
         }
-        self.name_groups(&area, &chart, &text)?;
-        if self.legend.len() == 1 {
-            return Ok(());
-        }
-        let mut legend = chart.configure_series_labels();
-        legend.label_font(text).background_style(BAND).border_style(TRANSPARENT);
-        legend.position(SeriesLabelPosition::LowerRight).draw()
+        self.name_groups(&area, &chart, &text)
     }
 
-    /// Each group's name and first value, at its middle.
+    /// Where a bar begins, in rows from above: a free one between groups.
+    fn top(&self, group: u32, series: usize) -> f64 {
+        f64::from(group) * (self.legend.len() + 1) as f64 + series as f64 + 0.5
+    }
+
+    /// Each group's name at its middle, and each bar's value behind it.
     fn name_groups<X: Ranged<ValueType = f64>>(
         &self,
         area: &DrawingArea<SVGBackend<'_>, Shift>,
@@ -211,20 +223,39 @@ impl Bars {
         text: &TextStyle<'_>,
     ) -> Result<(), Failed> {
         let (left, top) = area.get_base_pixel();
-        let right_aligned = text.pos(Pos::new(HPos::Right, VPos::Center));
-        for (group, index) in self.groups.iter().zip(0_u32..) {
-            let each = (self.legend.len() + 1) as f64;
-            let middle = each * f64::from(index) + 0.5 + self.legend.len() as f64 / 2.0;
-            let (x, y) = chart.as_coord_spec().translate(&(chart.x_range().start, middle));
-            area.draw(&Text::new(group.name.clone(), (x - left - 8, y - top), right_aligned.clone()))?;
-            if self.legend.len() == 1 {
-                let (x, _) = chart.as_coord_spec().translate(&(group.values[0], middle));
-                let left_aligned = text.pos(Pos::new(HPos::Left, VPos::Center));
-                area.draw(&Text::new(label(group.values[0].round()), (x - left + 6, y - top), left_aligned))?;
+        let at = |x, y| {
+            let (x, y) = chart.as_coord_spec().translate(&(x, y));
+            (x - left, y - top)
+        };
+        let before = text.pos(Pos::new(HPos::Right, VPos::Center));
+        let behind = ("sans-serif", 13).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+        let start = chart.x_range().start;
+        for (group, index) in self.groups.iter().zip(0..) {
+            let (x, y) = at(start, self.top(index, 0) + self.legend.len() as f64 / 2.0);
+            area.draw(&Text::new(group.name.clone(), (x - 8, y), before.clone()))?;
+            for (series, value) in group.values.iter().enumerate() {
+                let (x, y) = at(value.max(start), self.top(index, series) + 0.425);
+                area.draw(&Text::new((self.label)(*value), (x + 6, y), behind.clone()))?;
             }
         }
         Ok(())
     }
+}
+
+/// In a line above what it explains, where it hides nothing; each sign so much to either side of the line's middle.
+fn draw_legend<'a>(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    (left, half): (u32, i32),
+    names: impl IntoIterator<Item = &'a String>,
+) -> Result<(), Failed> {
+    let (mut x, y) = (left.cast_signed() + 8, LEGEND.cast_signed() / 2);
+    let text = ("sans-serif", 15).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    for (name, colour) in names.into_iter().zip(COLOURS.iter().cycle()) {
+        area.draw(&Rectangle::new([(x, y - half), (x + 14, y + half)], colour.filled()))?;
+        area.draw(&Text::new(name.clone(), (x + 20, y), text.clone()))?;
+        x += 20 + i32::try_from((name.chars().count() + 3) * LETTER).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Puts the style sheet after the opening tag, where it belongs.
@@ -235,7 +266,7 @@ fn styled(mut text: String) -> String {
 }
 
 /// 1200000 as 1.2 M.
-fn label(value: f64) -> String {
+pub(crate) fn label(value: f64) -> String {
     match value.abs() {
         1e9.. => format!("{} G", value / 1e9),
         1e6.. => format!("{} M", value / 1e6),
@@ -256,13 +287,14 @@ mod tests {
                 title: "T".to_owned(),
                 x: "x".to_owned(),
                 y: "y".to_owned(),
+                labels: [label; 2],
                 log,
                 band: Some((0.2, 0.4)),
                 lines: vec![line("one"), line("two")],
             };
             let svg = plot.svg();
             assert!(svg.starts_with("<svg") && svg.contains("prefers-color-scheme:dark"));
-            assert_eq!(svg.matches("stroke=\"#0072B2\"").count(), 2, "a line and its sign in the legend");
+            assert_eq!(svg.matches("\"#0072B2\"").count(), 2, "a line and its sign in the legend");
             assert!(["\none\n", "\ntwo\n", "\nT\n", "\nx\n"].iter().all(|text| svg.contains(text)), "{svg}");
         }
     }
@@ -273,14 +305,15 @@ mod tests {
         let one = Bars {
             title: "One".to_owned(),
             legend: vec!["only".to_owned()],
+            label,
             groups: vec![group("a", &[5.0]), group("b", &[50_000.0])],
         };
         let legend = vec!["first".to_owned(), "second".to_owned()];
-        let two = Bars { title: "Two".to_owned(), legend, groups: vec![group("c", &[1.0, 2.0])] };
+        let two = Bars { title: "Two".to_owned(), legend, label, groups: vec![group("c", &[1.0, 2.0])] };
         let svg = bars_svg(&[one, two]);
         let has = |text: &str| svg.contains(&format!("\n{text}\n"));
         assert!(
-            ["a", "b", "50 k", "c", "first", "second", "One", "Two"].iter().all(|text| has(text)),
+            ["a", "b", "50 k", "c", "2", "first", "second", "One", "Two"].iter().all(|text| has(text)),
             "{svg}"
         );
         assert!(!has("only") && svg.contains("prefers-color-scheme:dark"), "{svg}");

@@ -73,6 +73,61 @@ fn results_are_kept_and_drawn_where_that_is_asked_for() {
 }
 
 #[test]
+fn the_published_runs_are_made_again_and_set_beside_the_published_figures() {
+    let place = Place::new();
+    let report = place.json(&["bench", "--published", "-n", "2", "--plot", "bench.svg", "--json"]);
+    let (runs, compared) = (report["runs"].as_array().unwrap(), report["published"].as_array().unwrap());
+    assert_eq!((runs.len(), compared.len()), (8, 8));
+    assert_eq!(
+        (&report["step"], &report["watermark"], &report["transaction_ms"]),
+        (&200.into(), &50.into(), &10.0.into())
+    );
+    for (run, compared) in runs.iter().zip(compared) {
+        assert_eq!((&run["mode"], &run["threads"]), (&compared["mode"], &compared["threads"]));
+        let of_base = |run: &&Value| run["mode"] == "in-transaction" && run["threads"] == compared["threads"];
+        let speed = |run: &Value| run["values_per_second"].as_f64().unwrap();
+        let base = speed(runs.iter().find(of_base).unwrap());
+        let here = &compared["here"];
+        assert!(is(&here["throughput_over_in_transaction"], speed(run) / base), "{run} {compared}");
+        assert!(is(&here["p99_over_transaction"], run["corrected_ms"]["p99"].as_f64().unwrap() / 10.0));
+    }
+    let last = &compared[7]["published"];
+    assert!(is(&last["throughput_over_in_transaction"], 53.0065) && is(&last["p99_over_transaction"], 3.0));
+    let svg = std::fs::read_to_string(place.path().join("bench.svg")).unwrap();
+    assert!(svg.contains("published, on Cloud Spanner"), "{svg}");
+}
+
+/// To six digits: what JSON's readers make of the last ones differs.
+fn is(value: &Value, expected: f64) -> bool {
+    (value.as_f64().unwrap() / expected - 1.0).abs() < 1e-6
+}
+
+#[test]
+fn tables_are_markdown_where_that_is_asked_for_and_published_runs_have_their_settings() {
+    let place = Place::new();
+    let args = ["bench", "--mode", "async", "--threads", "1", "-n", "2", "--markdown"];
+    let ran = place.run(&args);
+    assert!(ran.code == 0 && ran.out.contains("\n| mode | threads | values/s |"), "{ran:?}");
+    for args in [["--step", "7"], ["--threads", "2"], ["--mode", "async"], ["--transaction", "1ms"]] {
+        let ran = place.run(&[&["bench", "--published"][..], &args].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+    }
+    let ran = place.run(&["bench", "--published", "--store", "memory:"]);
+    assert!(ran.code == 2 && ran.err.contains("in-transaction is not there"), "{ran:?}");
+}
+
+/// The modes that fetch ahead from a full memory, so little that nobody can find it empty.
+#[test]
+fn filling_memory_before_it_begins_is_nobodys_wait() {
+    let place = Place::new();
+    let args = ["bench", "--mode", "async-batch,thread", "--threads", "2", "-n", "5", "--json"];
+    let report = place.json(&args);
+    for run in report["runs"].as_array().unwrap() {
+        assert_eq!(run["waits"], 0, "{run}");
+    }
+}
+
+#[test]
 fn a_store_without_transactions_says_so() {
     let ran = Place::new().run(&["bench", "--store", "memory:", "--mode", "in-transaction"]);
     assert_eq!(ran.code, 2, "{ran:?}");

@@ -71,6 +71,12 @@ pub(crate) struct Bench {
     /// How many are left when `async-batch` and `thread` fetch the next
     #[arg(long, value_name = "N", default_value = "50", value_parser = id)]
     pub(crate) watermark: u64,
+    /// Measure as was published for Cloud Spanner, and print ratios beside the published ones
+    #[arg(long, conflicts_with_all = ["mode", "threads", "transaction", "values", "step", "watermark"])]
+    pub(crate) published: bool,
+    /// Print the tables as Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
     /// Write the results as JSON, beside the table
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

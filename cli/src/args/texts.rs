@@ -103,7 +103,7 @@ Examples:
 
 pub(super) const BENCH: &str = "\
 Modes:
-  in-transaction        one id in the transaction that uses it: gapless; for stores with transactions
+  in-transaction        one id in the transaction that uses it: gapless; not on every store
   in-transaction-many   --values ids in one transaction
   async                 each id reserved by itself, in a transaction of its own
   global                the same, but callers who wait share one: ids grow across processes
@@ -112,20 +112,28 @@ Modes:
   thread                the same, each thread from a stripe of its own
 
 Examples:
-  idmill bench --threads 10,50                        the published comparison, on a temporary SQLite file
+  idmill bench --threads 1,10,50                      every mode, on a temporary SQLite file
   idmill bench --store sqlite:ids.db --duration 10s   where it really is
   idmill bench --mode async-batch --step 1000 --watermark 250 --transaction 0s
   idmill bench --report bench.json --plot bench.svg   to keep and to look at
+  idmill bench --published --markdown                 beside figures that others published
 
 How it measures:
-  A thread takes an id, works for --transaction, and begins again. Timed is the whole: the transaction, for
-  the modes inside of one; the id and the simulated work for the others. The percentiles are corrected for
-  coordinated omission: one that took long stands for those that would have begun meanwhile, one
-  every --transaction. The JSON has the times as they were, too.
+  A thread takes an id, works for --transaction, and begins again. Timed is the whole: the
+  transaction, for the modes inside of one; the id and the simulated work for the others. The
+  percentiles are corrected for coordinated omission: one that took long stands for those that
+  would have begun meanwhile, one every --transaction. The JSON has the times as they were, too.
 
-  RESERVES counts round trips that took ids from the store, WAITED callers who found no id in memory, GAPS ids
-  that were reserved and lost, LEFT ids still in memory at the end, RETRIES transactions begun again
-  because the store was busy.
+  RESERVES counts round trips that took ids from the store, WAITED callers who found no id in
+  memory, GAPS ids that were reserved and lost, LEFT ids still in memory at the end, RETRIES
+  transactions begun again because the store was busy.
+
+  --published measures what was published for sequences on Cloud Spanner: in-transaction, async,
+  batch and async-batch by 10 and by 50 threads, in steps of 200 with a watermark of 50, 10 ms a
+  transaction. Another machine makes other figures, so ratios are compared: X IN-TRANSACTION is a
+  mode's values a second over those of in-transaction with as many threads, P99 / TRANSACTION the
+  99th percentile over the 10 ms. By all that is known, the published percentiles are not
+  corrected for coordinated omission.
 
 The default store is an SQLite file in a temporary directory, deleted afterwards; $IDMILL_STORE is
 not looked at. A store given by --store is left with the sequence `idmill-bench`. Measure on an

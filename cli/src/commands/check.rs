@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use idmill::planning::{Sizes, Workload};
 use idmill::store::{Bounds, Capabilities, Change, Durability, Reserve, RetryCost, Store};
 use idmill::{Result, SequenceName};
@@ -12,9 +11,7 @@ use crate::args::{Check, Global};
 use crate::failure::{Failure, Outcome};
 use crate::opening;
 use crate::output::{self, digits, pairs, render, table};
-
-/// Microseconds: what takes longer is counted as an hour.
-const LONGEST: u64 = 3_600_000_000;
+use crate::times::{in_micros, micros, millis_at};
 
 /// What was found. Names and meanings of the fields are stable.
 #[derive(Debug, Serialize)]
@@ -107,7 +104,7 @@ impl Checked<'_> {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut times = Histogram::<u64>::new_with_bounds(1, LONGEST, 3).expect("fixed bounds");
+        let mut times = in_micros();
         let mut error = None;
         for _ in 0..samples {
             let before = Instant::now();
@@ -115,11 +112,10 @@ impl Checked<'_> {
                 error = Some(failed.to_string());
                 break;
             }
-            let micros = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
-            times.saturating_record(micros);
+            times.saturating_record(micros(before.elapsed()));
         }
-        let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
-        let (p50_ms, p99_ms, max_ms) = (at(0.5), at(0.99), at(1.0));
+        let (p50_ms, p99_ms, max_ms) =
+            (millis_at(&times, 0.5), millis_at(&times, 0.99), millis_at(&times, 1.0));
         self.operations.push(Tried { operation, samples: times.len(), p50_ms, p99_ms, max_ms, error });
     }
 }

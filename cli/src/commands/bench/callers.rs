@@ -11,9 +11,8 @@ use idmill::{Result, Status};
 use super::modes::{Subject, Way};
 use super::{PER_RUN, Progress};
 use crate::args::Bench;
+use crate::times::{countable_micros, in_micros, micros};
 
-/// Longer transactions are counted as this long.
-const LONGEST: u64 = 3_600_000_000;
 /// A store that was busy so many times in a row is not going to serve.
 const ENOUGH: u32 = 1000;
 
@@ -70,9 +69,7 @@ impl Plan {
 
 impl Seen {
     fn new() -> Self {
-        let histogram = || Histogram::new_with_bounds(1, LONGEST, 3).expect("fixed bounds");
-        let (times, corrected) = (histogram(), histogram());
-        Self { values: 0, retries: 0, elapsed: Duration::ZERO, times, corrected }
+        Self { values: 0, retries: 0, elapsed: Duration::ZERO, times: in_micros(), corrected: in_micros() }
     }
 
     fn add(&mut self, other: &Self) {
@@ -110,9 +107,9 @@ fn work(plan: &Plan, way: &mut dyn Way) -> Result<Seen> {
     while !plan.is_done(made, since) {
         match way.transaction(plan.hold) {
             Ok(values) => {
-                let took = micros(before.elapsed()).clamp(1, LONGEST);
+                let took = countable_micros(before.elapsed());
                 seen.times.saturating_record(took);
-                seen.corrected.record_correct(took, plan.interval()).expect("clamped to the bounds");
+                seen.corrected.record_correct(took, plan.interval()).expect("within the bounds");
                 seen.values += values;
                 made += 1;
                 busy = 0;
@@ -128,10 +125,6 @@ fn work(plan: &Plan, way: &mut dyn Way) -> Result<Seen> {
     }
     seen.elapsed = since.elapsed();
     Ok(seen)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 // A share of 0 to 1, so the cast neither loses a sign nor overflows.

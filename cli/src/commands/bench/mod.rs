@@ -3,10 +3,10 @@
 mod callers;
 mod modes;
 mod pictures;
+mod published;
 mod report;
 mod transactions;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,17 +32,18 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
         let failure = Failure::usage("0 transactions cannot be measured");
         return Err(failure.hint("give --iterations at least 1, or a --duration"));
     }
+    let args = if args.published { published::settings(args) } else { args };
     let store = Measured::open(global, SEQUENCE).await?;
     let modes = modes(&args, &store)?;
     output::note(global.json, &store.description);
     let report = Report::new(&store, &args, measure_all(&store, &args, &modes).await?);
     if let Some(file) = &args.report {
-        write(file, &(output::json(&report) + "\n"))?;
+        output::write_file(file, &(output::json(&report) + "\n"))?;
     }
     if let Some(file) = &args.plot {
-        write(file, &pictures::svg(&report))?;
+        output::write_file(file, &pictures::svg(&report))?;
     }
-    if global.json { output::print_json(&report) } else { output::print(&report.human()) }
+    if global.json { output::print_json(&report) } else { output::print(&report.human(args.markdown)) }
 }
 
 /// What was asked for, or everything that the store can do.
@@ -99,9 +100,4 @@ async fn measure(
     let row = Row::new(mode, threads, &seen?, &subject);
     subject.close().await;
     Ok(row)
-}
-
-fn write(file: &Path, text: &str) -> Outcome {
-    let failed = |error| Failure::io(&format!("{} cannot be written", file.display()), &error);
-    std::fs::write(file, text).map_err(failed)
 }

@@ -25,9 +25,23 @@ pub(super) trait Way {
 
 /// A mode, ready to be measured.
 pub(super) enum Subject {
-    InTransaction { transactions: Box<dyn Transactions>, values: u64 },
-    Alone { store: Arc<dyn Store>, name: SequenceName, runtime: Runtime, reserves: AtomicU64 },
-    Ranges { sequences: Sequences, allocator: Allocator, shared: bool },
+    InTransaction {
+        transactions: Box<dyn Transactions>,
+        values: u64,
+    },
+    Alone {
+        store: Arc<dyn Store>,
+        name: SequenceName,
+        runtime: Runtime,
+        reserves: AtomicU64,
+    },
+    /// `before`: calls that waited before it began, to fill memory.
+    Ranges {
+        sequences: Sequences,
+        allocator: Allocator,
+        shared: bool,
+        before: u64,
+    },
 }
 
 impl Subject {
@@ -48,7 +62,8 @@ impl Subject {
                 // Anew for each measurement: settings belong to the open sequence.
                 let sequences = Sequences::new(store.store.clone())?;
                 let allocator = open(&sequences, args, mode).await?;
-                Ok(Self::Ranges { sequences, allocator, shared: mode == Mode::Thread })
+                let before = allocator.snapshot().waits;
+                Ok(Self::Ranges { sequences, allocator, shared: mode == Mode::Thread, before })
             }
         }
     }
@@ -80,6 +95,14 @@ impl Subject {
     pub(super) fn snapshot(&self) -> Option<Snapshot> {
         match self {
             Self::Ranges { allocator, .. } => Some(allocator.snapshot()),
+            Self::InTransaction { .. } | Self::Alone { .. } => None,
+        }
+    }
+
+    /// How many calls found no id in memory, where there is one.
+    pub(super) fn waits(&self) -> Option<u64> {
+        match self {
+            Self::Ranges { allocator, before, .. } => Some(allocator.snapshot().waits - before),
             Self::InTransaction { .. } | Self::Alone { .. } => None,
         }
     }

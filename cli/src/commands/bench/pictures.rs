@@ -1,6 +1,8 @@
 //! The results as a picture: throughput, and how long transactions took, by mode.
 
+use super::published::Compared;
 use super::report::{Report, Row};
+use crate::output::{digits, rate};
 use crate::plot::{Bars, Group, bars_svg};
 
 pub(super) fn svg(report: &Report) -> String {
@@ -8,6 +10,7 @@ pub(super) fn svg(report: &Report) -> String {
     let throughput = Bars {
         title: "Values a second".to_owned(),
         legend: vec!["values/s".to_owned()],
+        label: rate,
         groups: report
             .runs
             .iter()
@@ -18,6 +21,7 @@ pub(super) fn svg(report: &Report) -> String {
     let times = Bars {
         title: "Milliseconds a transaction".to_owned(),
         legend: [p50, p90, p99, max].map(str::to_owned).to_vec(),
+        label: digits,
         groups: report
             .runs
             .iter()
@@ -27,5 +31,24 @@ pub(super) fn svg(report: &Report) -> String {
             })
             .collect(),
     };
-    bars_svg(&[throughput, times])
+    let compared = report.published.as_deref().map(beside_published);
+    bars_svg(&[throughput, times].into_iter().chain(compared).collect::<Vec<_>>())
+}
+
+fn beside_published(compared: &[Compared]) -> Bars {
+    // The mode that the others are set beside would be a bar of 1 each time.
+    let others = compared.iter().filter(|run| !run.is_base());
+    Bars {
+        title: "Times the values a second of in-transaction with as many threads".to_owned(),
+        legend: vec!["here".to_owned(), "published, on Cloud Spanner".to_owned()],
+        label: digits,
+        groups: others
+            .map(|run| Group {
+                name: format!("{} × {}", run.mode, run.threads),
+                values: [run.here, run.published]
+                    .map(|ratios| ratios.throughput_over_in_transaction)
+                    .to_vec(),
+            })
+            .collect(),
+    }
 }

@@ -5,9 +5,11 @@ use serde::Serialize;
 
 use super::callers::Seen;
 use super::modes::Subject;
+use super::published::{self, Compared};
 use crate::args::{Bench, Mode};
 use crate::opening::Measured;
-use crate::output::{digits, rate, render, table};
+use crate::output::{Sheet, digits, rate};
+use crate::times::millis_at;
 
 /// The whole of a bench. Names and meanings of the fields are stable.
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +20,8 @@ pub(super) struct Report {
     step: u64,
     watermark: u64,
     pub(super) runs: Vec<Row>,
+    /// `null` unless asked for.
+    pub(super) published: Option<Vec<Compared>>,
 }
 
 /// One measurement.
@@ -46,14 +50,14 @@ pub(super) struct Percentiles {
     p50: f64,
     p75: f64,
     p90: f64,
-    p99: f64,
+    pub(super) p99: f64,
     p99_9: f64,
     max: f64,
 }
 
 impl Percentiles {
     fn of(micros: &Histogram<u64>) -> Self {
-        let at = |quantile| micros.value_at_quantile(quantile) as f64 / 1e3;
+        let at = |quantile| millis_at(micros, quantile);
         let max = micros.max() as f64 / 1e3;
         Self { p50: at(0.5), p75: at(0.75), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max }
     }
@@ -76,7 +80,7 @@ impl Row {
             corrected_ms: Percentiles::of(&seen.corrected),
             times_ms: Percentiles::of(&seen.times),
             reserves: subject.reserves(seen.times.len()),
-            waits: snapshot.map(|seen| seen.waits),
+            waits: subject.waits(),
             gaps: snapshot.map(|seen| seen.gaps.total()),
             left: snapshot.map(|seen| seen.remaining),
             retries: seen.retries,
@@ -86,32 +90,51 @@ impl Row {
 
 impl Report {
     pub(super) fn new(store: &Measured, args: &Bench, runs: Vec<Row>) -> Self {
+        let transaction_ms = args.transaction.as_secs_f64() * 1e3;
         Self {
             store: store.url.to_string(),
-            transaction_ms: args.transaction.as_secs_f64() * 1e3,
+            transaction_ms,
             step: args.step,
             watermark: args.watermark,
+            published: args.published.then(|| published::compare(&runs, transaction_ms)),
             runs,
         }
     }
 
-    pub(super) fn human(&self) -> String {
-        let headings = ["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"];
-        let mut times = table(&headings, &[0]);
-        let headings = ["MODE", "THREADS", "VALUES", "RESERVES", "WAITED", "GAPS", "LEFT", "RETRIES"];
-        let mut counts = table(&headings, &[0]);
+    /// The tables, one below the other, each after a line that says what it shows.
+    pub(super) fn human(&self, markdown: bool) -> String {
+        let sheet = |sheet: &Sheet| if markdown { sheet.markdown() } else { sheet.text() };
+        // Without an empty line between them, Markdown takes what follows for the same paragraph.
+        let gap = if markdown { "\n" } else { "" };
+        let hold = digits(self.transaction_ms);
+        let mut text = format!(
+            "Milliseconds a transaction that works for {hold} ms, corrected for coordinated omission:\n{gap}{}\n{}",
+            sheet(&self.times()),
+            sheet(&self.counts())
+        );
+        if let Some(compared) = &self.published {
+            text += "\nBeside what was published for Cloud Spanner, each after what was measured here:\n";
+            text += &[gap, &sheet(&published::sheet(compared))].concat();
+        }
+        text
+    }
+
+    fn times(&self) -> Sheet {
+        let mut sheet =
+            Sheet::new(&["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"]);
         for row in &self.runs {
             let mut cells = vec![row.mode.to_owned(), row.threads.to_string(), rate(row.values_per_second)];
             cells.extend(row.corrected_ms.all().map(digits));
-            times.add_row(cells);
-            counts.add_row(row.counts());
+            sheet.push(cells);
         }
-        let hold = digits(self.transaction_ms);
-        format!(
-            "Milliseconds a transaction that works for {hold} ms, corrected for coordinated omission:\n{}\n{}",
-            render(&times),
-            render(&counts)
-        )
+        sheet
+    }
+
+    fn counts(&self) -> Sheet {
+        let mut sheet =
+            Sheet::new(&["MODE", "THREADS", "VALUES", "RESERVES", "WAITED", "GAPS", "LEFT", "RETRIES"]);
+        self.runs.iter().for_each(|row| sheet.push(row.counts()));
+        sheet
     }
 }
 

@@ -11,9 +11,7 @@ use hdrhistogram::Histogram;
 
 use super::ways::Draw;
 use crate::args::Draws;
-
-/// Longer draws are counted as this long.
-const LONGEST: u64 = 3_600_000_000_000;
+use crate::times::{in_nanos, nanos};
 
 /// What every thread of a measurement is to do.
 #[derive(Debug)]
@@ -99,7 +97,7 @@ pub(super) fn measure<D: Draw>(
         workers.into_iter().map(ended).collect()
     });
     let end = Instant::now();
-    let mut seen = Seen { ids: 0, elapsed: Duration::ZERO, draws: histogram() };
+    let mut seen = Seen { ids: 0, elapsed: Duration::ZERO, draws: in_nanos() };
     for result in results {
         let (ids, since, draws) = result?;
         seen.ids += ids;
@@ -111,7 +109,7 @@ pub(super) fn measure<D: Draw>(
 
 /// Draws in blocks of which the first draw is timed, and stands for the others; but each that waited, for itself.
 fn work<D: Draw>(plan: &Plan, draw: &mut D, since: Instant) -> idmill::Result<(u64, Histogram<u64>)> {
-    let mut seen = histogram();
+    let mut seen = in_nanos();
     let mut ids = 0;
     loop {
         let left = match plan.goal {
@@ -160,10 +158,6 @@ fn block<D: Draw>(
     Ok(drawn)
 }
 
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, 3).expect("fixed bounds")
-}
-
 /// The median of many readings of the clock, one after the other.
 fn clock() -> u64 {
     let mut readings: Vec<u64> = (0..1001)
@@ -174,8 +168,4 @@ fn clock() -> u64 {
         .collect();
     readings.sort_unstable();
     readings[readings.len() / 2]
-}
-
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

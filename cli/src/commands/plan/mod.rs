@@ -14,7 +14,7 @@ use self::simulate::Outage;
 use crate::args::{Global, Plan};
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use crate::plot::{Line, Plot};
+use crate::plot::{Line, Plot, label};
 
 /// The rate is measured, not known: how much longer than the outage the budget has to be for its error.
 const HEADROOM: f64 = 1.02;
@@ -35,9 +35,7 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, args.outage, bounds));
     let outage = simulated.await.expect("the simulation does not panic")?;
     if let Some(file) = &args.plot {
-        let svg = plot(&planned, args.outage, &outage).svg();
-        std::fs::write(file, svg)
-            .map_err(|error| Failure::io(&format!("{} cannot be written", file.display()), &error))?;
+        output::write_file(file, &plot(&planned, args.outage, &outage).svg())?;
     }
     let report = Report::new(&args, &planned, &outage);
     if global.json {
@@ -102,6 +100,7 @@ fn plot(planned: &Planned, away: Duration, outage: &Outage) -> Plot {
         title: "Ids in memory while the store is away".to_owned(),
         x: "seconds, from the beginning of the outage".to_owned(),
         y: "ids in memory".to_owned(),
+        labels: [label; 2],
         log: false,
         band: Some((0.0, away.as_secs_f64())),
         lines: vec![

@@ -103,8 +103,7 @@ impl Report {
         let work = &self.sums.workload;
         let span = |duration: Duration| humantime::format_duration(duration).to_string();
         let (outage, budget) = (span(self.sums.outage), span(work.outage_budget));
-        let lasts =
-            span(Duration::from_secs(Duration::from_secs_f64(self.lasts_seconds.min(1e10)).as_secs()));
+        let lasts = span(whole_seconds(self.lasts_seconds));
         let mut rows = vec![
             ("each process", format!("{} ids/s, one of {}", number(work.rate), self.sums.processes)),
             (
@@ -174,12 +173,11 @@ impl Report {
 
 impl Window {
     fn human(&self) -> String {
-        let lasts = Duration::from_secs(Duration::from_secs_f64(self.lasts_seconds.min(1e10)).as_secs());
         format!(
             "range={}&threshold={}%25: a window lasts {} cut off; all hold at most {} ids",
             self.range,
             self.threshold_percent,
-            humantime::format_duration(lasts),
+            humantime::format_duration(whole_seconds(self.lasts_seconds)),
             grouped(self.held),
         )
     }
@@ -198,6 +196,11 @@ fn years(years: f64) -> String {
             }
         }
     }
+}
+
+/// As a span of time is printed: nobody reads its fractions, nor what is beyond some 300 years.
+fn whole_seconds(seconds: f64) -> Duration {
+    Duration::from_secs(Duration::from_secs_f64(seconds.min(1e10)).as_secs())
 }
 
 /// Three digits that count.

@@ -1,15 +1,17 @@
 //! Who waits: the refill policy through steps in load, days and slow stores, over a grid of rates, latencies and sizes,
-//! with the real engine in simulated time.
+//! with the real engine in simulated time: over a store in memory here, over a real file in `sqlite`.
+
+mod load;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Faults, MemoryStore, Store};
 use idmill::{Allocator, SequenceBuilder, Sequences};
-use tokio::time::{Instant, sleep_until};
 
-/// Each draws a share of the load, evenly.
-const CALLERS: u32 = 20;
+use load::{CALLERS, Seen, at_least, load};
 
 /// A world of one process over one store.
 struct World {
@@ -17,20 +19,6 @@ struct World {
     latency: Duration,
     ids: Allocator,
     _sequences: Sequences,
-}
-
-/// What callers saw.
-#[derive(Debug, Default)]
-struct Seen {
-    /// How often each caller waited.
-    waits: Vec<u32>,
-    longest: Duration,
-}
-
-impl Seen {
-    fn most(&self) -> u32 {
-        self.waits.iter().copied().max().unwrap_or_default()
-    }
 }
 
 impl World {
@@ -45,18 +33,7 @@ impl World {
 
     /// All callers draw for so long, at a rate that depends on the time.
     async fn load(&self, time: Duration, rate: impl Fn(Duration) -> f64 + Clone + Send + 'static) -> Seen {
-        let callers = (0..CALLERS).map(|index| {
-            let (ids, rate) = (self.ids.clone(), rate.clone());
-            tokio::spawn(caller(ids, time, index, rate))
-        });
-        let callers: Vec<_> = callers.collect();
-        let mut seen = Seen::default();
-        for caller in callers {
-            let (waits, longest) = caller.await.unwrap();
-            seen.waits.push(waits);
-            seen.longest = seen.longest.max(longest);
-        }
-        seen
+        load(&self.ids, time, rate).await
     }
 
     fn slow(&self, factor: u32) {
@@ -64,45 +41,12 @@ impl World {
     }
 }
 
-/// Draws when it is due, in blocks that come at most once a millisecond; counts the times it had to wait.
-async fn caller(
-    ids: Allocator,
-    time: Duration,
-    index: u32,
-    rate: impl Fn(Duration) -> f64,
-) -> (u32, Duration) {
-    let begun = Instant::now();
-    let phase = f64::from(index) / f64::from(CALLERS);
-    let (mut waits, mut longest, mut owed) = (0, Duration::ZERO, 0.0);
-    // Not all at once: each begins at its own point of the pause.
-    let mut due = begun
-        + Duration::from_secs_f64(phase * (f64::from(CALLERS) / rate(Duration::ZERO)).clamp(0.001, 1.0));
-    while due - begun < time {
-        let share = rate(due - begun) / f64::from(CALLERS);
-        let pause = Duration::from_secs_f64((1.0 / share).clamp(0.001, 1.0));
-        due += pause;
-        sleep_until(due).await;
-        owed += share * pause.as_secs_f64();
-        let whole = ids_in(owed);
-        owed -= whole as f64;
-        let before = Instant::now();
-        if whole > 0 {
-            let _ = ids.take(whole).await.unwrap();
-        }
-        if before.elapsed() > Duration::ZERO {
-            waits += 1;
-            longest = longest.max(before.elapsed());
-        }
-    }
-    (waits, longest)
-}
-
 const RATES: [f64; 3] = [100.0, 10_000.0, 1_000_000.0];
 /// All well above a millisecond, in which simulated time is counted.
 const LATENCIES: [Duration; 3] =
     [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(100)];
-const SETTLED: Duration = Duration::from_secs(6);
-const AFTER: Duration = Duration::from_secs(2);
+pub(crate) const SETTLED: Duration = Duration::from_secs(6);
+pub(crate) const AFTER: Duration = Duration::from_secs(2);
 
 fn grid() -> impl Iterator<Item = (f64, Duration)> {
     RATES.iter().flat_map(|rate| LATENCIES.map(|latency| (*rate, latency)))
@@ -192,14 +136,4 @@ async fn a_crowd_before_an_empty_memory_is_served_by_one_reserve() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!((ids.len(), world.store.reserves() - before), (5_000, 1));
-}
-
-// Far below 2^63, and never negative.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn ids_in(share: f64) -> u64 {
-    share as u64
-}
-
-fn at_least(share: f64) -> u64 {
-    ids_in(share.ceil())
 }

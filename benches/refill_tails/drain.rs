@@ -1,15 +1,12 @@
-//! What a draw takes while the store refills: callers that waited, and the tail of the latencies, at full drain rate
-//! over stores of 1, 10 and 100 ms, with adaptive and with fixed sizes.
-//!
-//! `cargo bench -p idmill-bench --bench refill_tails` prints the table of `docs/performance.md`. Not criterion: what is
-//! asked is the distribution of single draws, not the mean of many.
+//! One thread at full drain rate, over stores of 1, 10 and 100 ms, with adaptive and with fixed sizes.
 
-use std::env;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use idmill::{Allocator, Sequences};
 use idmill_bench::{PATIENCE, sequences, slow_store};
+
+use crate::times::{histogram, nanos, pretty};
 
 /// How long each row is measured, after it has settled.
 const MEASURED: Duration = Duration::from_secs(3);
@@ -45,9 +42,8 @@ struct Row {
     latencies: Histogram<u64>,
 }
 
-fn main() {
-    // As `cargo test` and the smoke run ask for it: everything once, nothing measured for long.
-    let smoke = env::args().any(|argument| argument == "--test");
+/// Prints the table.
+pub(crate) fn run(smoke: bool) {
     let (settle, measure) = if smoke { (MEASURED / 100, MEASURED / 100) } else { (SETTLED, MEASURED) };
     let (rate, clock) = calibrate(measure);
     println!(
@@ -66,9 +62,6 @@ fn main() {
             let _ = drain(&allocator, settle);
             print(latency, taken, sizes, &drain(&allocator, measure));
         }
-    }
-    if smoke {
-        println!("Success");
     }
 }
 
@@ -136,15 +129,6 @@ fn drain(allocator: &Allocator<u64>, time: Duration) -> Row {
     Row { draws, reserves, waits, elapsed: start.elapsed(), latencies }
 }
 
-/// From a nanosecond to the patience of a caller, to three digits; never resized while measuring.
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, nanos(PATIENCE), 3).expect("the bounds are in order")
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn print(latency: Duration, taken: Duration, sizes: Sizes, row: &Row) {
     let at = |quantile| pretty(row.latencies.value_at_quantile(quantile));
     println!(
@@ -159,12 +143,4 @@ fn print(latency: Duration, taken: Duration, sizes: Sizes, row: &Row) {
         at(0.9999),
         pretty(row.latencies.max()),
     );
-}
-
-fn pretty(nanos: u64) -> String {
-    match nanos {
-        0..10_000 => format!("{nanos} ns"),
-        10_000..10_000_000 => format!("{:.1} µs", nanos as f64 / 1e3),
-        _ => format!("{:.1} ms", nanos as f64 / 1e6),
-    }
 }

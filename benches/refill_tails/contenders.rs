@@ -1,0 +1,165 @@
+//! What is measured side by side: ids without a store, ids from ranges that are fetched ahead, and a range behind a mutex.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use idmill::store::{Bounds, MemoryStore, Reserve, Store};
+use idmill::{Allocator, SequenceName, Sequences};
+use idmill_bench::{PATIENCE, sequences, slow_store};
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
+
+/// A source of ids for several threads.
+pub(crate) trait Contender: Sync {
+    fn name(&self) -> String;
+
+    /// What one thread draws with.
+    fn drawer(&self) -> Box<dyn FnMut() + '_>;
+
+    /// Reserves so far, and draws that waited for one.
+    fn counts(&self) -> (u64, u64);
+}
+
+/// One counter in memory. On a cache line of its own, as the allocator's cursor is.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Bare(AtomicU64);
+
+impl Contender for Bare {
+    fn name(&self) -> String {
+        "no store: bare fetch_add".to_owned()
+    }
+
+    fn drawer(&self) -> Box<dyn FnMut() + '_> {
+        Box::new(|| {
+            black_box(self.0.fetch_add(1, Ordering::Relaxed));
+        })
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+/// Ranges that are fetched ahead, each thread through a handle.
+pub(crate) struct Idmill {
+    name: String,
+    allocator: Allocator<u64>,
+    /// A wait before all others fills memory.
+    before: (u64, u64),
+    _sequences: Sequences,
+}
+
+impl Idmill {
+    /// A step so large that no refill falls into the measurement.
+    pub(crate) fn without_refills() -> Self {
+        Self::open("idmill, never refilled".to_owned(), Duration::ZERO, 1 << 44, 0)
+    }
+
+    pub(crate) fn new(latency: Duration, step: u64, watermark: u64) -> Self {
+        let name = format!("idmill, watermark {watermark}");
+        Self::open(name, latency, step, watermark)
+    }
+
+    fn open(name: String, latency: Duration, step: u64, watermark: u64) -> Self {
+        let sequences = sequences(slow_store(latency));
+        let sequence = sequences.sequence::<u64>("tails").step(step).watermark(watermark).patience(PATIENCE);
+        let allocator = sequence.open_blocking().expect("the memory store opens");
+        allocator.next_blocking(PATIENCE).expect("the memory store grants");
+        let mut it = Self { name, allocator, before: (0, 0), _sequences: sequences };
+        it.before = it.counts();
+        it
+    }
+}
+
+impl Contender for Idmill {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn drawer(&self) -> Box<dyn FnMut() + '_> {
+        let mut handle = self.allocator.handle();
+        Box::new(move || {
+            black_box(handle.next_blocking(PATIENCE).expect("the memory store grants"));
+        })
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let seen = self.allocator.snapshot();
+        (seen.reserves - self.before.0, seen.waits - self.before.1)
+    }
+}
+
+/// How most allocators do it: a range behind a lock, and whoever finds it empty fetches the next one under the lock.
+pub(crate) struct MutexAndFetch {
+    /// The next id, and the first that is not there.
+    range: Mutex<(u64, u64)>,
+    store: Arc<MemoryStore>,
+    request: Reserve,
+    runtime: Runtime,
+    fetching: AtomicBool,
+    fetched: AtomicU64,
+    waited: AtomicU64,
+}
+
+impl MutexAndFetch {
+    pub(crate) fn new(latency: Duration, step: u64) -> Self {
+        let name = SequenceName::new("tails").expect("a name");
+        let create = Bounds::of::<u64>();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build();
+        let it = Self {
+            range: Mutex::new((0, 0)),
+            store: Arc::new(slow_store(latency)),
+            request: Reserve { name, count: step, ceiling: create.max(), create },
+            runtime: runtime.expect("a thread can be had"),
+            fetching: AtomicBool::new(false),
+            fetched: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+        };
+        it.draw();
+        it.fetched.store(0, Ordering::Relaxed);
+        it.waited.store(0, Ordering::Relaxed);
+        it
+    }
+
+    fn draw(&self) -> u64 {
+        let mut range = self.range.try_lock().unwrap_or_else(|| {
+            self.waited.fetch_add(u64::from(self.fetching.load(Ordering::Relaxed)), Ordering::Relaxed);
+            self.range.lock()
+        });
+        if range.0 == range.1 {
+            *range = self.fetch();
+        }
+        range.0 += 1;
+        range.0 - 1
+    }
+
+    /// Called by who holds the lock.
+    fn fetch(&self) -> (u64, u64) {
+        self.fetching.store(true, Ordering::Relaxed);
+        let grant = self.runtime.block_on(self.store.reserve(&self.request));
+        self.fetching.store(false, Ordering::Relaxed);
+        self.fetched.fetch_add(1, Ordering::Relaxed);
+        self.waited.fetch_add(1, Ordering::Relaxed);
+        let range = grant.expect("the memory store grants").range;
+        (range.start(), range.start() + range.len())
+    }
+}
+
+impl Contender for MutexAndFetch {
+    fn name(&self) -> String {
+        "mutex and fetch".to_owned()
+    }
+
+    fn drawer(&self) -> Box<dyn FnMut() + '_> {
+        Box::new(|| {
+            black_box(self.draw());
+        })
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (self.fetched.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,41 @@
+//! What a draw takes while the store refills: callers that waited, and the tail of the latencies.
+//!
+//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`; with `-- drain` or `-- paced`
+//! one of them, and with `-- paced --plot FILE` a picture. Not criterion: what is asked is the distribution of single draws,
+//! not the mean of many.
+
+mod contenders;
+mod drain;
+mod paced;
+#[path = "../../cli/src/plot.rs"]
+#[allow(dead_code, unused_imports)] // the command draws more than lines, and runs its tests
+mod plot;
+mod times;
+
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    let mut arguments = env::args().skip(1);
+    let (mut smoke, mut picture, mut tables) = (false, None, Vec::new());
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            // As `cargo test` and the smoke run ask for it: everything once, nothing measured for long.
+            "--test" => smoke = true,
+            "--plot" => picture = Some(PathBuf::from(arguments.next().expect("--plot takes a file"))),
+            // Cargo says what it runs.
+            "--bench" => {}
+            _ => tables.push(argument),
+        }
+    }
+    let wanted = |table: &str| tables.is_empty() || tables.iter().any(|wanted| wanted == table);
+    if wanted("drain") {
+        drain::run(smoke);
+    }
+    if wanted("paced") {
+        paced::run(smoke, picture.as_deref());
+    }
+    if smoke {
+        println!("Success");
+    }
+}

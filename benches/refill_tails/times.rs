@@ -1,0 +1,23 @@
+//! Times of single draws, and how they are written.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use idmill_bench::PATIENCE;
+
+/// From a nanosecond to the patience of a caller, to three digits; never resized while measuring.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, nanos(PATIENCE), 3).expect("the bounds are in order")
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn pretty(nanos: u64) -> String {
+    match nanos {
+        0..10_000 => format!("{nanos} ns"),
+        10_000..10_000_000 => format!("{:.1} µs", nanos as f64 / 1e3),
+        _ => format!("{:.1} ms", nanos as f64 / 1e6),
+    }
+}

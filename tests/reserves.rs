@@ -1,0 +1,108 @@
+//! Reserves for a million ids, at each step: not about so many, but exactly.
+//!
+//! With R reserves of a step each, R × step − N ids are in memory after N were drawn. A reserve is asked for when fewer than the
+//! watermark are, or somebody waits for one, and for no other reason. So once all is quiet,
+//!
+//! ```text
+//!   batch:         R = ceil(N / step)
+//!   async batch:   R = ceil((N + watermark) / step)      the same, or one more: the prefetch, where fewer than the watermark
+//!                                                        would be left without it
+//! ```
+//!
+//! with any number of callers up to the step. More of them share reserves of what they want: there are fewer, of more ids.
+//!
+//! `cargo test --release --test reserves -- --nocapture` prints the table of `docs/performance.md`.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::{MemoryStore, Store};
+use idmill::{Allocator, Sequences, Snapshot};
+
+/// What holds for a million holds for fewer, which is what a debug build has the time for.
+const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
+const STEPS: [u64; 7] = [1, 7, 10, 100, 1_000, 4_096, 1_000_000];
+const THREADS: [u64; 3] = [1, 2, 5];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nothing is fetched ahead; a quarter, which is what is published; and as much as there can be.
+fn watermarks(step: u64) -> Vec<u64> {
+    let mut all = vec![0, step.div_ceil(4), step];
+    all.dedup();
+    all
+}
+
+#[test]
+fn a_million_ids_take_exactly_the_reserves_that_arithmetic_says() {
+    println!(
+        "| step | watermark | {} ids by one thread | by two | by five | batch + prefetch |",
+        grouped(IDS)
+    );
+    println!("|---:|---:|---:|---:|---:|---|");
+    for step in STEPS {
+        for watermark in watermarks(step) {
+            let counted = THREADS.map(|threads| measure(threads, step, watermark));
+            for (threads, seen) in THREADS.into_iter().zip(&counted) {
+                check(threads, step, watermark, seen);
+            }
+            let cells = counted.map(|seen| grouped(seen.reserves)).join(" | ");
+            let (batch, all) = (IDS.div_ceil(step), (IDS + watermark).div_ceil(step));
+            println!(
+                "| {} | {} | {cells} | {} + {} |",
+                grouped(step),
+                grouped(watermark),
+                grouped(batch),
+                all - batch
+            );
+        }
+    }
+}
+
+fn check(threads: u64, step: u64, watermark: u64, seen: &Snapshot) {
+    let place = format!("{threads} threads, step {step}, watermark {watermark}: {seen:?}");
+    let exactly = (IDS + watermark).div_ceil(step);
+    if threads <= step {
+        assert_eq!(seen.reserves, exactly, "{place}");
+        assert_eq!(seen.granted, exactly * step, "{place}");
+    } else {
+        assert!(seen.reserves <= exactly, "{place}");
+    }
+    assert_eq!((seen.drawn, seen.gaps.total(), seen.failures), (IDS, 0, 0), "{place}");
+    // Nobody's reserve was for nothing: without the last one there would be too few.
+    let (least, most) = (watermark, watermark + step - 1);
+    assert!((least..=most).contains(&seen.remaining), "{place}");
+}
+
+/// Draws them all from an empty memory, until nothing is under way any more.
+fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
+    let store = MemoryStore::new();
+    let sequences = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).own_thread();
+    let sequences = sequences.start().unwrap();
+    let sequence = |name| sequences.sequence::<u64>(name).patience(PATIENCE);
+    let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| draw(&ids, IDS / threads));
+        }
+    });
+    // The same actor serves this one, after all that it had heard of the other before: what a draw set off is done.
+    draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
+    let seen = ids.snapshot();
+    assert_eq!(store.reserves(), seen.reserves + 3, "what the allocator counts is what the store saw");
+    sequences.close_blocking();
+    seen
+}
+
+fn draw(ids: &Allocator<u64>, count: u64) {
+    for _ in 0..count {
+        ids.next_blocking(PATIENCE).unwrap();
+    }
+}
+
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let groups: Vec<_> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
