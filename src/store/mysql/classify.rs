@@ -118,9 +118,8 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
         }
         _ if READ_ONLY.contains(&code) => ErrorKind::Denied,
         // Of hosts, users, databases, tables, columns; 1129 for having failed too often, 3159 for want of TLS.
-        1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118 | 3159 => {
-            ErrorKind::Denied
-        }
+        1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118
+        | 3159 => ErrorKind::Denied,
         1046 => ErrorKind::InvalidInput,
         1049 | 1146 => ErrorKind::NotFound,
         // Other columns; somebody's unique index, check, foreign key or trigger.
@@ -166,7 +165,9 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         Some(1213) => "the server has rolled back the whole transaction: begin it again",
         Some(1040 | 1203 | 1226) => "let there be fewer connections, or raise the server's limit",
         Some(code) if READ_ONLY.contains(&code) => "write to the primary, and outside read-only transactions",
-        Some(1044 | 1142 | 1143) => "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for mode=rwc",
+        Some(1044 | 1142 | 1143) => {
+            "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for mode=rwc"
+        }
         Some(1045 | 1698) => "check user and password",
         Some(3159) => "use tls=on",
         Some(1046) => "name one in the URL or in the options of the pool",
@@ -199,7 +200,9 @@ impl fmt::Display for Fault {
                 None => write!(f, "{error}"),
             },
             Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Uncommitted => f.write_str("the transaction is no longer open, or the statement was not committed"),
+            Self::Uncommitted => {
+                f.write_str("the transaction is no longer open, or the statement was not committed")
+            }
             Self::Answer(what) => f.write_str(what),
         }
     }

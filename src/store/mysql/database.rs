@@ -103,7 +103,8 @@ impl Database {
     }
 
     fn check_layout(&self, columns: Vec<Row>) -> Result<()> {
-        let text = |row: &Row, column| row.get_opt::<String, _>(column).and_then(Result::ok).unwrap_or_default();
+        let text =
+            |row: &Row, column| row.get_opt::<String, _>(column).and_then(Result::ok).unwrap_or_default();
         let layout: Vec<_> =
             columns.iter().map(|row| format!("{} {}", text(row, 0), text(row, 1).to_lowercase())).collect();
         let keyed = columns.first().is_some_and(|row| text(row, 2) == "PRI");
@@ -122,7 +123,8 @@ impl Database {
     async fn create(&self, connection: &mut Conn) -> Result<()> {
         let name = self.table.name();
         if self.mode != Mode::Create {
-            let message = format!("there is no table `{name}` at {}; open with mode=rwc to create it", self.place);
+            let message =
+                format!("there is no table `{name}` at {}; open with mode=rwc to create it", self.place);
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         let outcome = self.attempt(write(connection, &self.table.create())).await;
@@ -131,7 +133,8 @@ impl Database {
         if self.exists(connection).await? {
             return Ok(());
         }
-        let message = format!("the table `{name}` was created and cannot be seen: grant the user SELECT on it");
+        let message =
+            format!("the table `{name}` was created and cannot be seen: grant the user SELECT on it");
         Err(Error::new(ErrorKind::Denied, message))
     }
 
@@ -245,7 +248,8 @@ fn ours(message: &'static str) -> Mysql {
 
 async fn connected_to<S: Session>(session: &mut S) -> Result<String, Fault> {
     let rows = rows(session, "SELECT DATABASE()").await?;
-    let name = rows.first().and_then(|row| row.get_opt::<Option<String>, _>(0)).and_then(Result::ok).flatten();
+    let name =
+        rows.first().and_then(|row| row.get_opt::<Option<String>, _>(0)).and_then(Result::ok).flatten();
     // As the server itself would have it.
     name.ok_or_else(|| {
         let message = "no database is selected; name one in the URL or in the options of the pool";
@@ -258,7 +262,8 @@ async fn connected_to<S: Session>(session: &mut S) -> Result<String, Fault> {
 pub(super) async fn must_be_durable<S: Session>(session: &mut S) -> Result<(), Fault> {
     let sql = "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
     let found = rows(session, sql).await?;
-    let value = |column: usize| found.first().and_then(|row| row.get_opt::<u64, _>(column)).and_then(Result::ok);
+    let value =
+        |column: usize| found.first().and_then(|row| row.get_opt::<u64, _>(column)).and_then(Result::ok);
     let (Some(flush), Some(binlog), Some(sync)) = (value(0), value(1), value(2)) else {
         return Err(Fault::Answer("the server does not say how durable its commits are".to_owned()));
     };
@@ -270,6 +275,8 @@ pub(super) async fn must_be_durable<S: Session>(session: &mut S) -> Result<(), F
     } else {
         return Ok(());
     };
-    let message = format!("the server may forget commits when its machine crashes, and ids would be handed out twice; {lost}");
+    let message = format!(
+        "the server may forget commits when its machine crashes, and ids would be handed out twice; {lost}"
+    );
     Err(Fault::Driver(Mysql::Other(Box::new(Error::new(ErrorKind::Unsupported, message)))))
 }

@@ -231,11 +231,15 @@ impl MysqlOptions {
     fn check(&self) -> Result<Table> {
         let outlandish = |c: char| c.is_whitespace() || c.is_control() || "/?#@,[]\\".contains(c);
         if self.host.is_empty() || self.host.contains(outlandish) || self.port == 0 {
-            return Err(refuse("a MySQL URL names one host, and a port from 1: `mysql://HOST:PORT/DATABASE`"));
+            return Err(refuse(
+                "a MySQL URL names one host, and a port from 1: `mysql://HOST:PORT/DATABASE`",
+            ));
         }
         let length = self.database.chars().count();
         if length == 0 || length > LONGEST_DATABASE || self.database.contains('\0') {
-            return Err(refuse("a MySQL URL names a database, of up to 64 characters: `mysql://HOST/DATABASE`"));
+            return Err(refuse(
+                "a MySQL URL names a database, of up to 64 characters: `mysql://HOST/DATABASE`",
+            ));
         }
         if self.timeout < Duration::from_millis(1) || self.timeout > MAX_TIMEOUT {
             return Err(refuse(format!("timeout {:?} cannot be: at least 1ms, at most a day", self.timeout)));
@@ -298,7 +302,9 @@ impl MysqlOptions {
         }
         let options = SslOpts::default();
         Some(match &self.ca {
-            Some(file) => options.with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true),
+            Some(file) => {
+                options.with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true)
+            }
             None => options,
         })
     }
@@ -377,7 +383,9 @@ fn split_port(host: &str) -> Result<(&str, u16)> {
     let Some(port) = port else { return Ok((host, PORT)) };
     let number = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok()).flatten();
     number.map(|port| (host, port)).ok_or_else(|| {
-        refuse("what follows the host's colon is not a port; a user's password is followed by `@` and the host")
+        refuse(
+            "what follows the host's colon is not a port; a user's password is followed by `@` and the host",
+        )
     })
 }
 
@@ -387,7 +395,9 @@ fn bracketed(host: &str) -> Cow<'_, str> {
 
 fn decode(text: &str, what: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Cow::into_owned).map_err(|_| refuse(format!("{what} is not UTF-8 once it is percent-decoded")))
+    decoded
+        .map(Cow::into_owned)
+        .map_err(|_| refuse(format!("{what} is not UTF-8 once it is percent-decoded")))
 }
 
 fn encode(text: &str) -> impl fmt::Display + '_ {

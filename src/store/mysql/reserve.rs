@@ -35,7 +35,8 @@ pub(super) async fn reserve(
     let mut duplicates = 0;
     for _ in 0..TRIES {
         if let Some(known) = *known
-            && let Some(grant) = database.within(Asked::Write, advance(connection, &database.table, request, known)).await?
+            && let Some(grant) =
+                database.within(Asked::Write, advance(connection, &database.table, request, known)).await?
         {
             return Ok(grant);
         }

@@ -122,11 +122,7 @@ impl Table {
     }
 
     fn named(&self) -> String {
-        format!(
-            "TABLE_SCHEMA = CONVERT({} USING utf8) AND TABLE_NAME = '{}'",
-            hex(&self.database),
-            self.name
-        )
+        format!("TABLE_SCHEMA = CONVERT({} USING utf8) AND TABLE_NAME = '{}'", hex(&self.database), self.name)
     }
 
     pub(super) fn select(&self, name: &SequenceName) -> String {
@@ -159,7 +155,10 @@ impl Table {
         // As decimals: an unsigned subtraction can fail, and what it is depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
-        Some(format!("{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {} AND {whole}", request.count))
+        Some(format!(
+            "{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {} AND {whole}",
+            request.count
+        ))
     }
 
     fn advance_by(&self, count: u64, name: &SequenceName) -> String {

@@ -165,7 +165,9 @@ impl<T: Id> InTransaction<T> {
         if written.rows == 1 {
             return Ok(grant.range);
         }
-        Err(within(Fault::Answer("a change of a row that is locked changed nothing; look for a trigger".to_owned())))
+        Err(within(Fault::Answer(
+            "a change of a row that is locked changed nothing; look for a trigger".to_owned(),
+        )))
     }
 
     /// `None` if somebody else did.
