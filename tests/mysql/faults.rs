@@ -34,7 +34,7 @@ async fn a_read_only_server_is_left() {
     let before: u64 = one(&mut root, connected).await;
     run(&mut root, &["SET GLOBAL read_only = 1"]).await;
     assert_eq!(refused(&store, "s", "write to the primary").await, ErrorKind::Denied);
-    while one::<u64>(&mut root, connected).await >= before {}
+    until(&mut root, connected, before - 1).await;
     assert_eq!(inspect(&store, "s").await.next, Some(11));
     run(&mut root, &["SET GLOBAL read_only = 0"]).await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));

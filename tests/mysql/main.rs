@@ -108,3 +108,14 @@ async fn counted(connection: &mut Conn) -> [u64; 3] {
 async fn one<T: FromRow + Send + 'static>(connection: &mut Conn, sql: &str) -> T {
     connection.query_first::<T, _>(sql).await.unwrap().expect("a row")
 }
+
+/// Waits until a count has come down to this.
+async fn until(connection: &mut Conn, count: &str, most: u64) {
+    for _ in 0..1000 {
+        if one::<u64>(connection, count).await <= most {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{count} stays above {most}");
+}

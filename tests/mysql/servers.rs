@@ -32,7 +32,7 @@ async fn a_server_that_may_forget_commits_is_refused() {
         // Those of the stores above may be closing just now.
         let _ = root.query_drop(format!("KILL {id}")).await;
     }
-    while !root.query::<u64, _>(mine).await.unwrap().is_empty() {}
+    until(&mut root, &mine.replace("id FROM", "COUNT(*) FROM"), 0).await;
     assert_eq!(refused(&store, "s", "set it to 1").await, ErrorKind::Unsupported);
     run(&mut root, &["SET GLOBAL innodb_flush_log_at_trx_commit = 1"]).await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
@@ -47,6 +47,33 @@ async fn a_binary_log_that_is_not_synced_is_refused() {
     cannot_open(&url(address, "t", ""), ErrorKind::Unsupported, "sync_binlog is 0: set it to 1").await;
     run(&mut root(address).await, &["SET GLOBAL sync_binlog = 1"]).await;
     assert_eq!(reserve(&open(address, "t").await, "s", 10).await.unwrap(), (1, 10));
+}
+
+/// With the features of all stores on there are two cryptographies to choose from, on which the driver alone would panic.
+#[tokio::test]
+async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
+    let Some(engine) = Engine::down(ENGINE) else { return };
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let file = |name: &str| engine.dir().join(name).display().to_string();
+    let (certificate, key) = (file("server.pem"), file("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let options = format!("[mysqld]\nssl_cert = {certificate}\nssl_key = {key}\n");
+    std::fs::write(engine.dir().join("extra.cnf"), options).unwrap();
+    engine.restart().await;
+    let address = engine.address();
+
+    let encrypted = url(address, "t", &format!("&tls=on&ca={certificate}"));
+    assert_eq!(reserve(&MysqlStore::open(&encrypted).await.unwrap(), "s", 10).await.unwrap(), (1, 10));
+    let pool = MysqlOptions::parse(&encrypted).unwrap().pool().unwrap();
+    let status = "SHOW STATUS LIKE 'Ssl_version'";
+    let (_, version) = one::<(String, String)>(&mut pool.get_conn().await.unwrap(), status).await;
+    assert!(version.starts_with("TLSv1."), "{version}");
+
+    let unknown = url(address, "t", "&tls=on");
+    cannot_open(&unknown, ErrorKind::Denied, "ca=FILE").await;
+    let other = encrypted.replace("127.0.0.1", "localhost");
+    cannot_open(&other, ErrorKind::Denied, "certificate").await;
 }
 
 #[tokio::test]

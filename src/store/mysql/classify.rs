@@ -112,10 +112,9 @@ fn classify_driver(error: &DriverError, asked: Asked) -> ErrorKind {
 fn classify_code(code: u16, asked: Asked) -> ErrorKind {
     match code {
         // Rolled back, or not begun: no locks to be had (1205 waited too long, 1206 too many, 1213 a deadlock, which Galera
-        // calls a conflict with another node too), no connections, no memory, no room.
-        1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041 | 1114 => {
-            ErrorKind::Unavailable
-        }
+        // calls a conflict with another node too; 1020 changed since it was read), no connections, no memory, no room.
+        1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
+        | 1114 => ErrorKind::Unavailable,
         _ if READ_ONLY.contains(&code) => ErrorKind::Denied,
         // Of hosts, users, databases, tables, columns; 1129 for having failed too often, 3159 for want of TLS.
         1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118
@@ -162,7 +161,7 @@ pub(super) fn failed(fault: Fault, asked: Asked) -> Error {
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
     Some(match fault.code() {
         Some(1205) => "another transaction holds the sequence; try again, and let it commit sooner",
-        Some(1213) => "the server has rolled back the whole transaction: begin it again",
+        Some(1020 | 1213) => "the server has rolled back the whole transaction: begin it again",
         Some(1040 | 1203 | 1226) => "let there be fewer connections, or raise the server's limit",
         Some(code) if READ_ONLY.contains(&code) => "write to the primary, and outside read-only transactions",
         Some(1044 | 1142 | 1143) => {
@@ -244,6 +243,7 @@ mod tests {
     fn what_certainly_was_not_is_sorted_by_whether_it_will_pass() {
         use ErrorKind::{Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, Unsupported};
         for (code, kind) in [
+            (1020, Unavailable),
             (1205, Unavailable),
             (1213, Unavailable),
             (1047, Unavailable),

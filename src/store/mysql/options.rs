@@ -168,7 +168,7 @@ impl MysqlOptions {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for options that cannot be.
     pub fn pool(&self) -> Result<Pool> {
         self.check()?;
-        Ok(Pool::new(self.driver()))
+        Ok(Pool::new(self.driver(true)))
     }
 
     /// Reads a URL. Touches no network.
@@ -253,7 +253,8 @@ impl MysqlOptions {
     /// What a store is opened with.
     pub(super) fn database(&self) -> Result<Database> {
         let table = self.check()?;
-        let mut options = self.driver();
+        // Nothing that the store does leaves anything behind in a session.
+        let mut options = self.driver(false);
         if self.mode != Mode::ReadOnly {
             // Each connection may lead to another server than the last.
             options = options.after_connect(|connection| {
@@ -265,7 +266,7 @@ impl MysqlOptions {
         Ok(Database { pool: Pool::new(options), table, timeout: self.timeout, mode: self.mode, place })
     }
 
-    fn driver(&self) -> OptsBuilder {
+    fn driver(&self, reset: bool) -> OptsBuilder {
         let locks = (self.timeout.as_secs() / 2).max(1);
         let settings =
             format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}");
@@ -273,8 +274,7 @@ impl MysqlOptions {
         let pool = PoolOpts::default()
             .with_constraints(constraints)
             .with_inactive_connection_ttl(IDLE)
-            // Nothing that we do leaves anything behind in a session.
-            .with_reset_connection(false);
+            .with_reset_connection(reset);
         OptsBuilder::from_opts(Opts::default())
             .ip_or_hostname(&self.host)
             .tcp_port(self.port)
