@@ -72,10 +72,10 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
         },
         Fault::Driver(Mysql::Url(_)) => ErrorKind::InvalidInput,
         Fault::Driver(Mysql::Driver(error)) => classify_driver(error, asked),
-        Fault::Driver(Mysql::Io(error)) => match error {
-            IoError::Tls(_) if asked == Asked::Connect => ErrorKind::Denied,
-            _ => silent(asked),
-        },
+        Fault::Driver(Mysql::Io(error)) if asked == Asked::Connect && is_certificate(error) => {
+            ErrorKind::Denied
+        }
+        Fault::Driver(Mysql::Io(_)) => silent(asked),
         Fault::Silent(_) => silent(asked),
         Fault::Uncommitted => match asked {
             // The server has rolled it back before, and took this for a statement of its own.
@@ -83,6 +83,17 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
             _ => ErrorKind::UnknownOutcome,
         },
         Fault::Answer(_) => ErrorKind::StoreViolation,
+    }
+}
+
+/// Whether the server's certificate was not accepted, or ours cannot be read.
+fn is_certificate(error: &IoError) -> bool {
+    match error {
+        IoError::Tls(_) => true,
+        IoError::Io(error) => error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+            .is_some_and(|error| matches!(error, rustls::Error::InvalidCertificate(_))),
     }
 }
 
@@ -175,7 +186,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         Some(1054 | 1136) => "the table is not idmill's; name another with ?table=NAME",
         Some(1193) => "it must be MySQL or MariaDB with InnoDB",
         _ => match fault {
-            Fault::Driver(Mysql::Io(IoError::Tls(_))) if kind == ErrorKind::Denied => {
+            Fault::Driver(Mysql::Io(_)) if kind == ErrorKind::Denied => {
                 "name the authority that signed the server's certificate with ca=FILE"
             }
             Fault::Driver(Mysql::Driver(DriverError::NoClientSslFlagFromServer)) => {
