@@ -162,15 +162,25 @@ async fn what_somebody_does_to_the_table_is_said() {
     assert_eq!(refused(&store, "s", "trigger").await, ErrorKind::Unavailable);
     run(&mut root, &["DROP TRIGGER no", "CREATE TABLE audit (id INT AUTO_INCREMENT PRIMARY KEY, said INT)"])
         .await;
-    for (body, next) in
-        [("INSERT INTO audit VALUES ()", 12), ("INSERT INTO audit (said) VALUES (LAST_INSERT_ID(5))", 13)]
-    {
+    for (body, next) in [
+        ("INSERT INTO audit VALUES (NULL, 1)", 12),
+        ("INSERT INTO audit (said) VALUES (LAST_INSERT_ID(5))", 13),
+    ] {
         let audit = format!("CREATE TRIGGER audited AFTER UPDATE ON meddled FOR EACH ROW {body}");
         run(&mut root, &[&audit]).await;
         assert_eq!(refused(&store, "s", "look for a trigger").await, ErrorKind::StoreViolation);
         run(&mut root, &["DROP TRIGGER audited"]).await;
         assert_eq!(inspect(&store, "s").await.next, Some(next));
     }
+
+    // That no id was said must not be taken for the id 0, which is what the driver makes of it.
+    store.create(&name("zero"), bounds(0, 1000)).await.unwrap();
+    let audit =
+        "CREATE TRIGGER audited AFTER UPDATE ON meddled FOR EACH ROW INSERT INTO audit VALUES (NULL, 1)";
+    run(&mut root, &[audit]).await;
+    assert_eq!(reserve(&store, "zero", 10).await.unwrap(), (0, 10));
+    assert_eq!(refused(&store, "zero", "look for a trigger").await, ErrorKind::StoreViolation);
+    run(&mut root, &["DROP TRIGGER audited"]).await;
 
     for (change, kind, hint) in [
         ("SET SESSION check_constraint_checks = 0", None, ""),

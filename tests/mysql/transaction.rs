@@ -91,6 +91,23 @@ async fn all_or_nothing_and_only_what_the_type_holds() {
     assert_eq!(inspect(&store, "big").await.next, Some(near + 1));
 }
 
+/// The last ids come from the row as it is, and not as this transaction saw it before.
+#[tokio::test]
+async fn a_snapshot_is_not_what_ids_come_from() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(engine.address(), |options| options);
+    let store = open(engine.address(), "snapshots").await;
+    store.create(&name("s"), bounds(1, 10)).await.unwrap();
+    let mut options = TxOpts::default();
+    options.with_consistent_snapshot(true).with_isolation_level(IsolationLevel::RepeatableRead);
+    let mut tx = pool.start_transaction(options).await.unwrap();
+    assert_eq!(reserve(&store, "s", 8).await.unwrap(), (1, 8));
+    let ids = InTransaction::<u64>::new("s").unwrap().table("snapshots").unwrap();
+    assert_eq!(ids.reserve(&mut tx, 2).await.unwrap().start(), 9);
+    tx.commit().await.unwrap();
+    assert_eq!(inspect(&store, "s").await.next, None);
+}
+
 /// Two that create one sequence: whoever the server makes wait or begin again, no id is there twice.
 #[tokio::test]
 async fn a_race_of_creation_is_settled() {

@@ -75,8 +75,7 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
         Fault::Driver(Mysql::Io(error)) if asked == Asked::Connect && is_certificate(error) => {
             ErrorKind::Denied
         }
-        Fault::Driver(Mysql::Io(_)) => silent(asked),
-        Fault::Silent(_) => silent(asked),
+        Fault::Driver(Mysql::Io(_)) | Fault::Silent(_) => silent(asked),
         Fault::Uncommitted => match asked {
             // The server has rolled it back before, and took this for a statement of its own.
             Asked::InTransaction => ErrorKind::Conflict,

@@ -99,10 +99,10 @@ impl Database {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let columns = self.within(Asked::Read, rows(connection, &self.table.columns())).await?;
-        self.check_layout(columns).map(|()| true)
+        self.check_layout(&columns).map(|()| true)
     }
 
-    fn check_layout(&self, columns: Vec<Row>) -> Result<()> {
+    fn check_layout(&self, columns: &[Row]) -> Result<()> {
         let text =
             |row: &Row, column| row.get_opt::<String, _>(column).and_then(Result::ok).unwrap_or_default();
         let layout: Vec<_> =
