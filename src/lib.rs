@@ -52,6 +52,7 @@
 //! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
 //! | `datastore` | Google Cloud Datastore | `reqwest` with rustls, `gcloud-auth` |
 //! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
+//! | `mysql` | sequences in MySQL and MariaDB, and ids inside their transactions, `store::mysql` | `mysql_async` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
 //! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!

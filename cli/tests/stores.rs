@@ -46,6 +46,9 @@ const MONGODB: Case = Case {
     down: Down::Store,
 };
 
+const MYSQL: Case =
+    Case { url: "mysql://root@{}/ids?timeout=2s", engines: &["mariadb"], takes: 5, down: Down::Store };
+
 const CASSANDRA: Case = Case {
     url: "cassandra://app:hunter2@{}/ids?dc=dc1&create_keyspace=dc1:1&timeout=5s",
     engines: &["cassandra"],
@@ -113,6 +116,39 @@ async fn mongodb_with_a_password() {
     }
     engine.kill();
     MONGODB.suffer(&user, &address);
+}
+
+#[tokio::test]
+async fn mysql() {
+    MYSQL.run().await;
+}
+
+/// Which its server asks for; also of what opens connections of its own.
+#[tokio::test]
+async fn mysql_with_a_password() {
+    let _one = ONE.lock().await;
+    let Some(engine) = Engine::start("mariadb").await else { return };
+    let address = engine.address().to_string();
+    let root = User { place: Place::new(), url: format!("mysql://root@{address}/ids?timeout=2s") };
+    root.done(&["next", "orders"]);
+    let pool = idmill::store::mysql::MysqlOptions::parse(&root.url).unwrap().pool().unwrap();
+    let mut connection = pool.get_conn().await.unwrap();
+    for sql in [
+        format!("CREATE USER app@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'"),
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ids.* TO app@'127.0.0.1'".to_owned(),
+    ] {
+        idmill::store::mysql::driver::prelude::Queryable::query_drop(&mut connection, sql).await.unwrap();
+    }
+    let user = User { place: Place::new(), url: format!("mysql://app:{PASSWORD}@{address}/ids?timeout=2s") };
+    assert_eq!(user.done(&["next", "orders"]), "2\n");
+    let bench = ["bench", "--mode", "in-transaction", "--threads", "2", "-n", "20", "--transaction", "0s"];
+    user.done(&bench);
+    let wrong =
+        User { place: Place::new(), url: format!("mysql://app:{PASSWORD}x@{address}/ids?timeout=2s") };
+    let ran = wrong.run(&["next", "orders"]);
+    assert!(ran.code == 1 && ran.err.contains("check user and password"), "{ran:?}");
+    engine.kill();
+    MYSQL.suffer(&user, &address);
 }
 
 #[tokio::test]

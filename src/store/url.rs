@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 7] = [
+const SCHEMES: [Scheme; 9] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -43,6 +43,25 @@ const SCHEMES: [Scheme; 7] = [
         #[cfg(feature = "mongodb")]
         parse: Some(|_| Err(super::mongodb::MongoOptions::no_srv())),
         #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
+    Scheme {
+        name: "mysql",
+        example: "mysql://HOST/DATABASE",
+        feature: Some("mysql"),
+        #[cfg(feature = "mysql")]
+        parse: Some(|rest| Ok(Arc::new(super::mysql::MysqlOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "mysql"))]
+        parse: None,
+    },
+    // The same by its other name.
+    Scheme {
+        name: "mariadb",
+        example: "",
+        feature: Some("mysql"),
+        #[cfg(feature = "mysql")]
+        parse: Some(|rest| Ok(Arc::new(super::mysql::MysqlOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "mysql"))]
         parse: None,
     },
     Scheme {
@@ -76,7 +95,7 @@ const SCHEMES: [Scheme; 7] = [
 
 struct Scheme {
     name: &'static str,
-    /// Empty for one that is only known to be refused.
+    /// Empty for one that is not to be proposed.
     example: &'static str,
     feature: Option<&'static str>,
     /// Reads what follows the colon; `None` where it is not compiled in.
@@ -123,6 +142,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
 /// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///

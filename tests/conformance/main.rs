@@ -17,6 +17,8 @@ mod memcached;
 mod memory;
 #[cfg(all(unix, feature = "mongodb"))]
 mod mongodb;
+#[cfg(all(unix, feature = "mysql"))]
+mod mysql;
 #[cfg(all(unix, feature = "spanner"))]
 mod spanner;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -30,6 +32,8 @@ fn main() {
         sqlite::suite(),
         #[cfg(feature = "mongodb")]
         mongodb::suite(),
+        #[cfg(feature = "mysql")]
+        mysql::suite(),
         #[cfg(feature = "cassandra")]
         cassandra::flat(),
         #[cfg(feature = "cassandra")]

@@ -1,5 +1,7 @@
 //! Ids inside transactions, for the stores that have those.
 
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "spanner")]
 mod spanner;
 mod sqlite;
@@ -11,8 +13,12 @@ use idmill::{Error, ErrorKind, Result};
 use crate::opening::Measured;
 
 /// The stores that have them, for messages.
-pub(super) const KNOWN: &str =
-    if cfg!(feature = "spanner") { "`sqlite:` and `spanner:`" } else { "`sqlite:`" };
+pub(super) const KNOWN: &str = match (cfg!(feature = "mysql"), cfg!(feature = "spanner")) {
+    (true, true) => "`sqlite:`, `mysql:` and `spanner:`",
+    (true, false) => "`sqlite:` and `mysql:`",
+    (false, true) => "`sqlite:` and `spanner:`",
+    (false, false) => "`sqlite:`",
+};
 
 /// Somebody's transactions, of which any number of threads make one after the other.
 pub(super) trait Transactions: Send + Sync {
@@ -22,17 +28,20 @@ pub(super) trait Transactions: Send + Sync {
 
 pub(super) fn are_known(store: &Measured) -> bool {
     // A URL of a store that is not compiled in is refused before anybody asks.
-    matches!(store.url.scheme(), "sqlite" | "spanner")
+    matches!(store.url.scheme(), "sqlite" | "mysql" | "spanner")
 }
 
 // Spanner awaits its connection.
 #[cfg_attr(not(feature = "spanner"), allow(clippy::unused_async))]
 pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Box<dyn Transactions>> {
-    let url = store.url.to_string();
+    // As it was given: the one that is printed has no password.
+    let url = store.given.as_str();
     match store.url.scheme() {
-        "sqlite" => sqlite::open(&url, sequence),
+        "sqlite" => sqlite::open(url, sequence),
+        #[cfg(feature = "mysql")]
+        "mysql" => mysql::open(url, sequence),
         #[cfg(feature = "spanner")]
-        "spanner" => spanner::open(&url, sequence).await,
+        "spanner" => spanner::open(url, sequence).await,
         other => Err(Error::new(ErrorKind::Unsupported, format!("`{other}:` has no transactions here"))),
     }
 }

@@ -1,0 +1,19 @@
+//! MySQL: MariaDB.
+
+use std::sync::Arc;
+
+use idmill::conformance::{Endpoint, Suite};
+use idmill::store::Store;
+use idmill::store::mysql::MysqlStore;
+
+use crate::engines::OnDemand;
+
+pub(crate) fn suite() -> Suite {
+    Suite::new("mysql", |endpoint: Endpoint| async move {
+        // With a timeout that a pause outlasts.
+        let url = format!("mysql://root@{}/ids?timeout=2s", endpoint.address());
+        let store: Arc<dyn Store> = Arc::new(MysqlStore::open(&url).await?);
+        Ok(store)
+    })
+    .engine(OnDemand::new("mariadb"))
+}

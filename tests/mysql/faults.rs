@@ -1,0 +1,41 @@
+//! Servers that go away.
+
+use super::*;
+
+/// Connections that broke while they were idle are found out before anything is sent on them.
+#[tokio::test]
+async fn a_server_that_comes_back_is_used_again_at_once() {
+    let Some(engine) = Engine::start(ENGINE).await else { return };
+    let address = engine.address();
+    let store = MysqlStore::open(&url(address, "t", "&timeout=2s")).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    engine.kill();
+    // Also waits for the end of the idle connection to be seen: until then, an error would be unknown.
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert_eq!(refused(&store, "s", &address.to_string()).await, ErrorKind::Unavailable);
+    engine.restart().await;
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+    // Nobody asked while it was away.
+    engine.kill();
+    engine.restart().await;
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
+}
+
+/// A primary that has become a replica: nothing is taken, and the connection is not used again.
+#[tokio::test]
+async fn a_read_only_server_is_left() {
+    let Some(engine) = Engine::start(ENGINE).await else { return };
+    let address = engine.address();
+    let mut root = root(address).await;
+    run(&mut root, &["CREATE USER app@'127.0.0.1'", "GRANT ALL ON ids.* TO app@'127.0.0.1'"]).await;
+    let store = MysqlStore::open(&format!("mysql://app@{address}/ids")).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    let connected = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'app'";
+    let before: u64 = one(&mut root, connected).await;
+    run(&mut root, &["SET GLOBAL read_only = 1"]).await;
+    assert_eq!(refused(&store, "s", "write to the primary").await, ErrorKind::Denied);
+    until(&mut root, connected, before - 1).await;
+    assert_eq!(inspect(&store, "s").await.next, Some(11));
+    run(&mut root, &["SET GLOBAL read_only = 0"]).await;
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+}
