@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 7] = [
+const SCHEMES: [Scheme; 8] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -72,6 +72,15 @@ const SCHEMES: [Scheme; 7] = [
         #[cfg(not(feature = "datastore"))]
         parse: None,
     },
+    Scheme {
+        name: "etcd",
+        example: "etcd://HOST:PORT",
+        feature: Some("etcd"),
+        #[cfg(feature = "etcd")]
+        parse: Some(|rest| Ok(Arc::new(super::etcd::EtcdOptions::parse(rest)?))),
+        #[cfg(not(feature = "etcd"))]
+        parse: None,
+    },
 ];
 
 struct Scheme {
@@ -124,6 +133,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
 /// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
+/// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a
