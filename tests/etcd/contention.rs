@@ -49,3 +49,8 @@ async fn everybody_gets_on_among_stores() {
 async fn everybody_gets_on_among_tasks() {
     race(2, 8, 50, "among_tasks").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn everybody_gets_on_among_very_many() {
+    race(40, 1, 20, "among_many").await;
+}

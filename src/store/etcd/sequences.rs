@@ -31,6 +31,10 @@ use crate::sync::Mutex;
 
 /// How long a change goes on while others are faster each time. None of the tries was applied.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// So many tries follow each other at once. Who pauses after a conflict has seen what is old when he comes back, and loses against those that do
+/// not pause, which is everybody who has just won: he would never get on. Who tries again at once is as likely to win
+/// as they are. The pauses in between are for the sake of the cluster, should there be very many.
+const BURST: u32 = 8;
 /// How many sequences are remembered. Of one that is not, a change costs a read more.
 const MEMORY: usize = 100_000;
 /// Keys in one answer.
@@ -98,7 +102,7 @@ impl Sequences {
         decide: impl Fn(Option<SequenceInfo>) -> Result<(Option<SequenceInfo>, R)>,
     ) -> Result<R> {
         let begun = Instant::now();
-        let mut waits = contention().build();
+        let (mut waits, mut conflicts) = (contention().build(), 0);
         let (mut stored, mut is_fresh) = match self.remembered(name) {
             Some(stored) => (Some(stored), false),
             None => (self.read(name).await?, true),
@@ -113,12 +117,10 @@ impl Sequences {
                         Outcome::Applied => return Ok(outcome),
                         Outcome::Conflict(_) if begun.elapsed() > PATIENCE => return Err(crowded()),
                         Outcome::Conflict(current) => {
-                            // The first time it may have been ours that was old.
-                            if is_fresh {
-                                tokio::time::sleep(waits.next().unwrap_or(PATIENCE).mul_f64(fastrand::f64()))
-                                    .await;
+                            (stored, is_fresh, conflicts) = (current, true, conflicts + 1);
+                            if conflicts % BURST == 0 {
+                                tokio::time::sleep(waits.next().unwrap_or(PATIENCE).mul_f64(fastrand::f64())).await;
                             }
-                            (stored, is_fresh) = (current, true);
                         }
                     }
                 }
@@ -244,7 +246,7 @@ fn crowded() -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// The longest pause after each conflict in a row but the first.
+/// The longest pause after each burst.
 fn contention() -> ExponentialBuilder {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(2))
