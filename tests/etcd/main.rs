@@ -4,14 +4,26 @@
 #[path = "../engines/mod.rs"]
 mod engines;
 
+mod cluster;
 mod contention;
+mod errors;
+mod history;
+mod keys;
+mod lost;
+mod proxy;
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use idmill::conformance::Daemon;
 use idmill::store::etcd::{EtcdOptions, EtcdStore};
 use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store};
 use idmill::{Result, SequenceName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use engines::Engine;
@@ -63,4 +75,33 @@ fn disjoint(grants: &[Grant]) -> u64 {
         assert!(!pair[0].overlaps(&pair[1]), "{pair:?}");
     }
     ranges.iter().map(idmill::Range::len).sum()
+}
+
+/// An etcd that is configured further, alone in `dir`.
+fn daemon(dir: &Path, port: u16, settings: &'static [(&'static str, &'static str)]) -> Daemon {
+    let dir = dir.to_owned();
+    Daemon::new(([127, 0, 0, 1], port).into(), move || {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("ci/engines/etcd"));
+        command.arg("serve").arg(&dir).arg(port.to_string()).envs(settings.iter().copied());
+        command
+    })
+}
+
+/// Asks etcd's JSON gateway: for what the store has no use for. Empty where nobody answers.
+async fn post(address: SocketAddr, path: &str, body: &str, token: Option<&str>) -> String {
+    let token = token.map(|token| format!("authorization: {token}\r\n")).unwrap_or_default();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: etcd\r\n{token}content-length: {}\r\n", body.len());
+    ask(address, &format!("{head}connection: close\r\n\r\n{body}")).await.unwrap_or_default()
+}
+
+async fn get(address: SocketAddr, path: &str) -> String {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nhost: etcd\r\nconnection: close\r\n\r\n")).await.unwrap()
+}
+
+async fn ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }

@@ -119,7 +119,8 @@ impl Sequences {
                         Outcome::Conflict(current) => {
                             (stored, is_fresh, conflicts) = (current, true, conflicts + 1);
                             if conflicts % BURST == 0 {
-                                tokio::time::sleep(waits.next().unwrap_or(PATIENCE).mul_f64(fastrand::f64())).await;
+                                tokio::time::sleep(waits.next().unwrap_or(PATIENCE).mul_f64(fastrand::f64()))
+                                    .await;
                             }
                         }
                     }
