@@ -31,7 +31,7 @@ impl Cluster {
         let (port, dir) = (free_port(), tempfile::tempdir().unwrap());
         let members: Vec<_> = (1..=SIZE).map(|number| member(port, number, dir.path())).collect();
         let started = futures_util::future::join_all(members.iter().map(Daemon::start)).await;
-        started.into_iter().for_each(|started| started.unwrap());
+        started.into_iter().collect::<idmill::Result<()>>().unwrap();
         Some(Self { members, _dir: dir })
     }
 

@@ -5,7 +5,7 @@ use idmill::store::etcd::{EtcdOptions, EtcdStore};
 use idmill::{Error, ErrorKind};
 
 use super::engines::Engine;
-use super::{daemon, name, post, reserve, shared};
+use super::{daemon, name, post, reserve};
 
 async fn refused(options: EtcdOptions) -> Error {
     EtcdStore::open_with(options).await.unwrap_err()
@@ -139,9 +139,4 @@ async fn what_is_no_etcd_is_named_as_such() {
     let error = refused(options).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     serving.abort();
-    let Some(engine) = shared().await else { return };
-    // Too large for etcd's 1.5 MiB: refused by it, in its own words.
-    let body = format!(r#"{{"key":"L3g=","value":"{}"}}"#, "QUFB".repeat(700_000));
-    let answer = post(engine.address(), "/v3/kv/put", &body, None).await;
-    assert!(answer.contains("request is too large"), "{answer}");
 }

@@ -118,6 +118,7 @@ impl Client {
                     Err(failure) => failure,
                 };
                 match failure.fate() {
+                    Fate::Final if matches!(failure, Failure::Violation(_)) => return Err(failure),
                     Fate::Elsewhere => last = Some(failure),
                     Fate::Final => return Err(lost.map_or(failure, |(lost, _)| lost)),
                     Fate::Open if resend == Resend::Never => return Err(failure),

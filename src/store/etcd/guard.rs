@@ -83,27 +83,27 @@ fn strange(known: u64, other: u64) -> String {
 mod tests {
     use super::*;
 
-    fn at(revision: i64) -> Option<Header> {
-        Some(Header { cluster_id: 7, revision })
+    fn at(revision: i64) -> Header {
+        Header { cluster_id: 7, revision }
     }
 
     #[test]
     fn answers_to_requests_sent_side_by_side_come_in_any_order() {
         let guard = Guard::default();
         let (a, b) = (guard.floor().unwrap(), guard.floor().unwrap());
-        guard.check(at(10), b).unwrap();
-        guard.check(at(9), a).unwrap();
+        guard.check(Some(at(10)), b).unwrap();
+        guard.check(Some(at(9)), a).unwrap();
         let c = guard.floor().unwrap();
-        guard.check(at(10), c).unwrap();
+        guard.check(Some(at(10)), c).unwrap();
     }
 
     #[test]
     fn what_went_back_is_refused_for_good() {
         let guard = Guard::default();
         let first = guard.floor().unwrap();
-        guard.check(at(10), first).unwrap();
+        guard.check(Some(at(10)), first).unwrap();
         let second = guard.floor().unwrap();
-        let error = guard.check(at(9), second).unwrap_err();
+        let error = guard.check(Some(at(9)), second).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StoreViolation);
         assert!(
             error.to_string().contains("revision 10") && error.to_string().contains("idmill set"),
@@ -120,12 +120,12 @@ mod tests {
     fn another_cluster_is_refused_but_not_for_good() {
         let guard = Guard::default();
         let floor = guard.floor().unwrap();
-        guard.check(at(10), floor).unwrap();
+        guard.check(Some(at(10)), floor).unwrap();
         let stranger = Some(Header { cluster_id: 8, revision: 11 });
         assert_eq!(guard.check(stranger, floor).unwrap_err().kind(), ErrorKind::StoreViolation);
         assert_eq!(guard.check(None, floor).unwrap_err().kind(), ErrorKind::StoreViolation);
         let floor = guard.floor().unwrap();
-        guard.check(at(10), floor).unwrap();
+        guard.check(Some(at(10)), floor).unwrap();
     }
 
     #[test]

@@ -104,12 +104,12 @@ impl Store for EtcdStore {
 
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {
-            let creating = self.sequences.change(name, Resend::Never, |stored| match stored {
-                Some(_) => Err(already_exists(name)),
-                None => {
-                    let info = schema::fresh(name, bounds);
-                    Ok((Some(info.clone()), info))
+            let creating = self.sequences.change(name, Resend::Never, |stored| {
+                if stored.is_some() {
+                    return Err(already_exists(name));
                 }
+                let info = schema::fresh(name, bounds);
+                Ok((Some(info.clone()), info))
             });
             creating.await.map_err(|error| error.of(name).during(Operation::Create))
         })
