@@ -77,7 +77,7 @@ impl Sequences {
 
     pub(super) async fn read_all(&self) -> Result<Vec<SequenceInfo>> {
         let mut all = Vec::new();
-        let mut range = Range { key: self.place.first(), range_end: self.place.end(), limit: PAGE };
+        let mut range = Range { key: self.place.first(), end: self.place.end(), limit: PAGE };
         loop {
             let answer = self.client.range(&range).await?;
             let last = answer.kvs.last().map(|kv| kv.key.clone());

@@ -36,7 +36,7 @@ pub(super) struct Range {
     pub(super) key: Vec<u8>,
     /// Exclusive; empty for the one key.
     #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
+    pub(super) end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(super) limit: i64,
 }
