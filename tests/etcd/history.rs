@@ -64,6 +64,17 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
     assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
 }
 
+/// The sequence itself is as it was; of the cluster something is gone.
+#[tokio::test]
+async fn a_cluster_that_went_back_is_not_trusted_with_what_it_still_has() {
+    let Some((engine, store)) = backed_up().await else { return };
+    reserve(&store, "another", 10).await.unwrap();
+    restore(&engine).await;
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert!(error.to_string().contains("etcd was at revision"), "{error}");
+}
+
 #[tokio::test]
 async fn a_key_that_went_back_shows_when_the_cluster_has_caught_up() {
     let Some((engine, store)) = backed_up().await else { return };
