@@ -159,6 +159,7 @@ impl Client {
         let next = if asked.is_ok() { number } else { (number + 1) % self.members.len() };
         self.preferred.store(next, Ordering::Relaxed);
         let answer: A = asked?;
+        let floor = if answer.wrote() { floor.above() } else { floor };
         self.guard.check(answer.header(), floor).map_err(Failure::Violation)?;
         Ok(answer)
     }
@@ -200,6 +201,11 @@ impl fmt::Debug for Client {
 /// An answer whose header is looked at.
 trait Answer {
     fn header(&self) -> Option<Header>;
+
+    /// Whether the revision in the header is that of a write which is told of here.
+    fn wrote(&self) -> bool {
+        false
+    }
 }
 
 impl Answer for RangeAnswer {
@@ -211,6 +217,10 @@ impl Answer for RangeAnswer {
 impl Answer for TxnAnswer {
     fn header(&self) -> Option<Header> {
         self.header
+    }
+
+    fn wrote(&self) -> bool {
+        self.succeeded
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A cluster's revision only grows. Reads are linearizable and writes go through consensus, so a request that is sent after an
 //! answer at revision `r` was received is answered at `r` or later, by whichever member. An answer from before that comes from
-//! another history: a snapshot that was restored, a data directory that was put back. Sequences then stand where they once
+//! another history, and so does a write whose own revision is not a new one: a snapshot that was restored, a data directory that was put back. Sequences then stand where they once
 //! stood, and what they would grant was granted before.
 
 use super::wire::Header;
@@ -27,6 +27,14 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor(i64);
 
+impl Floor {
+    /// For an answer to a write that was applied: its own revision has to be a new one. In a cluster that is one behind, it would be
+    /// the last that was seen.
+    pub(super) fn above(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 impl Guard {
     /// To be called before a request is sent.
     pub(super) fn floor(&self) -> Result<Floor> {
@@ -48,10 +56,8 @@ impl Guard {
             return Err(Error::new(ErrorKind::StoreViolation, strange(cluster, cluster_id)));
         }
         if revision < floor.0 {
-            return Err(state
-                .broken
-                .insert(Error::new(ErrorKind::StoreViolation, rewound(floor.0, revision)))
-                .clone());
+            let error = Error::new(ErrorKind::StoreViolation, rewound(state.revision, revision));
+            return Err(state.broken.insert(error).clone());
         }
         state.revision = state.revision.max(revision);
         Ok(())
@@ -69,7 +75,7 @@ const REWOUND: &str = "etcd was restored from a backup, or has an old data direc
     nothing is reserved: raise the sequences above what was handed out (`idmill set NAME --next N`), then open the store anew";
 
 fn rewound(seen: i64, found: i64) -> String {
-    format!("etcd was at revision {seen}, and now answers at {found}: {REWOUND}")
+    format!("etcd was at revision {seen}, and now answers at {found}, where it cannot be: {REWOUND}")
 }
 
 fn strange(known: u64, other: u64) -> String {
@@ -114,6 +120,17 @@ mod tests {
             ErrorKind::StoreViolation,
             "also once it has passed 10 again"
         );
+    }
+
+    #[test]
+    fn a_write_has_a_revision_of_its_own() {
+        let guard = Guard::default();
+        let first = guard.floor().unwrap();
+        guard.check(Some(at(10)), first).unwrap();
+        let second = guard.floor().unwrap().above();
+        guard.check(Some(at(11)), second).unwrap();
+        let third = guard.floor().unwrap().above();
+        assert_eq!(guard.check(Some(at(11)), third).unwrap_err().kind(), ErrorKind::StoreViolation);
     }
 
     #[test]
