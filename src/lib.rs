@@ -51,6 +51,7 @@
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
 //! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
 //! | `datastore` | Google Cloud Datastore | `reqwest` with rustls, `gcloud-auth` |
+//! | `etcd` | etcd, without `protoc` | `tonic` with rustls, `prost` |
 //! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
 //! | `mysql` | sequences in MySQL and MariaDB, and ids inside their transactions, `store::mysql` | `mysql_async` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |

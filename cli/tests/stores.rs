@@ -78,6 +78,9 @@ const DATASTORE: Case = Case {
 
 const FIRESTORE: Case = Case { engines: &["firestore"], ..DATASTORE };
 
+const ETCD: Case =
+    Case { url: "etcd://{}?prefix=/shop/&timeout=2s", engines: &["etcd"], takes: 5, down: Down::Store };
+
 const MEMCACHED_SQLITE: Case = Case {
     url: "sqlite:ids.db?window=memcached://{}%3Fblock%3D100",
     engines: &["memcached"],
@@ -174,6 +177,11 @@ async fn datastore() {
 #[tokio::test]
 async fn firestore() {
     FIRESTORE.run().await;
+}
+
+#[tokio::test]
+async fn etcd() {
+    ETCD.run().await;
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@
 pub mod cassandra;
 #[cfg(all(feature = "datastore", not(idmill_loom)))]
 pub mod datastore;
+#[cfg(all(feature = "etcd", not(idmill_loom)))]
+pub mod etcd;
 #[cfg(not(idmill_loom))]
 mod memory;
 #[cfg(all(any(feature = "mysql", feature = "spanner", feature = "sqlite"), not(idmill_loom)))]

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 9] = [
+const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -91,6 +91,15 @@ const SCHEMES: [Scheme; 9] = [
         #[cfg(not(feature = "datastore"))]
         parse: None,
     },
+    Scheme {
+        name: "etcd",
+        example: "etcd://HOST:PORT",
+        feature: Some("etcd"),
+        #[cfg(feature = "etcd")]
+        parse: Some(|rest| Ok(Arc::new(super::etcd::EtcdOptions::parse(rest)?))),
+        #[cfg(not(feature = "etcd"))]
+        parse: None,
+    },
 ];
 
 struct Scheme {
@@ -144,6 +153,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
+/// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a

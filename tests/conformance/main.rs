@@ -11,6 +11,8 @@ mod datastore;
 #[cfg(unix)]
 #[path = "../engines/mod.rs"]
 mod engines;
+#[cfg(all(unix, feature = "etcd"))]
+mod etcd;
 #[cfg(all(unix, feature = "memcached"))]
 mod memcached;
 #[cfg(unix)]
@@ -44,6 +46,8 @@ fn main() {
         datastore::suite(),
         #[cfg(feature = "datastore")]
         datastore::firestore(),
+        #[cfg(feature = "etcd")]
+        etcd::suite(),
         #[cfg(feature = "memcached")]
         memcached::memory(),
         #[cfg(all(feature = "memcached", feature = "sqlite"))]

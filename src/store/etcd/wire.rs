@@ -1,0 +1,191 @@
+//! The few messages of etcd's API (v3) that are needed, as its `rpc.proto` numbers them.
+//!
+//! Written down by hand, since a crate that generates them wants `protoc` on every machine that builds this one. A field that is
+//! not here is not sent, and skipped when it comes.
+
+use prost::{Message, Oneof};
+
+pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
+pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
+pub(super) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+
+/// Of every answer: which cluster gave it, and how far that had come.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct Header {
+    #[prost(uint64, tag = "1")]
+    pub(super) cluster_id: u64,
+    #[prost(int64, tag = "3")]
+    pub(super) revision: i64,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct KeyValue {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+    /// The revision of the cluster at which the key was last written.
+    #[prost(int64, tag = "3")]
+    pub(super) mod_revision: i64,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(super) value: Vec<u8>,
+}
+
+/// Linearizable, since `serializable` (7) is left out.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Range {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+    /// Exclusive; empty for the one key.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) end: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub(super) limit: i64,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct RangeAnswer {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<Header>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) kvs: Vec<KeyValue>,
+    #[prost(bool, tag = "3")]
+    pub(super) more: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Put {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Delete {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+}
+
+/// What a key has to be like. `result` (1) is left out, which is EQUAL.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Compare {
+    #[prost(int32, tag = "2")]
+    target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    key: Vec<u8>,
+    #[prost(oneof = "Operand", tags = "5, 6, 7")]
+    operand: Option<Operand>,
+}
+
+#[derive(Clone, PartialEq, Eq, Oneof)]
+enum Operand {
+    #[prost(int64, tag = "5")]
+    Created(i64),
+    #[prost(int64, tag = "6")]
+    Modified(i64),
+    #[prost(bytes, tag = "7")]
+    Value(Vec<u8>),
+}
+
+impl Compare {
+    /// There is no such key.
+    pub(super) fn absent(key: &[u8]) -> Self {
+        Self { target: 1, key: key.to_vec(), operand: Some(Operand::Created(0)) }
+    }
+
+    /// It was last written at this revision.
+    pub(super) fn modified(key: &[u8], revision: i64) -> Self {
+        Self { target: 2, key: key.to_vec(), operand: Some(Operand::Modified(revision)) }
+    }
+
+    /// It has this value.
+    pub(super) fn value(key: &[u8], value: &[u8]) -> Self {
+        Self { target: 3, key: key.to_vec(), operand: Some(Operand::Value(value.to_vec())) }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Step {
+    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    request: Option<Request>,
+}
+
+#[derive(Clone, PartialEq, Eq, Oneof)]
+pub(super) enum Request {
+    #[prost(message, tag = "1")]
+    Range(Range),
+    #[prost(message, tag = "2")]
+    Put(Put),
+    #[prost(message, tag = "3")]
+    Delete(Delete),
+}
+
+/// If all that is compared is so, `success`, else `failure`; in one step.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Txn {
+    #[prost(message, repeated, tag = "1")]
+    compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    success: Vec<Step>,
+    #[prost(message, repeated, tag = "3")]
+    failure: Vec<Step>,
+}
+
+impl Txn {
+    pub(super) fn new(compare: Vec<Compare>, success: Request, failure: Request) -> Self {
+        let step = |request| vec![Step { request: Some(request) }];
+        Self { compare, success: step(success), failure: step(failure) }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct TxnAnswer {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<Header>,
+    #[prost(bool, tag = "2")]
+    pub(super) succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) answers: Vec<StepAnswer>,
+}
+
+impl TxnAnswer {
+    /// What the one range of the transaction found.
+    pub(super) fn range(self) -> Option<RangeAnswer> {
+        self.answers.into_iter().next()?.range
+    }
+}
+
+/// Of the others nothing is of interest.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct StepAnswer {
+    #[prost(message, optional, tag = "1")]
+    range: Option<RangeAnswer>,
+}
+
+/// Its fields are never printed: `prost` would.
+#[derive(Clone, PartialEq, Eq, Message)]
+#[prost(skip_debug)]
+pub(super) struct Authenticate {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) password: String,
+}
+
+impl std::fmt::Debug for Authenticate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authenticate").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+#[prost(skip_debug)]
+pub(super) struct Authenticated {
+    #[prost(string, tag = "2")]
+    pub(super) token: String,
+}
+
+impl std::fmt::Debug for Authenticated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Authenticated")
+    }
+}
