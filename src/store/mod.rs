@@ -25,10 +25,12 @@ pub mod cassandra;
 pub mod datastore;
 #[cfg(not(idmill_loom))]
 mod memory;
-#[cfg(all(any(feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
+#[cfg(all(any(feature = "postgres", feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
 mod mode;
 #[cfg(all(feature = "mongodb", not(idmill_loom)))]
 pub mod mongodb;
+#[cfg(all(feature = "postgres", not(idmill_loom)))]
+pub mod postgres;
 #[cfg(all(feature = "spanner", not(idmill_loom)))]
 pub mod spanner;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]
@@ -48,7 +50,7 @@ use crate::range::Range;
 
 #[cfg(not(idmill_loom))]
 pub use memory::{Fault, Faults, MemoryStore, Snapshot};
-#[cfg(all(any(feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
+#[cfg(all(any(feature = "postgres", feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
 pub use mode::Mode;
 #[cfg(not(idmill_loom))]
 pub use url::{StoreUrl, connect};

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 7] = [
+const SCHEMES: [Scheme; 9] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -61,6 +61,25 @@ const SCHEMES: [Scheme; 7] = [
         #[cfg(feature = "spanner")]
         parse: Some(|rest| Ok(Arc::new(super::spanner::SpannerOptions::parse(rest)?))),
         #[cfg(not(feature = "spanner"))]
+        parse: None,
+    },
+    Scheme {
+        name: "postgres",
+        example: "postgres://HOST/DATABASE",
+        feature: Some("postgres"),
+        #[cfg(feature = "postgres")]
+        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "postgres"))]
+        parse: None,
+    },
+    // The same, as others write it.
+    Scheme {
+        name: "postgresql",
+        example: "",
+        feature: Some("postgres"),
+        #[cfg(feature = "postgres")]
+        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "postgres"))]
         parse: None,
     },
     Scheme {
@@ -122,6 +141,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
+/// | `postgres://HOST/DATABASE?table=NAME&sequences=native&mode=ro\|rw\|rwc&timeout=10s` | `postgres::PostgresStore` or `NativeSequences`, with the feature `postgres` |
 /// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `memory:` | a new [`MemoryStore`], for tests |

@@ -17,6 +17,8 @@ mod memcached;
 mod memory;
 #[cfg(all(unix, feature = "mongodb"))]
 mod mongodb;
+#[cfg(all(unix, feature = "postgres"))]
+mod postgres;
 #[cfg(all(unix, feature = "spanner"))]
 mod spanner;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -34,6 +36,10 @@ fn main() {
         cassandra::flat(),
         #[cfg(feature = "cassandra")]
         cassandra::geo(),
+        #[cfg(feature = "postgres")]
+        postgres::table(),
+        #[cfg(feature = "postgres")]
+        postgres::native(),
         #[cfg(feature = "spanner")]
         spanner::suite(),
         #[cfg(feature = "datastore")]
