@@ -15,8 +15,6 @@ use tokio_postgres::error::{DbError, Severity};
 
 use crate::error::{Error, ErrorKind};
 
-pub(super) type Sql<T> = Result<T, Fault>;
-
 /// What was being done when something went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {

@@ -229,7 +229,8 @@ const GIVEN: usize = 4;
 async fn must_sync(sessions: &Sessions) -> Result<()> {
     let sql = "SELECT current_setting('fsync'), current_setting('full_page_writes')";
     let rows = sessions.run(Asked::Read, sql, &[]).await.map_err(|fault| failed(fault, Asked::Read))?;
-    let row = rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server has no settings"))?;
+    let row =
+        rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server has no settings"))?;
     for (place, setting) in ["fsync", "full_page_writes"].into_iter().enumerate() {
         let value: &str = row.get(place);
         if value != "on" {
@@ -252,7 +253,9 @@ async fn find(sessions: &Sessions, table: Table, mode: Mode) -> Result<Table> {
         let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
         let Some(row) = rows.first() else {
             let message = match table.schema() {
-                Some(schema) => format!("there is no schema {schema:?}; create it, or name another with schema=NAME"),
+                Some(schema) => {
+                    format!("there is no schema {schema:?}; create it, or name another with schema=NAME")
+                }
                 None => "the connection has no schema to begin with; name one with schema=NAME".to_owned(),
             };
             return Err(Error::new(ErrorKind::NotFound, message));
@@ -262,7 +265,8 @@ async fn find(sessions: &Sessions, table: Table, mode: Mode) -> Result<Table> {
             return Ok(table);
         }
         if mode != Mode::Create {
-            let message = format!("there is no table {}; open the store with mode=rwc to create it", table.sql());
+            let message =
+                format!("there is no table {}; open the store with mode=rwc to create it", table.sql());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         match sessions.batch(&table.ddl()).await {
@@ -388,7 +392,8 @@ async fn insert(
 
 /// Others were always faster; nothing was done.
 fn crowded() -> Error {
-    let message = format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
+    let message =
+        format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
     Error::new(ErrorKind::Unavailable, message)
 }
 
@@ -413,7 +418,8 @@ impl Store for PostgresStore {
             let mut seen = std::collections::HashSet::new();
             // A row is locked and moved once in a statement.
             let distinct = requests.iter().all(|request| seen.insert(&request.name));
-            let batch = if distinct { self.try_reserve_all(requests).await } else { Ok(vec![None; requests.len()]) };
+            let batch =
+                if distinct { self.try_reserve_all(requests).await } else { Ok(vec![None; requests.len()]) };
             let mut results = Vec::with_capacity(requests.len());
             for (place, request) in requests.iter().enumerate() {
                 let outcome = match &batch {

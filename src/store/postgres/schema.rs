@@ -221,8 +221,12 @@ pub(super) enum Within {
 /// A commit that waits for more than the disk is left to.
 pub(super) fn session(within: Within, parameter: usize) -> String {
     match within {
-        Within::Its => format!("WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS patience)"),
-        Within::Callers => format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience)"),
+        Within::Its => format!(
+            "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS patience)"
+        ),
+        Within::Callers => {
+            format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience)")
+        }
     }
 }
 

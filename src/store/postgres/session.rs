@@ -1,10 +1,13 @@
 //! Connections: how they are made, and how one statement is run on one of them.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::TryStreamExt;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Row};
@@ -13,6 +16,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::classify::{Asked, Fault, failed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Mutex};
+
+/// cannot_connect_now
+const STARTING: &str = "57P03";
 
 /// A parameter of a statement, and its type: so that a statement need not be prepared, which would be another round trip and
 /// which poolers do not keep.
@@ -65,20 +71,6 @@ impl Sessions {
         Self(Arc::new(Inner { source, timeout, idle: Mutex::default(), permits: Semaphore::new(most) }))
     }
 
-    /// The same source, but with another patience and no connections yet.
-    pub(super) fn with_timeout(self, timeout: Duration) -> Self {
-        let most = self.0.permits.available_permits();
-        match Arc::try_unwrap(self.0) {
-            Ok(inner) => Self::new(inner.source, timeout, most),
-            Err(shared) => match &shared.source {
-                Source::Given(client) => Self::given(client.clone(), timeout, most),
-                Source::Connect { config, tls, place } => {
-                    Self::connect((**config).clone(), tls.clone(), place.clone(), timeout, most)
-                }
-            },
-        }
-    }
-
     /// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may take, so that it is the server
     /// who gives up, and it is known that nothing was done.
     pub(super) fn lock_timeout(&self) -> String {
@@ -92,37 +84,51 @@ impl Sessions {
         sql: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Fault> {
+        match self.run_some(asked, sql, parameters).await {
+            (rows, None) => Ok(rows),
+            (_, Some(fault)) => Err(fault),
+        }
+    }
+
+    /// The same, with the rows that came before it failed, if it did.
+    pub(super) async fn run_some(
+        &self,
+        asked: Asked,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> (Vec<Row>, Option<Fault>) {
         let _permit = self.0.permits.acquire().await.expect("never closed");
         // One that is in use is in nobody else's hands, and if this future is dropped it is closed.
-        let session = self.session().await?;
-        let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone())).collect::<Vec<_>>();
-        let answer = timeout(self.0.timeout, session.client.query_typed(sql, &parameters)).await;
-        let outcome = match answer {
-            Ok(Ok(rows)) => match session.warning.lock().take().filter(|_| asked == Asked::Write) {
-                Some(warning) => Err(Fault::Warned(warning)),
-                None => Ok(rows),
-            },
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Fault::Silent(self.0.timeout)),
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(fault) => return (Vec::new(), Some(fault)),
         };
-        if outcome.as_ref().map_or_else(Fault::leaves_connection, |_| true) {
+        let mut rows = Vec::new();
+        let fault = match timeout(self.0.timeout, collect(&session.client, sql, parameters, &mut rows)).await
+        {
+            Ok(Ok(())) => session.warning.lock().take().filter(|_| asked == Asked::Write).map(Fault::Warned),
+            Ok(Err(error)) => Some(error.into()),
+            Err(_) => Some(Fault::Silent(self.0.timeout)),
+        };
+        if fault.as_ref().is_none_or(Fault::leaves_connection) {
             self.0.idle.lock().push(session);
         }
-        outcome
+        (rows, fault)
     }
 
     /// Runs statements that stand in one string, without parameters; each string is a transaction.
     pub(super) async fn batch(&self, sql: &str) -> Result<(), Fault> {
         let _permit = self.0.permits.acquire().await.expect("never closed");
         let session = self.session().await?;
-        match timeout(self.0.timeout, session.client.batch_execute(sql)).await {
-            Ok(Ok(())) => {
-                self.0.idle.lock().push(session);
-                Ok(())
-            }
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Fault::Silent(self.0.timeout)),
+        let fault = match timeout(self.0.timeout, session.client.batch_execute(sql)).await {
+            Ok(Ok(())) => session.warning.lock().take().map(Fault::Warned),
+            Ok(Err(error)) => Some(error.into()),
+            Err(_) => Some(Fault::Silent(self.0.timeout)),
+        };
+        if fault.as_ref().is_none_or(Fault::leaves_connection) {
+            self.0.idle.lock().push(session);
         }
+        fault.map_or(Ok(()), Err)
     }
 
     async fn session(&self) -> Result<Session, Fault> {
@@ -133,9 +139,7 @@ impl Sessions {
                 ErrorKind::Unavailable,
                 "the connection that this store was given is closed; make another client, and a store of it",
             ))),
-            (_, Source::Given(client)) => {
-                Ok(Session { client: client.clone(), warning: Arc::default() })
-            }
+            (_, Source::Given(client)) => Ok(Session { client: client.clone(), warning: Arc::default() }),
             (_, Source::Connect { config, tls, place }) => {
                 // Others that are idle are most likely closed as well.
                 self.0.idle.lock().retain(|session| !session.client.is_closed());
@@ -145,20 +149,65 @@ impl Sessions {
     }
 }
 
-async fn connect(config: &Config, tls: &MakeRustlsConnect, place: &str, patience: Duration) -> Result<Session> {
-    let connected = match timeout(patience, config.connect(tls.clone())).await {
-        Ok(connected) => connected,
-        Err(_) => {
-            let message = format!("cannot connect to {place}: no answer within {patience:?}");
-            return Err(Error::new(ErrorKind::Unavailable, message));
+/// Until the server is ready for another query: only then has this one committed.
+async fn collect(
+    client: &Client,
+    sql: &str,
+    parameters: &[Parameter<'_>],
+    rows: &mut Vec<Row>,
+) -> Result<(), tokio_postgres::Error> {
+    let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
+    let mut answers = pin!(client.query_typed_raw(sql, parameters).await?);
+    while let Some(row) = answers.try_next().await? {
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// A server that is starting up says so, and is tried again for as long as there is patience.
+async fn connect(
+    config: &Config,
+    tls: &MakeRustlsConnect,
+    place: &str,
+    patience: Duration,
+) -> Result<Session> {
+    let deadline = Instant::now() + patience;
+    let mut delays = ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(10))
+        .with_max_delay(Duration::from_millis(250))
+        .without_max_times()
+        .with_jitter()
+        .build();
+    loop {
+        let starting = match attempt(config, tls, place, deadline).await {
+            Err(fault) if fault.code() == Some(STARTING) => fault,
+            Err(fault) => return Err(unreachable_at(place, fault)),
+            Ok(session) => return Ok(session),
+        };
+        let delay = delays.next().unwrap_or_default();
+        if Instant::now() + delay >= deadline {
+            return Err(unreachable_at(place, starting));
         }
-    };
-    let (client, mut connection) = match connected {
-        Ok(connected) => connected,
-        Err(error) => {
-            let fault = Fault::Driver(error);
-            let error = failed(fault, Asked::Connect);
-            return Err(Error::new(error.kind(), format!("cannot connect to {place}: {error}")).because(error));
+        sleep(delay).await;
+    }
+}
+
+fn unreachable_at(place: &str, fault: Fault) -> Error {
+    let error = failed(fault, Asked::Connect);
+    Error::new(error.kind(), format!("cannot connect to {place}: {error}")).because(error)
+}
+
+async fn attempt(
+    config: &Config,
+    tls: &MakeRustlsConnect,
+    place: &str,
+    deadline: Instant,
+) -> Result<Session, Fault> {
+    let (client, mut connection) = match timeout_at(deadline, config.connect(tls.clone())).await {
+        Ok(connected) => connected?,
+        Err(_) => {
+            let message = format!("cannot connect to {place}: no answer in half of timeout=");
+            return Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message)));
         }
     };
     let warning = Arc::new(Mutex::new(None));
