@@ -34,6 +34,8 @@ const LARGEST: u64 = i64::MAX.cast_unsigned();
 /// Values drawn by one statement, each of which takes a microsecond or less on the server.
 const MOST_VALUES: u64 = 10_000;
 const MOST_INCREMENT: u64 = 1 << 31;
+/// The upper half of the advisory locks' numbers; the lower is the sequence's.
+const ADVISORY: u32 = u32::from_be_bytes(*b"idml");
 /// Raised where a sequence is not as it was seen.
 const CHANGED: &str = "ID001";
 /// What is kept in a sequence's comment, after whatever stands there already.
@@ -93,6 +95,7 @@ struct Seen {
     called: bool,
     increment: i64,
     min: i64,
+    start: i64,
     max: i64,
     cycles: bool,
     cache: i64,
@@ -174,10 +177,9 @@ impl NativeSequences {
                 self.begin(request).await?;
                 continue;
             }
+            // Nothing comes of a sequence that is used up, and of one that is being restarted at this moment.
             if !self.draw(request, kept).await? {
-                let seen = self.try_see(&request.name).await?.ok_or_else(|| not_found(&request.name))?;
-                seen.check()?;
-                return Err(exhausted(&request.name, seen.max.cast_unsigned().min(request.ceiling)));
+                *kept = Kept::default();
             }
         }
         Err(crowded())
@@ -214,7 +216,7 @@ impl NativeSequences {
         let increment = kept.increment.unwrap_or(1).max(1);
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
         let sql = draw_sql(&self.sql(&request.name)?);
-        let asked = [values.to_string(), self.sessions.lock_timeout()];
+        let asked = [values.to_string(), self.sessions.lock_timeout(), request.ceiling.to_string()];
         let (rows, fault) = self.sessions.run_some(Asked::Write, &sql, &texts(&asked)).await;
         match fault {
             None => {}
@@ -242,11 +244,18 @@ impl NativeSequences {
 
     async fn try_see(&self, name: &SequenceName) -> Result<Option<Seen>> {
         let sql = see_sql(&self.sql(name)?, name);
-        match self.sessions.run(Asked::Read, &sql, &[]).await {
-            Ok(rows) => rows.first().map(Seen::read).transpose(),
-            Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => Ok(None),
-            Err(fault) => Err(failed(fault, Asked::Read)),
+        for _ in 0..TRIES {
+            match self.sessions.run(Asked::Read, &sql, &[]).await {
+                Ok(rows) => match rows.first() {
+                    Some(row) => return Seen::read(row).map(Some),
+                    // It is there, and was restarted while it was read: its old file is empty.
+                    None => {}
+                },
+                Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
+                Err(fault) => return Err(failed(fault, Asked::Read)),
+            }
         }
+        Err(crowded())
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -258,8 +267,10 @@ impl NativeSequences {
         let bounds = storable(bounds)?;
         let identity = Identity::fresh();
         let sql = self.sql(name)?;
+        // PostgreSQL wants the least value to be below the largest; what counts here is the one to start with.
+        let least = i128::from(bounds.start()) - i128::from(bounds.start() == bounds.max());
         let body = format!(
-            "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {} MINVALUE {start} MAXVALUE {} START WITH {start} CACHE 1 NO CYCLE; {}",
+            "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {} MINVALUE {least} MAXVALUE {} START WITH {start} CACHE 1 NO CYCLE; {}",
             self.increment,
             bounds.max(),
             note_sql(&sql, "", identity),
@@ -382,7 +393,7 @@ impl Kept {
         // An old increment does not matter here, and neither does a new one: the ids lie between the value before and this.
         let first =
             if self.begun == Some(info.identity) { seen.last - seen.increment + 1 } else { seen.last };
-        let first = first.max(seen.min).cast_unsigned();
+        let first = first.max(seen.first()).cast_unsigned();
         let range = part(first, seen.last.cast_unsigned() - first + 1)?;
         self.begun = Some(info.identity);
         self.increment = Some(seen.increment.cast_unsigned());
@@ -428,6 +439,7 @@ impl Seen {
             file: number(9)?.cast_unsigned(),
             oid: number(10)?.cast_unsigned(),
             comment: text(11),
+            start: number(12)?,
         })
     }
 
@@ -439,11 +451,18 @@ impl Seen {
             _ if self.cycles => "it begins again at its end; ALTER SEQUENCE … NO CYCLE",
             _ if self.increment < 1 => "it counts down; ALTER SEQUENCE … INCREMENT BY 1",
             _ if self.cache != 1 => "it caches, so that its values do not grow; ALTER SEQUENCE … CACHE 1",
-            _ if self.min < 0 => "it may have negative values; ALTER SEQUENCE … MINVALUE 0",
+            _ if self.first() < 0 || self.last < 0 => {
+                "it has negative values; ALTER SEQUENCE … MINVALUE 0 RESTART"
+            }
             _ => return Ok(()),
         };
         let message = format!("the sequence {:?} cannot be drawn from: {alter}", self.name);
         Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Its first id: where it starts, unless somebody has restarted it below.
+    fn first(&self) -> i64 {
+        if self.last < self.start { self.min } else { self.start }
     }
 
     fn info(&self) -> Result<SequenceInfo> {
@@ -454,7 +473,7 @@ impl Seen {
         } else {
             Some(self.last).filter(|value| *value <= self.max)
         };
-        let bounds = Bounds::new(self.min.cast_unsigned(), self.max.cast_unsigned())?;
+        let bounds = Bounds::new(self.first().cast_unsigned(), self.max.cast_unsigned())?;
         let name = SequenceName::new(&self.name)?;
         Ok(SequenceInfo { name, next: next.map(i64::cast_unsigned), bounds, identity: self.identity() })
     }
@@ -493,35 +512,40 @@ fn see_sql(sql: &str, name: &str) -> String {
     format!(
         "SELECT {}::text, l.last_value::text, l.is_called::text, p.seqincrement::text, p.seqmin::text, p.seqmax::text, \
          p.seqcycle::text, p.seqcache::text, c.relpersistence::text, pg_relation_filenode(c.oid)::text, c.oid::text, \
-         obj_description(c.oid, 'pg_class') FROM {sql} AS l, pg_catalog.pg_class AS c, pg_catalog.pg_sequence AS p \
+         obj_description(c.oid, 'pg_class'), p.seqstart::text FROM {sql} AS l, pg_catalog.pg_class AS c, pg_catalog.pg_sequence AS p \
          WHERE c.oid = {}::regclass AND p.seqrelid = c.oid",
         literal(name),
         literal(sql)
     )
 }
 
-/// Draws values, as many as the first parameter says or are left; the second is the patience. The same columns as [`see_sql`], with
+/// Draws values, as many as the first parameter says or are left up to the third; the second is the patience. The same columns as [`see_sql`], with
 /// the value for the last, and what its commit waits for.
 ///
 /// The properties are read after the value and under the lock that `nextval` took, which keeps `ALTER SEQUENCE` out until
 /// the commit: so they are those by which it was drawn. They come from the catalogue as it is, and not from the snapshot
 /// with which the statement began.
+///
+/// Several values are drawn by one client after another, so that they are contiguous; others, who do not ask for the lock, may
+/// still get in between.
 fn draw_sql(sql: &str) -> String {
     let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
     let [increment, min, max] = ["increment", "minimum_value", "maximum_value"].map(own);
-    let [cycles, cache] = ["cycle_option", "cache_size"].map(own);
+    let [cycles, cache, start] = ["cycle_option", "cache_size", "start_value"].map(own);
     let name = literal(sql);
     format!(
         "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', $2, true) AS patience, \
          pg_logical_emit_message(true, 'idmill', '')::text AS flushed), \
          n AS (SELECT nextval(q.o) AS v, q.o, q.durable FROM \
-         (SELECT {name}::regclass AS o, session.durable, session.patience, session.flushed FROM session OFFSET 0) AS q, \
+         (SELECT {name}::regclass AS o, session.durable, session.patience, session.flushed, CASE WHEN $1::numeric > 1 THEN \
+         pg_advisory_xact_lock(({ADVISORY}::bigint << 32) | {name}::regclass::oid::bigint) IS NULL END AS turn \
+         FROM session OFFSET 0) AS q, \
          {sql} AS l, pg_catalog.pg_sequence AS p, generate_series(1, LEAST($1::numeric, \
-         div(p.seqmax::numeric - l.last_value, p.seqincrement) + CASE WHEN l.is_called THEN 0 ELSE 1 END)::bigint) \
+         div(LEAST(p.seqmax, $3::numeric) - l.last_value, p.seqincrement) + CASE WHEN l.is_called THEN 0 ELSE 1 END)::bigint) \
          WHERE p.seqrelid = q.o OFFSET 0) \
          SELECT (SELECT relname::text FROM pg_catalog.pg_class WHERE oid = n.o), n.v::text, 'true', {increment}, {min}, {max}, \
          {cycles}, {cache}, (SELECT relpersistence::text FROM pg_catalog.pg_class WHERE oid = n.o), \
-         pg_relation_filenode(n.o)::text, n.o::oid::text, obj_description(n.o, 'pg_class'), n.durable FROM n"
+         pg_relation_filenode(n.o)::text, n.o::oid::text, obj_description(n.o, 'pg_class'), {start}, n.durable FROM n"
     )
 }
 
