@@ -51,6 +51,7 @@
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
 //! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
 //! | `datastore` | Google Cloud Datastore | `reqwest` with rustls, `gcloud-auth` |
+//! | `postgres` | PostgreSQL, rows or its `SEQUENCE`s, and ids inside its transactions | `tokio-postgres` with rustls |
 //! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
 //! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |

@@ -35,6 +35,9 @@ pub(crate) async fn existing(global: &Global) -> Outcome<Arc<dyn Store>> {
 pub(crate) struct Measured {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) url: StoreUrl,
+    /// The URL with what it hides.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub(crate) given: String,
     pub(crate) description: String,
     /// Deleted when dropped.
     _directory: Option<TempDir>,
@@ -43,17 +46,18 @@ pub(crate) struct Measured {
 impl Measured {
     /// The environment is not looked at: a store that others use is measured, and written to, by explicit wish only.
     pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
-        if let Some(url) = &global.store {
-            let url = StoreUrl::parse(url)?;
+        if let Some(given) = &global.store {
+            let (url, given) = (StoreUrl::parse(given)?, given.clone());
             let description = format!("measuring the sequence `{sequence}` of {url}, which is left there");
-            return Ok(Self { store: url.connect().await?, url, description, _directory: None });
+            return Ok(Self { store: url.connect().await?, url, given, description, _directory: None });
         }
         let failed = |error| Failure::io("no directory for a temporary store", &error);
         let directory = tempfile::Builder::new().prefix("idmill-bench-").tempdir().map_err(failed)?;
         let file = SqliteOptions::new(directory.path().join("bench.db"));
         let url = StoreUrl::parse(&file.to_string())?;
         let description = format!("measuring in {url}, a temporary store; --store names another");
-        Ok(Self { store: url.connect().await?, url, description, _directory: Some(directory) })
+        let given = url.to_string();
+        Ok(Self { store: url.connect().await?, url, given, description, _directory: Some(directory) })
     }
 }
 

@@ -75,6 +75,16 @@ const DATASTORE: Case = Case {
 
 const FIRESTORE: Case = Case { engines: &["firestore"], ..DATASTORE };
 
+const POSTGRES: Case = Case {
+    url: "postgres://postgres:hunter2@{}/postgres?timeout=4s",
+    engines: &["postgres"],
+    takes: 5,
+    down: Down::Store,
+};
+
+const POSTGRES_NATIVE: Case =
+    Case { url: "postgresql://postgres:hunter2@{}/postgres?timeout=4s&sequences=native", ..POSTGRES };
+
 const MEMCACHED_SQLITE: Case = Case {
     url: "sqlite:ids.db?window=memcached://{}%3Fblock%3D100",
     engines: &["memcached"],
@@ -138,6 +148,16 @@ async fn datastore() {
 #[tokio::test]
 async fn firestore() {
     FIRESTORE.run().await;
+}
+
+#[tokio::test]
+async fn postgres() {
+    POSTGRES.run().await;
+}
+
+#[tokio::test]
+async fn postgres_native() {
+    POSTGRES_NATIVE.run().await;
 }
 
 #[tokio::test]

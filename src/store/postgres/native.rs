@@ -526,8 +526,8 @@ fn see_sql(sql: &str, name: &str) -> String {
 /// the commit: so they are those by which it was drawn. They come from the catalogue as it is, and not from the snapshot
 /// with which the statement began.
 ///
-/// Several values are drawn by one client after another, so that they are contiguous; others, who do not ask for the lock, may
-/// still get in between.
+/// Where several values make a range, one client draws after another, so that they are contiguous; others, who do not ask for the
+/// lock, may still get in between.
 fn draw_sql(sql: &str) -> String {
     let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
     let [increment, min, max] = ["increment", "minimum_value", "maximum_value"].map(own);
@@ -537,7 +537,8 @@ fn draw_sql(sql: &str) -> String {
         "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', $2, true) AS patience, \
          pg_logical_emit_message(true, 'idmill', '')::text AS flushed), \
          n AS (SELECT nextval(q.o) AS v, q.o, q.durable FROM \
-         (SELECT {name}::regclass AS o, session.durable, session.patience, session.flushed, CASE WHEN $1::numeric > 1 THEN \
+         (SELECT {name}::regclass AS o, session.durable, session.patience, session.flushed, CASE WHEN $1::numeric > 1 \
+         OR (SELECT seqincrement = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = {name}::regclass) THEN \
          pg_advisory_xact_lock(({ADVISORY}::bigint << 32) | {name}::regclass::oid::bigint) IS NULL END AS turn \
          FROM session OFFSET 0) AS q, \
          {sql} AS l, pg_catalog.pg_sequence AS p, generate_series(1, LEAST($1::numeric, \

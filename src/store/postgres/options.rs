@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode as DriverSslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config};
 
 use super::native::{self, NativeSequences};
 use super::schema::{DEFAULT_TABLE, Table, check_name};
@@ -292,12 +292,16 @@ impl PostgresOptions {
         Table::new(self.schema.as_deref(), &self.table)
     }
 
-    /// As the driver wants it, for clients of one's own: the server, user, password, database and name of the application, and not yet how it is
-    /// encrypted beyond `sslmode`.
+    /// A client of the caller's own, for its transactions: connected as the store would be. It is closed when it is dropped.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput).
-    pub fn config(&self) -> Result<Config> {
+    /// Those of [`PostgresStore::open_with`], but for those of the table.
+    pub async fn client(&self) -> Result<Client> {
+        self.sessions(1)?.client().await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    /// As the driver wants it.
+    fn config(&self) -> Result<Config> {
         let url = format!("postgres://{}/{}", self.authority, self.database);
         let mut config = Config::from_str(&url).map_err(|_| self.unreadable())?;
         if config.get_hosts().is_empty() {

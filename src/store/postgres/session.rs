@@ -48,9 +48,12 @@ enum Source {
 
 struct Session {
     client: Arc<Client>,
-    /// The last warning that came along, of those that concern a commit.
-    warning: Arc<Mutex<Option<String>>>,
+    warning: Warning,
 }
+
+/// The last warning that came along, of those that concern a commit.
+type Warning = Arc<Mutex<Option<String>>>;
+type Connected = (Client, Warning);
 
 impl Sessions {
     pub(super) fn connect(
@@ -131,6 +134,17 @@ impl Sessions {
         fault.map_or(Ok(()), Err)
     }
 
+    /// One more connection, for somebody else.
+    pub(super) async fn client(&self) -> Result<Client> {
+        match &self.0.source {
+            Source::Connect { config, tls, place } => {
+                let (client, _) = connect(config, tls, place, self.0.timeout / 2).await?;
+                Ok(client)
+            }
+            Source::Given(_) => Err(Error::new(ErrorKind::Unsupported, "the client is the caller's already")),
+        }
+    }
+
     async fn session(&self) -> Result<Session, Fault> {
         let kept = self.0.idle.lock().pop();
         match (kept, &self.0.source) {
@@ -143,7 +157,9 @@ impl Sessions {
             (_, Source::Connect { config, tls, place }) => {
                 // Others that are idle are most likely closed as well.
                 self.0.idle.lock().retain(|session| !session.client.is_closed());
-                connect(config, tls, place, self.0.timeout / 2).await.map_err(Fault::Refused)
+                let connected = connect(config, tls, place, self.0.timeout / 2).await;
+                let (client, warning) = connected.map_err(Fault::Refused)?;
+                Ok(Session { client: Arc::new(client), warning })
             }
         }
     }
@@ -182,7 +198,7 @@ async fn connect(
         let starting = match attempt(config, tls, place, deadline).await {
             Err(fault) if fault.code() == Some(STARTING) => fault,
             Err(fault) => return Err(unreachable_at(place, fault)),
-            Ok(session) => return Ok(session),
+            Ok(connected) => return Ok(connected),
         };
         let delay = delays.next().unwrap_or_default();
         if Instant::now() + delay >= deadline {
@@ -202,7 +218,7 @@ async fn attempt(
     tls: &MakeRustlsConnect,
     place: &str,
     deadline: Instant,
-) -> Result<Session, Fault> {
+) -> Result<Connected, Fault> {
     let (client, mut connection) = match timeout_at(deadline, config.connect(tls.clone())).await {
         Ok(connected) => connected?,
         Err(_) => {
@@ -222,7 +238,7 @@ async fn attempt(
             }
         }
     });
-    Ok(Session { client: Arc::new(client), warning })
+    Ok((client, warning))
 }
 
 /// A commit that was to wait for standbys and was interrupted: it stands here, and could be missing after a failover.

@@ -1,5 +1,7 @@
 //! Ids inside transactions, for the stores that have those.
 
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "spanner")]
 mod spanner;
 mod sqlite;
@@ -11,8 +13,12 @@ use idmill::{Error, ErrorKind, Result};
 use crate::opening::Measured;
 
 /// The stores that have them, for messages.
-pub(super) const KNOWN: &str =
-    if cfg!(feature = "spanner") { "`sqlite:` and `spanner:`" } else { "`sqlite:`" };
+pub(super) const KNOWN: &str = match (cfg!(feature = "spanner"), cfg!(feature = "postgres")) {
+    (true, true) => "`sqlite:`, `spanner:` and `postgres:`",
+    (true, false) => "`sqlite:` and `spanner:`",
+    (false, true) => "`sqlite:` and `postgres:`",
+    (false, false) => "`sqlite:`",
+};
 
 /// Somebody's transactions, of which any number of threads make one after the other.
 pub(super) trait Transactions: Send + Sync {
@@ -22,17 +28,19 @@ pub(super) trait Transactions: Send + Sync {
 
 pub(super) fn are_known(store: &Measured) -> bool {
     // A URL of a store that is not compiled in is refused before anybody asks.
-    matches!(store.url.scheme(), "sqlite" | "spanner")
+    matches!(store.url.scheme(), "sqlite" | "spanner" | "postgres")
 }
 
-// Spanner awaits its connection.
-#[cfg_attr(not(feature = "spanner"), allow(clippy::unused_async))]
+// All but SQLite await their connections.
+#[cfg_attr(not(any(feature = "postgres", feature = "spanner")), allow(clippy::unused_async))]
 pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Box<dyn Transactions>> {
     let url = store.url.to_string();
     match store.url.scheme() {
         "sqlite" => sqlite::open(&url, sequence),
         #[cfg(feature = "spanner")]
         "spanner" => spanner::open(&url, sequence).await,
+        #[cfg(feature = "postgres")]
+        "postgres" => postgres::open(&store.given, sequence),
         other => Err(Error::new(ErrorKind::Unsupported, format!("`{other}:` has no transactions here"))),
     }
 }
