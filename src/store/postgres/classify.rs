@@ -244,3 +244,144 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind::{
+        Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
+    };
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_postgres::{Client, Config, NoTls};
+
+    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(body.len() + 4).unwrap();
+        [&[kind], &len.to_be_bytes()[..], body].concat()
+    }
+
+    fn error_message(severity: &str, code: &str) -> Vec<u8> {
+        let body = format!("S{severity}\0V{severity}\0C{code}\0Mtext of it\0\0");
+        message(b'E', body.as_bytes())
+    }
+
+    /// A server that lets everybody in and says this to the first statement; or, if it is to, to everybody at once.
+    async fn told(answer: Vec<u8>, at_once: bool) -> PgError {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut heard = [0; 4096];
+            stream.read(&mut heard).await.unwrap();
+            if !at_once {
+                let welcome = [message(b'R', &[0, 0, 0, 0]), message(b'Z', b"I")].concat();
+                stream.write_all(&welcome).await.unwrap();
+                stream.read(&mut heard).await.unwrap();
+            }
+            stream.write_all(&answer).await.unwrap();
+        });
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(port).user("u");
+        let outcome = match config.connect(NoTls).await {
+            Err(error) => Err(error),
+            Ok((client, connection)) => {
+                tokio::spawn(async move { drop(connection.await) });
+                run(&client).await
+            }
+        };
+        served.await.unwrap();
+        outcome.unwrap_err()
+    }
+
+    async fn run(client: &Client) -> Result<(), PgError> {
+        client.query_typed("SELECT 1", &[]).await.map(drop)
+    }
+
+    /// As the server says it to a statement that writes; those with a star were heard from PostgreSQL 15 itself, in the tests of the
+    /// store or by hand.
+    #[tokio::test]
+    async fn errors_of_a_statement_are_sorted_by_their_code() {
+        for (severity, code, kind) in [
+            ("ERROR", "55P03", Unavailable),    // * lock timeout
+            ("ERROR", "57014", Unavailable),    // * cancelled, statement timeout
+            ("ERROR", "40001", Unavailable),    // * serialisable, and another was first
+            ("ERROR", "40P01", Unavailable),    // * deadlock
+            ("ERROR", "25006", Unavailable),    // * default_transaction_read_only; a standby
+            ("ERROR", "53100", Unavailable),    // disk full
+            ("ERROR", "53200", Unavailable),    // out of memory
+            ("ERROR", "58030", Unavailable),    // a disk's error
+            ("ERROR", "42501", Denied),         // *
+            ("ERROR", "42P01", NotFound),       // *
+            ("ERROR", "3F000", NotFound),       // *
+            ("ERROR", "42703", Conflict),       // * a table of others
+            ("ERROR", "42809", Conflict),       // * a table and not a sequence
+            ("ERROR", "23514", Conflict),       // * a check of others
+            ("ERROR", "P0001", Conflict),       // * a trigger's RAISE
+            ("ERROR", "2BP01", Conflict),       // * the default of a column
+            ("ERROR", "22023", InvalidInput),   // * MINVALUE above MAXVALUE
+            ("ERROR", "22021", InvalidInput),   // * not of the database's encoding
+            ("ERROR", "42883", Unsupported),    // * an older server's function
+            ("ERROR", "XX001", StoreViolation), // corrupt
+            // What the server itself does not know, or a pooler in front of it.
+            ("ERROR", "40003", UnknownOutcome),
+            ("ERROR", "08007", UnknownOutcome),
+            ("ERROR", "08006", UnknownOutcome),
+            ("ERROR", "XX000", UnknownOutcome),
+            ("ERROR", "ZZ999", UnknownOutcome),
+            // The session ends, perhaps after the commit.
+            ("FATAL", "57P01", UnknownOutcome), // * pg_terminate_backend
+            ("FATAL", "57P02", UnknownOutcome), // another session crashed
+            ("FATAL", "53300", UnknownOutcome),
+            ("PANIC", "58030", UnknownOutcome),
+        ] {
+            let fault = Fault::Driver(told(error_message(severity, code), false).await);
+            assert_eq!(classify(&fault, Asked::Write), kind, "{severity} {code}");
+            assert_eq!(
+                fault.leaves_connection(),
+                severity == "ERROR" && code != "25006",
+                "{severity} {code}"
+            );
+            for asked in [Asked::Read, Asked::InTransaction] {
+                let expected = if kind == UnknownOutcome { Unavailable } else { kind };
+                assert_eq!(classify(&fault, asked), expected, "{severity} {code} {asked:?}");
+            }
+            let error = failed(fault, Asked::Write);
+            assert!(error.to_string().contains(&format!("{severity} {code}: text of it")), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_is_not_let_in_has_reserved_nothing() {
+        for (code, kind) in [
+            ("57P03", Unavailable), // * starting up
+            ("53300", Unavailable), // * too many clients
+            ("57P01", Unavailable), // shutting down
+            ("3D000", NotFound),    // * no such database
+            ("28P01", Denied),      // * wrong password
+            ("28000", Denied),      // * no entry in pg_hba.conf
+            ("08P01", Unavailable), // a pooler that does not reach its server
+        ] {
+            let fault = Fault::Driver(told(error_message("FATAL", code), true).await);
+            assert_eq!(classify(&fault, Asked::Connect), kind, "{code}");
+        }
+        let refused = Config::new().host("127.0.0.1").port(1).user("u").connect(NoTls).await;
+        let Err(refused) = refused else { panic!("port 1 answers") };
+        let fault = Fault::Driver(refused);
+        assert_eq!(classify(&fault, Asked::Connect), Unavailable);
+        assert!(failed(fault, Asked::Connect).to_string().contains("refused"));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_or_speaks_in_tongues_is_unknown() {
+        for answer in [Vec::new(), b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), message(b'Z', b"I")] {
+            let fault = Fault::Driver(told(answer.clone(), false).await);
+            assert_eq!(classify(&fault, Asked::Write), UnknownOutcome, "{answer:?}");
+            assert_eq!(classify(&fault, Asked::Read), Unavailable, "{answer:?}");
+            assert!(!fault.leaves_connection());
+        }
+        for fault in [Fault::Silent(Duration::from_secs(1)), Fault::Warned("synchronous replication".into())]
+        {
+            assert_eq!(classify(&fault, Asked::Write), UnknownOutcome);
+        }
+    }
+}

@@ -361,3 +361,55 @@ pub(super) fn texts<const N: usize>(values: &[String; N]) -> [super::session::Pa
         (value, Type::TEXT)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rows_read_back_as_written(text in "\\PC{1,50}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {
+            let Ok(name) = SequenceName::new(&text) else { return Ok(()) };
+            let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
+            let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
+            let identity = Identity { epoch, ..Identity::fresh() };
+            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let [name, next, _, start, max, incarnation, epoch] = values(&info, None);
+            let row = [name, next, start, max, incarnation, epoch, FORMAT.to_owned()];
+            prop_assert_eq!(decode_texts(&row).unwrap(), info);
+        }
+    }
+
+    #[test]
+    fn rows_that_cannot_be_are_named_and_refused() {
+        for (row, fault) in [
+            ("4 5 20 1 0 1", "next 4 outside"),
+            ("22 5 20 1 0 1", "next 22 outside"),
+            ("7 20 5 1 0 1", "bounds 20..=5"),
+            ("7 5 18446744073709551616 1 0 1", "bounds 5..=18446744073709551616"),
+            ("x 5 20 1 0 1", "no id for next"),
+            ("7.5 5 20 1 0 1", "no id for next"),
+            ("7 -5 20 1 0 1", "no id for start"),
+            ("7 5 20 0 0 1", "incarnation 0"),
+            ("7 5 20 1 -1 1", "epoch -1"),
+            ("7 5 20 1 0 2", "another format"),
+        ] {
+            let texts: Vec<_> = std::iter::once("s").chain(row.split(' ')).map(str::to_owned).collect();
+            let error = decode_texts(&texts).unwrap_err();
+            let expected =
+                if fault == "another format" { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+            assert_eq!(error.kind(), expected, "{row}");
+            assert!(error.to_string().contains(fault) && error.to_string().contains("\"s\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn tables_are_named_in_their_schema() {
+        assert_eq!(Table::new(Some("app"), "t").unwrap().sql(), "\"app\".\"t\"");
+        for name in ["", "1a", "a\"b", "a b", "pg_x", "ü", &"x".repeat(64)] {
+            assert_eq!(Table::new(None, name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
+            assert!(Table::new(Some(name), "t").is_err(), "{name}");
+        }
+    }
+}

@@ -186,7 +186,7 @@ async fn connect(
     tls: &MakeRustlsConnect,
     place: &str,
     patience: Duration,
-) -> Result<Session> {
+) -> Result<Connected> {
     let deadline = Instant::now() + patience;
     let mut delays = ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(10))
