@@ -297,8 +297,8 @@ mod tests {
         client.query_typed("SELECT 1", &[]).await.map(drop)
     }
 
-    /// As the server says it to a statement that writes; those with a star were heard from PostgreSQL 15 itself, in the tests of the
-    /// store or by hand.
+    /// As the server says it to a statement that writes; those with a star are heard from PostgreSQL itself in
+    /// tests/postgres.
     #[tokio::test]
     async fn errors_of_a_statement_are_sorted_by_their_code() {
         for (severity, code, kind) in [
@@ -312,15 +312,15 @@ mod tests {
             ("ERROR", "58030", Unavailable),    // a disk's error
             ("ERROR", "42501", Denied),         // *
             ("ERROR", "42P01", NotFound),       // *
-            ("ERROR", "3F000", NotFound),       // *
+            ("ERROR", "3F000", NotFound),       // no such schema
             ("ERROR", "42703", Conflict),       // * a table of others
-            ("ERROR", "42809", Conflict),       // * a table and not a sequence
+            ("ERROR", "42809", Conflict),       // a table and not a sequence
             ("ERROR", "23514", Conflict),       // * a check of others
             ("ERROR", "P0001", Conflict),       // * a trigger's RAISE
             ("ERROR", "2BP01", Conflict),       // * the default of a column
-            ("ERROR", "22023", InvalidInput),   // * MINVALUE above MAXVALUE
-            ("ERROR", "22021", InvalidInput),   // * not of the database's encoding
-            ("ERROR", "42883", Unsupported),    // * an older server's function
+            ("ERROR", "22023", InvalidInput),   // MINVALUE above MAXVALUE
+            ("ERROR", "22P05", InvalidInput),   // * not of the database's encoding
+            ("ERROR", "42883", Unsupported),    // an older server's function
             ("ERROR", "XX001", StoreViolation), // corrupt
             // What the server itself does not know, or a pooler in front of it.
             ("ERROR", "40003", UnknownOutcome),
@@ -353,7 +353,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_is_not_let_in_has_reserved_nothing() {
         for (code, kind) in [
-            ("57P03", Unavailable), // * starting up
+            ("57P03", Unavailable), // starting up
             ("53300", Unavailable), // * too many clients
             ("57P01", Unavailable), // shutting down
             ("3D000", NotFound),    // * no such database

@@ -107,6 +107,7 @@ impl Sessions {
             Err(fault) => return (Vec::new(), Some(fault)),
         };
         let mut rows = Vec::new();
+        session.warning.lock().take();
         let fault = match timeout(self.0.timeout, collect(&session.client, sql, parameters, &mut rows)).await
         {
             Ok(Ok(())) => session.warning.lock().take().filter(|_| asked == Asked::Write).map(Fault::Warned),
