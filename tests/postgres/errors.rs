@@ -34,7 +34,7 @@ async fn rules_of_others_are_conflicts() {
     let other = InTransaction::<i64>::new("s").unwrap().table("other").unwrap();
     is(&other.next(&tx).await.unwrap_err(), ErrorKind::Conflict, "42703");
     let native = NativeSequences::open(&url(&engine, "&sequences=native")).await.unwrap();
-    is(&reserve(&native, "other", 1).await.unwrap_err(), ErrorKind::Conflict, "42703");
+    is(&reserve(&native, "other", 1).await.unwrap_err(), ErrorKind::Conflict, "is no sequence");
     admin.batch_execute("CREATE TABLE rows (id serial)").await.unwrap();
     is(&native.remove(&name("rows_id_seq")).await.unwrap_err(), ErrorKind::Conflict, "2BP01");
     // What failed before the commit leaves the store as it was.
@@ -86,7 +86,7 @@ async fn whoever_is_not_let_in_is_told_why() {
     while PostgresStore::open(&as_user("barred")).await.is_ok_and(|_| true) {}
     for (user, kind, code) in [
         ("locked:wrong", ErrorKind::Denied, "28P01"),
-        ("locked", ErrorKind::Denied, "password missing"),
+        ("locked", ErrorKind::InvalidInput, "password missing"),
         ("barred", ErrorKind::Denied, "28000"),
         ("few", ErrorKind::Unavailable, "53300"),
     ] {

@@ -236,6 +236,7 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("42501"), _) => {
             "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
         }
+        (Some("42809"), _) => "what has this name is no sequence, but a table, say: choose another name",
         (Some("42703" | "42804" | "42P10"), _) => "the table is not idmill's; name another with table=NAME",
         (None, ErrorKind::Denied) => {
             "check the user, its password and the server's certificate (sslrootcert=FILE names another root)"
@@ -314,7 +315,7 @@ mod tests {
             ("ERROR", "42P01", NotFound),       // *
             ("ERROR", "3F000", NotFound),       // no such schema
             ("ERROR", "42703", Conflict),       // * a table of others
-            ("ERROR", "42809", Conflict),       // a table and not a sequence
+            ("ERROR", "42809", Conflict),       // * a table and not a sequence
             ("ERROR", "23514", Conflict),       // * a check of others
             ("ERROR", "P0001", Conflict),       // * a trigger's RAISE
             ("ERROR", "2BP01", Conflict),       // * the default of a column
