@@ -41,9 +41,11 @@ async fn a_grant_survives_a_crash_beside_an_open_transaction() {
     admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     let mut repeated = 0;
     for round in 0..3 {
-        let (store, sequence) = (open(&engine, "").await, format!("s{round}"));
-        store.create(&name(&sequence), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
+        let store = open(&engine, "").await;
         for bare in [true, false] {
+            // Of its own, so that the holder's value is the first, which is what is logged.
+            let sequence = format!("s{round}_{bare}");
+            store.create(&name(&sequence), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
             let (mut holder, beside) = (client(&engine).await, client(&engine).await);
             // What a first statement tidies up in the catalogue would be synced a little later, and all before it.
             for _ in 0..3 {
