@@ -22,16 +22,17 @@ async fn a_reserve_that_waited_goes_on_from_what_the_other_left() {
         tx.execute("UPDATE idmill_sequences SET next = next + 100", &[]).await.unwrap();
         let waiting = store.clone();
         let granted = tokio::spawn(async move {
-            match many {
-                true => waiting.reserve_many(&[request("s", 10)]).await.remove(0),
-                false => waiting.reserve(&request("s", 10)).await,
+            if many {
+                waiting.reserve_many(&[request("s", 10)]).await.remove(0)
+            } else {
+                waiting.reserve(&request("s", 10)).await
             }
         });
         until_waiting(&watcher, 1).await;
         if commit {
-            tx.commit().await.unwrap()
+            tx.commit().await.unwrap();
         } else {
-            tx.rollback().await.unwrap()
+            tx.rollback().await.unwrap();
         }
         assert_eq!(ids(granted.await.unwrap().unwrap().range), (first, first + 9), "{commit} {many}");
     }

@@ -139,18 +139,18 @@ fn of_code(code: &str) -> ErrorKind {
         // undefined_table, invalid_schema_name, invalid_catalog_name
         UNDEFINED_TABLE | "3F000" | "3D000" => ErrorKind::NotFound,
         // undefined_column, no unique index for ON CONFLICT, datatype_mismatch, wrong_object_type, undefined_object
-        "42703" | "42P10" | "42804" | "42809" | "42704" => ErrorKind::Conflict,
+        "42703" | "42P10" | "42804" | "42809" | "42704"
         // duplicate_table, duplicate_object; a trigger's RAISE; with_check_option_violation; dependent_objects_still_exist
-        "42P07" | "42710" | "P0001" | "44000" | "2BP01" => ErrorKind::Conflict,
+        | "42P07" | "42710" | "P0001" | "44000" | "2BP01" => ErrorKind::Conflict,
         // undefined_function, feature_not_supported
         "42883" | "0A000" => ErrorKind::Unsupported,
         // untranslatable_character, character_not_in_repertoire, invalid_parameter_value
         "22P05" | "22021" | "22023" => ErrorKind::InvalidInput,
         "XX001" | "XX002" => ErrorKind::StoreViolation,
         // io_error; lock_not_available, object_in_use; query_canceled, admin_shutdown, crash_shutdown, cannot_connect_now
-        "58030" | "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03" => ErrorKind::Unavailable,
+        "58030" | "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03"
         // serialization_failure, deadlock_detected; a standby, or default_transaction_read_only
-        "40001" | "40P01" | READ_ONLY => ErrorKind::Unavailable,
+        | "40001" | "40P01" | READ_ONLY => ErrorKind::Unavailable,
         // insufficient_resources: disk_full, out_of_memory, too_many_connections
         _ if code.starts_with("53") => ErrorKind::Unavailable,
         // integrity_constraint_violation: of somebody's making, since ours are checked before
@@ -273,11 +273,11 @@ mod tests {
         let served = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut heard = [0; 4096];
-            stream.read(&mut heard).await.unwrap();
+            assert_ne!(stream.read(&mut heard).await.unwrap(), 0);
             if !at_once {
                 let welcome = [message(b'R', &[0, 0, 0, 0]), message(b'Z', b"I")].concat();
                 stream.write_all(&welcome).await.unwrap();
-                stream.read(&mut heard).await.unwrap();
+                assert_ne!(stream.read(&mut heard).await.unwrap(), 0);
             }
             stream.write_all(&answer).await.unwrap();
         });

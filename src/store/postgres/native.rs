@@ -246,11 +246,12 @@ impl NativeSequences {
         let sql = see_sql(&self.sql(name)?, name);
         for _ in 0..TRIES {
             match self.sessions.run(Asked::Read, &sql, &[]).await {
-                Ok(rows) => match rows.first() {
-                    Some(row) => return Seen::read(row).map(Some),
+                Ok(rows) => {
+                    if let Some(row) = rows.first() {
+                        return Seen::read(row).map(Some);
+                    }
                     // It is there, and was restarted while it was read: its old file is empty.
-                    None => {}
-                },
+                }
                 Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
                 Err(fault) => return Err(failed(fault, Asked::Read)),
             }

@@ -24,7 +24,7 @@ const STARTING: &str = "57P03";
 /// which poolers do not keep.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-pub(super) fn text<'a>(value: &'a (impl ToSql + Sync)) -> Parameter<'a> {
+pub(super) fn text(value: &(impl ToSql + Sync)) -> Parameter<'_> {
     (value, Type::TEXT)
 }
 
@@ -220,13 +220,11 @@ async fn attempt(
     place: &str,
     deadline: Instant,
 ) -> Result<Connected, Fault> {
-    let (client, mut connection) = match timeout_at(deadline, config.connect(tls.clone())).await {
-        Ok(connected) => connected?,
-        Err(_) => {
-            let message = format!("cannot connect to {place}: no answer in half of timeout=");
-            return Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message)));
-        }
+    let Ok(connected) = timeout_at(deadline, config.connect(tls.clone())).await else {
+        let message = format!("cannot connect to {place}: no answer in half of timeout=");
+        return Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message)));
     };
+    let (client, mut connection) = connected?;
     let warning = Arc::new(Mutex::new(None));
     let heard = warning.clone();
     tokio::spawn(async move {
