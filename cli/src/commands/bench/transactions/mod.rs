@@ -31,8 +31,8 @@ pub(super) fn are_known(store: &Measured) -> bool {
     matches!(store.url.scheme(), "sqlite" | "spanner" | "postgres")
 }
 
-// All but SQLite await their connections.
-#[cfg_attr(not(any(feature = "postgres", feature = "spanner")), allow(clippy::unused_async))]
+// Spanner awaits its connection.
+#[cfg_attr(not(feature = "spanner"), allow(clippy::unused_async))]
 pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Box<dyn Transactions>> {
     let url = store.url.to_string();
     match store.url.scheme() {
