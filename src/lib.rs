@@ -52,6 +52,7 @@
 //! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
 //! | `datastore` | Google Cloud Datastore | `reqwest` with rustls, `gcloud-auth` |
 //! | `etcd` | etcd, without `protoc` | `tonic` with rustls, `prost` |
+//! | `postgres` | PostgreSQL, rows or its `SEQUENCE`s, and ids inside its transactions | `tokio-postgres` with rustls |
 //! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
 //! | `mysql` | sequences in MySQL and MariaDB, and ids inside their transactions, `store::mysql` | `mysql_async` |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |

@@ -81,6 +81,16 @@ const FIRESTORE: Case = Case { engines: &["firestore"], ..DATASTORE };
 const ETCD: Case =
     Case { url: "etcd://{}?prefix=/shop/&timeout=2s", engines: &["etcd"], takes: 5, down: Down::Store };
 
+const POSTGRES: Case = Case {
+    url: "postgres://postgres:hunter2@{}/postgres?timeout=4s",
+    engines: &["postgres"],
+    takes: 5,
+    down: Down::Store,
+};
+
+const POSTGRES_NATIVE: Case =
+    Case { url: "postgresql://postgres:hunter2@{}/postgres?timeout=4s&sequences=native", ..POSTGRES };
+
 const MEMCACHED_SQLITE: Case = Case {
     url: "sqlite:ids.db?window=memcached://{}%3Fblock%3D100",
     engines: &["memcached"],
@@ -182,6 +192,16 @@ async fn firestore() {
 #[tokio::test]
 async fn etcd() {
     ETCD.run().await;
+}
+
+#[tokio::test]
+async fn postgres() {
+    POSTGRES.run().await;
+}
+
+#[tokio::test]
+async fn postgres_native() {
+    POSTGRES_NATIVE.run().await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, test_kill_process_group, waitid,
 };
 
 /// Between two looks at something that cannot be awaited.
@@ -15,7 +15,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// What a signal brings about is not waited for any longer.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A child in a process group of its own, which every signal goes to. Killed when dropped.
+/// A child in a process group of its own, which every signal goes to, as to its children elsewhere. Killed when dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) child: Child,
@@ -37,16 +37,33 @@ impl Process {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // It may have ended by itself, which is found where it matters.
+        self.signal_all(signal);
+    }
+
+    /// Signals the group, and what has left it since; returns the latter.
+    fn signal_all(&self, signal: Signal) -> Vec<Pid> {
+        // Each may have ended by itself, which is found where it matters.
+        let left = descendants(self.group);
         let _ = kill_process_group(self.group, signal);
+        for pid in &left {
+            let _ = kill_process(*pid, signal);
+        }
+        left
     }
 
     /// SIGSTOP; returns once the child stands still: for a moment after the signal was sent, its threads may go on.
     pub(super) fn pause(&self) {
+        // Twice: what was forked between the look and the signal is found once nothing forks any more.
         self.signal(Signal::STOP);
+        let left = self.signal_all(Signal::STOP);
         let looking = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let begun = Instant::now();
         while matches!(waitid(WaitId::Pid(self.group), looking), Ok(None)) && begun.elapsed() < LONGEST {
+            thread::sleep(LOOK / 10);
+        }
+        while left.iter().any(|pid| state(*pid).is_some_and(|state| state != 'T'))
+            && begun.elapsed() < LONGEST
+        {
             thread::sleep(LOOK / 10);
         }
     }
@@ -74,6 +91,20 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The children and theirs, some of which make groups of their own (PostgreSQL's do). Known on Linux alone.
+fn descendants(pid: Pid) -> Vec<Pid> {
+    let id = pid.as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?));
+    children.flat_map(|child| std::iter::once(child).chain(descendants(child))).collect()
+}
+
+/// One letter, T for one that stands; `None` if it is gone.
+fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next().filter(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// A shell that kills the group when its own standard input ends: that is when we do, whatever ends us.

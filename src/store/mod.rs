@@ -27,12 +27,17 @@ pub mod datastore;
 pub mod etcd;
 #[cfg(not(idmill_loom))]
 mod memory;
-#[cfg(all(any(feature = "mysql", feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
+#[cfg(all(
+    any(feature = "mysql", feature = "postgres", feature = "spanner", feature = "sqlite"),
+    not(idmill_loom)
+))]
 mod mode;
 #[cfg(all(feature = "mongodb", not(idmill_loom)))]
 pub mod mongodb;
 #[cfg(all(feature = "mysql", not(idmill_loom)))]
 pub mod mysql;
+#[cfg(all(feature = "postgres", not(idmill_loom)))]
+pub mod postgres;
 #[cfg(all(feature = "spanner", not(idmill_loom)))]
 pub mod spanner;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]
@@ -52,7 +57,10 @@ use crate::range::Range;
 
 #[cfg(not(idmill_loom))]
 pub use memory::{Fault, Faults, MemoryStore, Snapshot};
-#[cfg(all(any(feature = "mysql", feature = "spanner", feature = "sqlite"), not(idmill_loom)))]
+#[cfg(all(
+    any(feature = "mysql", feature = "postgres", feature = "spanner", feature = "sqlite"),
+    not(idmill_loom)
+))]
 pub use mode::Mode;
 #[cfg(not(idmill_loom))]
 pub use url::{StoreUrl, connect};

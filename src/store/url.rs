@@ -83,6 +83,25 @@ const SCHEMES: &[Scheme] = &[
         parse: None,
     },
     Scheme {
+        name: "postgres",
+        example: "postgres://HOST/DATABASE",
+        feature: Some("postgres"),
+        #[cfg(feature = "postgres")]
+        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "postgres"))]
+        parse: None,
+    },
+    // The same, as others write it.
+    Scheme {
+        name: "postgresql",
+        example: "",
+        feature: Some("postgres"),
+        #[cfg(feature = "postgres")]
+        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "postgres"))]
+        parse: None,
+    },
+    Scheme {
         name: "datastore",
         example: "datastore://PROJECT",
         feature: Some("datastore"),
@@ -150,6 +169,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
+/// | `postgres://HOST/DATABASE?table=NAME&sequences=native&mode=ro\|rw\|rwc&timeout=10s` | `postgres::PostgresStore` or `NativeSequences`, with the feature `postgres` |
 /// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |

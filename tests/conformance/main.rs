@@ -21,6 +21,8 @@ mod memory;
 mod mongodb;
 #[cfg(all(unix, feature = "mysql"))]
 mod mysql;
+#[cfg(all(unix, feature = "postgres"))]
+mod postgres;
 #[cfg(all(unix, feature = "spanner"))]
 mod spanner;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -40,6 +42,10 @@ fn main() {
         cassandra::flat(),
         #[cfg(feature = "cassandra")]
         cassandra::geo(),
+        #[cfg(feature = "postgres")]
+        postgres::table(),
+        #[cfg(feature = "postgres")]
+        postgres::native(),
         #[cfg(feature = "spanner")]
         spanner::suite(),
         #[cfg(feature = "datastore")]

@@ -20,6 +20,8 @@ use idmill::conformance::{self, Daemon, free_port};
 use idmill::store::StoreFuture;
 use idmill::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// What a script exits with where it may not install what is missing.
 const SKIPPED: i32 = 77;
@@ -59,6 +61,7 @@ impl Engine {
             command.arg("serve").arg(place.path()).arg(port.to_string());
             command
         });
+        let daemon = if name == "postgres" { daemon.ready(lets_in) } else { daemon };
         Some(Self { daemon, version, dir })
     }
 
@@ -160,6 +163,20 @@ impl conformance::Engine for OnDemand {
 
     fn survives_kill(&self) -> bool {
         !self.forgetful
+    }
+}
+
+/// PostgreSQL listens before it has recovered from a crash, and turns everybody away until then.
+async fn lets_in(address: SocketAddr) -> Result<()> {
+    let failed = |error| Error::new(ErrorKind::Unavailable, format!("no answer: {error}"));
+    let mut stream = TcpStream::connect(address).await.map_err(failed)?;
+    // The length, version 3.0 of the protocol, and who asks.
+    let mut hello = vec![0, 0, 0, 23, 0, 3, 0, 0];
+    hello.extend_from_slice(b"user\0postgres\0\0");
+    stream.write_all(&hello).await.map_err(failed)?;
+    match stream.read_u8().await.map_err(failed)? {
+        b'R' => Ok(()),
+        other => Err(Error::new(ErrorKind::Unavailable, format!("it answers {:?}", char::from(other)))),
     }
 }
 

@@ -51,7 +51,7 @@ fn modes(args: &Bench, store: &Measured) -> Outcome<Vec<Mode>> {
     let in_transactions = transactions::are_known(store);
     if let Some(mode) = args.mode.iter().find(|mode| mode.is_in_transaction() && !in_transactions) {
         let message = format!("the mode {} is not there for `{}:` stores", mode.name(), store.url.scheme());
-        return Err(Failure::usage(message).hint(format!("it is for {}", transactions::KNOWN)));
+        return Err(Failure::usage(message).hint(format!("it is for {}", transactions::known())));
     }
     if !args.mode.is_empty() {
         return Ok(args.mode.clone());

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "spanner")]
 mod spanner;
 mod sqlite;
@@ -13,12 +15,15 @@ use idmill::{Error, ErrorKind, Result};
 use crate::opening::Measured;
 
 /// The stores that have them, for messages.
-pub(super) const KNOWN: &str = match (cfg!(feature = "mysql"), cfg!(feature = "spanner")) {
-    (true, true) => "`sqlite:`, `mysql:` and `spanner:`",
-    (true, false) => "`sqlite:` and `mysql:`",
-    (false, true) => "`sqlite:` and `spanner:`",
-    (false, false) => "`sqlite:`",
-};
+pub(super) fn known() -> String {
+    let stores = [
+        ("postgres", cfg!(feature = "postgres")),
+        ("mysql", cfg!(feature = "mysql")),
+        ("spanner", cfg!(feature = "spanner")),
+    ];
+    let others = stores.iter().filter(|(_, built)| *built).map(|(scheme, _)| format!(", `{scheme}:`"));
+    format!("`sqlite:`{}", others.collect::<String>())
+}
 
 /// Somebody's transactions, of which any number of threads make one after the other.
 pub(super) trait Transactions: Send + Sync {
@@ -28,7 +33,7 @@ pub(super) trait Transactions: Send + Sync {
 
 pub(super) fn are_known(store: &Measured) -> bool {
     // A URL of a store that is not compiled in is refused before anybody asks.
-    matches!(store.url.scheme(), "sqlite" | "mysql" | "spanner")
+    matches!(store.url.scheme(), "sqlite" | "postgres" | "mysql" | "spanner")
 }
 
 // Spanner awaits its connection.
@@ -42,6 +47,8 @@ pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Box<dyn Tra
         "mysql" => mysql::open(url, sequence),
         #[cfg(feature = "spanner")]
         "spanner" => spanner::open(url, sequence).await,
+        #[cfg(feature = "postgres")]
+        "postgres" => postgres::open(url, sequence),
         other => Err(Error::new(ErrorKind::Unsupported, format!("`{other}:` has no transactions here"))),
     }
 }

@@ -1,0 +1,644 @@
+//! PostgreSQL's own sequences: `nextval`, made durable, with ranges that no change of the increment can make overlap.
+//!
+//! A value v of a sequence with `INCREMENT BY n` stands for the n ids that *end* with it, v - n + 1 to v, as Hibernate's pooled optimizer
+//! reads it. They lie between the value before and v, which the sequence has passed: whatever the next increment
+//! is, the ids that follow are above v. (Had it stood for those that begin with it, a smaller increment would reach into them.)
+//! The value that a sequence starts or is restarted with has none before it, and stands for itself alone.
+//!
+//! `nextval` by itself is not durable. It writes ahead 32 values at a time, and those in between are handed out without
+//! waiting for that record to reach the disk: if the transaction that wrote it is still open when the server crashes, values that
+//! others were given are given again. So each statement here writes a record of its own, whose commit syncs all that came before.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+
+use tokio::sync::Mutex;
+use tokio_postgres::Row;
+
+use super::classify::{Asked, SEQUENCE_LIMIT, UNDEFINED_TABLE, failed};
+use super::schema::{DURABLE, check_durable, quoted, texts};
+use super::session::Sessions;
+use super::{Mode, TRIES, crowded, must_sync};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
+use crate::range::Range;
+use crate::store::url::query::refuse;
+use crate::store::{
+    Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture, already_exists, exhausted, not_found,
+};
+use crate::sync::Arc;
+
+/// The largest id: PostgreSQL's sequences are integers of 63 bits and a sign.
+const LARGEST: u64 = i64::MAX.cast_unsigned();
+/// Values drawn by one statement, each of which takes a microsecond or less on the server.
+const MOST_VALUES: u64 = 10_000;
+const MOST_INCREMENT: u64 = 1 << 31;
+/// The upper half of the advisory locks' numbers; the lower is the sequence's.
+const ADVISORY: u32 = u32::from_be_bytes(*b"idml");
+/// Raised where a sequence is not as it was seen.
+const CHANGED: &str = "ID001";
+/// What is kept in a sequence's comment, after whatever stands there already.
+const NOTE: &str = "[idmill ";
+
+pub(super) fn parse_increment(value: &str) -> Result<u64> {
+    value.parse().ok().filter(|increment| check_increment(*increment).is_ok()).ok_or_else(|| {
+        refuse(format!(
+            "increment={value:?} is not how many ids a nextval takes: write 1 to {MOST_INCREMENT}"
+        ))
+    })
+}
+
+pub(super) fn check_increment(increment: u64) -> Result<()> {
+    if (1..=MOST_INCREMENT).contains(&increment) {
+        return Ok(());
+    }
+    Err(refuse(format!("increment={increment} must be 1 to {MOST_INCREMENT}")))
+}
+
+/// PostgreSQL's `SEQUENCE`s of one schema, those of idmill's making and those that were there, `serial` and identity columns'
+/// included: `postgres://HOST/DATABASE?sequences=native`.
+///
+/// Others may draw from them at the same time with `nextval`, if they read the value alike: as one id where the increment is 1,
+/// and as the last of a block where it is larger (Hibernate's `pooled`; not its `pooled-lo`). A sequence that cannot be drawn from
+/// safely is refused, with the statement that changes that: one that cycles, counts down, caches, is unlogged or temporary.
+///
+/// A grant may be shorter than was asked for, and the rest of a value's ids is kept for the next; it is a gap if this store is
+/// dropped. Ids end at 2^63 - 1. Of the last `INCREMENT BY - 1` ids before the maximum, those that make no whole block are never
+/// handed out. Clones share one connection.
+#[derive(Clone)]
+pub struct NativeSequences {
+    sessions: Sessions,
+    schema: Arc<str>,
+    increment: u64,
+    read_only: bool,
+    /// One reserve at a time: so that what is kept is below all that is drawn later.
+    kept: Arc<Mutex<HashMap<SequenceName, Kept>>>,
+}
+
+/// What this store knows of a sequence.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Ids that were drawn and not granted yet, ascending.
+    rest: VecDeque<Grant>,
+    /// The identity under which a value was seen that others can follow.
+    begun: Option<Identity>,
+    /// The last increment that was seen; `None` before the first look.
+    increment: Option<u64>,
+}
+
+/// A sequence as the catalogue and its own row have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    name: String,
+    last: i64,
+    called: bool,
+    increment: i64,
+    min: i64,
+    start: i64,
+    max: i64,
+    cycles: bool,
+    cache: i64,
+    persistence: String,
+    file: u64,
+    oid: u64,
+    comment: String,
+}
+
+impl NativeSequences {
+    /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions); `sequences=` is taken to be `native`.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(super::PostgresOptions::parse(url)?).await
+    }
+
+    /// Connects to a database. Creates nothing.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
+    pub async fn open_with(options: super::PostgresOptions) -> Result<Self> {
+        options.open_native().await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    pub(super) async fn over(
+        sessions: Sessions,
+        schema: Option<&str>,
+        increment: u64,
+        mode: Mode,
+    ) -> Result<Self> {
+        if mode != Mode::ReadOnly {
+            must_sync(&sessions).await?;
+        }
+        let sql = "SELECT n.nspname::text FROM pg_catalog.pg_namespace n \
+                   WHERE n.nspname = CASE $1 WHEN '' THEN current_schema() ELSE $1 END";
+        let named = [schema.unwrap_or_default().to_owned()];
+        let rows = sessions.run(Asked::Read, sql, &texts(&named)).await;
+        let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
+        let Some(row) = rows.first() else {
+            let message = "there is no such schema; create it, or name another with schema=NAME";
+            return Err(Error::new(ErrorKind::NotFound, message));
+        };
+        let schema: Arc<str> = row.get::<_, String>(0).into();
+        let read_only = mode == Mode::ReadOnly;
+        Ok(Self { sessions, schema, increment, read_only, kept: Arc::default() })
+    }
+
+    fn must_write(&self) -> Result<()> {
+        if self.read_only {
+            let message = "the store was opened to look only; open it with mode=rw or mode=rwc";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(())
+    }
+
+    /// As SQL names it.
+    fn sql(&self, name: &str) -> Result<String> {
+        if name.len() > 63 || name.contains("$idmill$") {
+            let message = format!(
+                "{name:?} has {} bytes, and PostgreSQL's names 63 at most: name it otherwise, or use a table, sequences=table",
+                name.len()
+            );
+            return Err(Error::invalid(message));
+        }
+        Ok(format!("{}.{}", quoted(&self.schema), quoted(name)))
+    }
+
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        self.must_write()?;
+        let mut kept = self.kept.lock().await;
+        let kept = kept.entry(request.name.clone()).or_default();
+        for _ in 0..TRIES {
+            if let Some(grant) = kept.take(request)? {
+                return Ok(grant);
+            }
+            if kept.increment.is_none() && !self.look(request, kept).await? {
+                self.begin(request).await?;
+                continue;
+            }
+            // Nothing comes of a sequence that is used up, and of one that is being restarted at this moment.
+            if !self.draw(request, kept).await? {
+                *kept = Kept::default();
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Finds out which sequence it is and whether it has begun; `false` if there is none.
+    async fn look(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
+        let Some(seen) = self.try_see(&request.name).await? else { return Ok(false) };
+        let info = seen.info()?;
+        if info.next.is_none_or(|next| next > request.ceiling) {
+            return Err(exhausted(&request.name, info.bounds.max().min(request.ceiling)));
+        }
+        // A value that is drawn now stands for itself alone, unless there was one before.
+        kept.begun = seen.called.then_some(info.identity);
+        kept.increment = Some(seen.increment.cast_unsigned());
+        Ok(true)
+    }
+
+    /// Creates the sequence, unless others do.
+    async fn begin(&self, request: &Reserve) -> Result<()> {
+        let bounds = storable(request.create)?;
+        if bounds.start() > request.ceiling {
+            return Err(exhausted(&request.name, bounds.max().min(request.ceiling)));
+        }
+        match self.try_create(&request.name, bounds).await {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Draws values for `count` ids, or as many as there are; `false` if there is none left.
+    async fn draw(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
+        // Only a guess at how many values are needed: what they stand for is said along with them.
+        let increment = kept.increment.unwrap_or(1).max(1);
+        let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
+        let sql = draw_sql(&self.sql(&request.name)?);
+        let asked = [values.to_string(), self.sessions.lock_timeout(), request.ceiling.to_string()];
+        let (rows, fault) = self.sessions.run_some(Asked::Write, &sql, &texts(&asked)).await;
+        match fault {
+            None => {}
+            // Others drew the last values meanwhile. Those that came before are ours, as soon as they are durable.
+            Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
+            Some(fault) if fault.code() == Some(UNDEFINED_TABLE) => {
+                *kept = Kept::default();
+                return Ok(true);
+            }
+            Some(fault) => return Err(failed(fault, Asked::Write)),
+        }
+        for row in &rows {
+            kept.add(row, &request.name)?;
+        }
+        Ok(!rows.is_empty())
+    }
+
+    /// Waits until all that the server has written so far is as durable as a commit.
+    async fn flush(&self) -> Result<()> {
+        let sql = format!("SELECT {DURABLE}, pg_logical_emit_message(true, 'idmill', '')::text");
+        let rows = self.sessions.run(Asked::Write, &sql, &[]).await;
+        let rows = rows.map_err(|fault| failed(fault, Asked::Write))?;
+        rows.first().map_or(Ok(()), check_durable)
+    }
+
+    async fn try_see(&self, name: &SequenceName) -> Result<Option<Seen>> {
+        let sql = see_sql(&self.sql(name)?, name);
+        for _ in 0..TRIES {
+            match self.sessions.run(Asked::Read, &sql, &[]).await {
+                Ok(rows) => {
+                    if let Some(row) = rows.first() {
+                        return Seen::read(row).map(Some);
+                    }
+                    // It is there, and was restarted while it was read: its old file is empty.
+                }
+                Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
+                Err(fault) => return Err(failed(fault, Asked::Read)),
+            }
+        }
+        Err(crowded())
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        self.try_see(name).await?.map(|seen| seen.info()).transpose()
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        self.must_write()?;
+        let bounds = storable(bounds)?;
+        let identity = Identity::fresh();
+        let sql = self.sql(name)?;
+        // PostgreSQL wants the least value to be below the largest; what counts here is the one to start with.
+        let least = i128::from(bounds.start()) - i128::from(bounds.start() == bounds.max());
+        let body = format!(
+            "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {} MINVALUE {least} MAXVALUE {} START WITH {start} CACHE 1 NO CYCLE; {}",
+            self.increment,
+            bounds.max(),
+            note_sql(&sql, "", identity),
+            start = bounds.start(),
+        );
+        match self.sessions.batch(&block("", &body)).await {
+            Ok(()) => Ok(SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity }),
+            Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
+            Err(fault) => Err(failed(fault, Asked::Write)),
+        }
+    }
+
+    /// Those that can be drawn from.
+    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
+        let sql = "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+                   WHERE c.relkind = 'S' AND n.nspname = $1";
+        let rows = self.sessions.run(Asked::Read, sql, &texts(&[self.schema.to_string()])).await;
+        let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
+        let mut all = Vec::new();
+        for row in rows {
+            let Ok(name) = SequenceName::new(row.get(0)) else { continue };
+            match self.try_inspect(&name).await {
+                Ok(Some(info)) => all.push(info),
+                // Dropped meanwhile, or nothing that is drawn from here.
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                Err(error) => return Err(error),
+            }
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        self.must_write()?;
+        if let Some(max) = change.max.filter(|max| *max > LARGEST) {
+            return Err(too_large("max", max));
+        }
+        let mut kept = self.kept.lock().await;
+        for _ in 0..TRIES {
+            let seen = self.try_see(name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.info()?;
+            after.apply(&change)?;
+            match self.sessions.batch(&self.set_sql(&seen, &after)?).await {
+                Ok(()) => {
+                    kept.remove(name);
+                    return Ok(after);
+                }
+                Err(fault) if matches!(fault.code(), Some(CHANGED | UNDEFINED_TABLE)) => {}
+                Err(fault) => return Err(failed(fault, Asked::Write)),
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed. The restart gives it another file, by
+    /// which those that draw from it know that it is not what it was, even if they read its comment a moment too early.
+    fn set_sql(&self, seen: &Seen, after: &SequenceInfo) -> Result<String> {
+        let sql = self.sql(&seen.name)?;
+        let (min, max) = (after.bounds.start(), after.bounds.max());
+        // The value before the next id; the first id has none.
+        let (last, called) = match after.next {
+            None => (max, true),
+            Some(next) if next == min => (min, false),
+            Some(next) => (next - 1, true),
+        };
+        let body = format!(
+            "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
+             INTO last, called, note FROM {sql} AS l; \
+             IF last <> {} OR called <> {} OR COALESCE(note, '') <> {} THEN \
+             RAISE EXCEPTION 'it has changed' USING ERRCODE = '{CHANGED}'; END IF; \
+             ALTER SEQUENCE {sql} MAXVALUE {max} RESTART WITH {last}; PERFORM setval({oid}::oid::regclass, {last}, {called}); {}",
+            seen.last,
+            seen.called,
+            literal(&seen.comment),
+            note_sql(&sql, seen.remark(), after.identity),
+            oid = seen.oid,
+        );
+        Ok(block("last bigint; called boolean; note text; ", &body))
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        self.must_write()?;
+        let mut kept = self.kept.lock().await;
+        match self.sessions.batch(&block("", &format!("DROP SEQUENCE {};", self.sql(name)?))).await {
+            Ok(()) => {
+                kept.remove(name);
+                Ok(true)
+            }
+            Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => Ok(false),
+            Err(fault) => Err(failed(fault, Asked::Write)),
+        }
+    }
+}
+
+impl Kept {
+    /// The ids at the front, as many as fit; `None` where there are none.
+    fn take(&mut self, request: &Reserve) -> Result<Option<Grant>> {
+        let Some(front) = self.rest.front_mut() else { return Ok(None) };
+        let (start, last) = (front.range.start(), front.range.end() - 1);
+        let last = u64::try_from(last).unwrap_or(LARGEST).min(request.ceiling);
+        if start > request.ceiling {
+            return Err(exhausted(&request.name, front.bounds.max().min(request.ceiling)));
+        }
+        let count = (last - start + 1).min(request.count.max(1));
+        let grant = Grant { range: part(start, count)?, ..*front };
+        match front.range.len() - count {
+            0 => drop(self.rest.pop_front()),
+            left => front.range = part(start + count, left)?,
+        }
+        Ok(Some(grant))
+    }
+
+    /// A value that was drawn, as the ids that it stands for.
+    fn add(&mut self, row: &Row, name: &SequenceName) -> Result<()> {
+        check_durable(row)?;
+        let seen = Seen::read(row)?;
+        let info = seen.info()?;
+        // An old increment does not matter here, and neither does a new one: the ids lie between the value before and this.
+        let first =
+            if self.begun == Some(info.identity) { seen.last - seen.increment + 1 } else { seen.last };
+        let first = first.max(seen.first()).cast_unsigned();
+        let range = part(first, seen.last.cast_unsigned() - first + 1)?;
+        self.begun = Some(info.identity);
+        self.increment = Some(seen.increment.cast_unsigned());
+        self.rest.retain(|grant| grant.identity == info.identity);
+        if let Some(back) = self.rest.back_mut() {
+            if u128::from(first) < back.range.end() {
+                self.rest.clear();
+                let message =
+                    format!("the sequence {name:?} went backwards, to {first}; nothing of it is used");
+                return Err(Error::new(ErrorKind::StoreViolation, message));
+            }
+            if u128::from(first) == back.range.end() {
+                back.range = part(back.range.start(), back.range.len() + range.len())?;
+                return Ok(());
+            }
+        }
+        self.rest.push_back(Grant { range, identity: info.identity, bounds: info.bounds });
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// A row of [`see_sql`] or of [`draw_sql`].
+    fn read(row: &Row) -> Result<Self> {
+        let text = |place: usize| row.try_get::<_, Option<String>>(place).ok().flatten().unwrap_or_default();
+        let number = |place: usize| {
+            text(place).parse::<i64>().map_err(|_| {
+                let message =
+                    format!("the sequence {:?} has no number at {place}, but {:?}", text(0), text(place));
+                Error::new(ErrorKind::StoreViolation, message)
+            })
+        };
+        Ok(Self {
+            name: text(0),
+            last: number(1)?,
+            called: text(2) == "true",
+            increment: number(3)?,
+            min: number(4)?,
+            max: number(5)?,
+            cycles: text(6) == "true",
+            cache: number(7)?,
+            persistence: text(8),
+            file: number(9)?.cast_unsigned(),
+            oid: number(10)?.cast_unsigned(),
+            comment: text(11),
+            start: number(12)?,
+        })
+    }
+
+    /// Refuses what would hand out an id twice, or cannot be an id.
+    fn check(&self) -> Result<()> {
+        let alter = match self {
+            _ if self.persistence == "t" => "it is temporary: each session has its own",
+            _ if self.persistence != "p" => "it is unlogged: a crash resets it; ALTER SEQUENCE … SET LOGGED",
+            _ if self.cycles => "it begins again at its end; ALTER SEQUENCE … NO CYCLE",
+            _ if self.increment < 1 => "it counts down; ALTER SEQUENCE … INCREMENT BY 1",
+            _ if self.cache != 1 => "it caches, so that its values do not grow; ALTER SEQUENCE … CACHE 1",
+            _ if self.first() < 0 || self.last < 0 => {
+                "it has negative values; ALTER SEQUENCE … MINVALUE 0 RESTART"
+            }
+            _ => return Ok(()),
+        };
+        let message = format!("the sequence {:?} cannot be drawn from: {alter}", self.name);
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Its first id: where it starts, unless somebody has restarted it below.
+    fn first(&self) -> i64 {
+        if self.last < self.start { self.min } else { self.start }
+    }
+
+    fn info(&self) -> Result<SequenceInfo> {
+        self.check()?;
+        let next = if self.called {
+            // Only whole blocks are drawn.
+            self.last.checked_add(self.increment).filter(|value| *value <= self.max).map(|_| self.last + 1)
+        } else {
+            Some(self.last).filter(|value| *value <= self.max)
+        };
+        let bounds = Bounds::new(self.first().cast_unsigned(), self.max.cast_unsigned())?;
+        let name = SequenceName::new(&self.name)?;
+        Ok(SequenceInfo { name, next: next.map(i64::cast_unsigned), bounds, identity: self.identity() })
+    }
+
+    /// As idmill noted it, if the sequence is still in the file that it was in then. A restart, by whomever, gives it another.
+    fn identity(&self) -> Identity {
+        let Some((_, note)) = self.comment.rsplit_once(NOTE) else {
+            return Identity { incarnation: self.oid.max(1), epoch: self.file };
+        };
+        let number = |key: &str| {
+            let value = note.split([' ', ']']).find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+            value.and_then(|value| value.parse::<u64>().ok()).unwrap_or_default()
+        };
+        let (incarnation, epoch) = (number("incarnation").max(1), number("epoch"));
+        if number("file") == self.file {
+            return Identity { incarnation, epoch };
+        }
+        // Above all that are noted.
+        Identity { incarnation, epoch: epoch.wrapping_add((1 << 32) | self.file) }
+    }
+
+    /// What of its comment is not idmill's.
+    fn remark(&self) -> &str {
+        self.comment.rsplit_once(NOTE).map_or(self.comment.as_str(), |(remark, _)| remark)
+    }
+}
+
+fn part(start: u64, len: u64) -> Result<Range> {
+    Range::new(start, len).ok_or_else(|| {
+        Error::new(ErrorKind::StoreViolation, format!("{len} ids from {start} on are no range"))
+    })
+}
+
+/// What [`Seen::read`] reads, of a sequence that nothing is drawn from.
+fn see_sql(sql: &str, name: &str) -> String {
+    format!(
+        "SELECT {}::text, l.last_value::text, l.is_called::text, p.seqincrement::text, p.seqmin::text, p.seqmax::text, \
+         p.seqcycle::text, p.seqcache::text, c.relpersistence::text, pg_relation_filenode(c.oid)::text, c.oid::text, \
+         obj_description(c.oid, 'pg_class'), p.seqstart::text FROM {sql} AS l, pg_catalog.pg_class AS c, pg_catalog.pg_sequence AS p \
+         WHERE c.oid = {}::regclass AND p.seqrelid = c.oid",
+        literal(name),
+        literal(sql)
+    )
+}
+
+/// Draws values, as many as the first parameter says or are left up to the third; the second is the patience. The same columns as [`see_sql`], with
+/// the value for the last, and what its commit waits for.
+///
+/// The properties are read after the value and under the lock that `nextval` took, which keeps `ALTER SEQUENCE` out until
+/// the commit: so they are those by which it was drawn. They come from the catalogue as it is, and not from the snapshot
+/// with which the statement began.
+///
+/// Where several values make a range, one client draws after another, so that they are contiguous; others, who do not ask for the
+/// lock, may still get in between.
+fn draw_sql(sql: &str) -> String {
+    let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
+    let [increment, min, max] = ["increment", "minimum_value", "maximum_value"].map(own);
+    let [cycles, cache, start] = ["cycle_option", "cache_size", "start_value"].map(own);
+    let name = literal(sql);
+    format!(
+        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', $2, true) AS patience, \
+         pg_logical_emit_message(true, 'idmill', '')::text AS flushed), \
+         n AS (SELECT nextval(q.o) AS v, q.o, q.durable FROM \
+         (SELECT {name}::regclass AS o, session.durable, session.patience, session.flushed, CASE WHEN $1::numeric > 1 \
+         OR (SELECT seqincrement = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = {name}::regclass) THEN \
+         pg_advisory_xact_lock(({ADVISORY}::bigint << 32) | {name}::regclass::oid::bigint) IS NULL END AS turn \
+         FROM session OFFSET 0) AS q, \
+         {sql} AS l, pg_catalog.pg_sequence AS p, generate_series(1, LEAST($1::numeric, \
+         div(LEAST(p.seqmax, $3::numeric) - l.last_value, p.seqincrement) + CASE WHEN l.is_called THEN 0 ELSE 1 END)::bigint) \
+         WHERE p.seqrelid = q.o OFFSET 0) \
+         SELECT (SELECT relname::text FROM pg_catalog.pg_class WHERE oid = n.o), n.v::text, 'true', {increment}, {min}, {max}, \
+         {cycles}, {cache}, (SELECT relpersistence::text FROM pg_catalog.pg_class WHERE oid = n.o), \
+         pg_relation_filenode(n.o)::text, n.o::oid::text, obj_description(n.o, 'pg_class'), {start}, n.durable FROM n"
+    )
+}
+
+/// One transaction, whose commit is durable whatever the session says.
+fn block(declare: &str, body: &str) -> String {
+    format!(
+        "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; {body} END $idmill$",
+        DURABLE = DURABLE.trim_end_matches(" AS durable")
+    )
+}
+
+/// Notes the identity, and the file that it goes with.
+fn note_sql(sql: &str, remark: &str, identity: Identity) -> String {
+    let (name, before) = (literal(sql), literal(remark));
+    let note = format!("{NOTE}incarnation={} epoch={} file=", identity.incarnation, identity.epoch);
+    format!(
+        "EXECUTE format('COMMENT ON SEQUENCE %s IS %L', {name}, {before} || '{note}' || pg_relation_filenode({name}::regclass) || ']');"
+    )
+}
+
+/// A text as SQL writes it, whatever `standard_conforming_strings` says.
+fn literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    if doubled.contains('\\') {
+        format!("E'{}'", doubled.replace('\\', "\\\\"))
+    } else {
+        format!("'{doubled}'")
+    }
+}
+
+/// The bounds with which a sequence is created. That of a `u64` without a max of its own ends where these do.
+fn storable(bounds: Bounds) -> Result<Bounds> {
+    if bounds.max() == u64::MAX {
+        return Bounds::new(bounds.start(), LARGEST).map_err(|_| too_large("start", bounds.start()));
+    }
+    if bounds.max() > LARGEST {
+        return Err(too_large("max", bounds.max()));
+    }
+    Ok(bounds)
+}
+
+fn too_large(what: &str, id: u64) -> Error {
+    Error::invalid(format!(
+        "{what} {id} is too large for PostgreSQL's sequences, which end at {LARGEST} (2^63 - 1); a table holds it, sequences=table"
+    ))
+}
+
+impl Store for NativeSequences {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        let context = |error: Error| error.of(&request.name).during(Operation::Reserve);
+        Box::pin(async move { self.try_reserve(request).await.map_err(context) })
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        let context = |error: Error| error.of(name).during(Operation::Create);
+        Box::pin(async move { self.try_create(name, bounds).await.map_err(context) })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        let context = |error: Error| error.of(name).during(Operation::Inspect);
+        Box::pin(async move { self.try_inspect(name).await.map_err(context) })
+    }
+
+    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+        Box::pin(async move { self.try_list().await.map_err(|error| error.during(Operation::List)) })
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        let context = |error: Error| error.of(name).during(Operation::Set);
+        Box::pin(async move { self.try_set(name, change).await.map_err(context) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        let context = |error: Error| error.of(name).during(Operation::Remove);
+        Box::pin(async move { self.try_remove(name).await.map_err(context) })
+    }
+}
+
+/// Not the options, which hold a password.
+impl fmt::Debug for NativeSequences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeSequences").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}

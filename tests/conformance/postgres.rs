@@ -1,0 +1,29 @@
+//! PostgreSQL: rows of a table, and its own sequences.
+
+use std::sync::Arc;
+
+use idmill::conformance::{Endpoint, Suite};
+use idmill::store::Store;
+
+use crate::engines::OnDemand;
+
+pub(crate) fn table() -> Suite {
+    suite("postgres", "")
+}
+
+pub(crate) fn native() -> Suite {
+    suite("postgres_native", "&sequences=native")
+        .largest_id(i64::MAX.cast_unsigned())
+        .skip("large_counts", "a statement draws 10,000 values at most, and 2^63 ids would take for ever")
+        .skip("names_are_kept", "PostgreSQL's names have 63 bytes at most")
+}
+
+fn suite(name: &str, options: &'static str) -> Suite {
+    Suite::new(name, move |endpoint: Endpoint| async move {
+        // A timeout that a pause outlasts.
+        let url = format!("postgres://postgres@{}/postgres?timeout=2s{options}", endpoint.address());
+        let store: Arc<dyn Store> = idmill::store::connect(&url).await?;
+        Ok(store)
+    })
+    .engine(OnDemand::new("postgres"))
+}
