@@ -29,6 +29,8 @@ mod memory;
 mod mode;
 #[cfg(all(feature = "mongodb", not(idmill_loom)))]
 pub mod mongodb;
+#[cfg(all(feature = "redis", not(idmill_loom)))]
+pub mod redis;
 #[cfg(all(feature = "spanner", not(idmill_loom)))]
 pub mod spanner;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]

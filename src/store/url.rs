@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
 /// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: [Scheme; 7] = [
+const SCHEMES: [Scheme; 9] = [
     Scheme {
         name: "sqlite",
         example: "sqlite:PATH",
@@ -72,11 +72,29 @@ const SCHEMES: [Scheme; 7] = [
         #[cfg(not(feature = "datastore"))]
         parse: None,
     },
+    Scheme {
+        name: "redis",
+        example: "redis://HOST:PORT",
+        feature: Some("redis"),
+        #[cfg(feature = "redis")]
+        parse: Some(|rest| Ok(Arc::new(super::redis::RedisOptions::parse_rest(false, rest)?))),
+        #[cfg(not(feature = "redis"))]
+        parse: None,
+    },
+    Scheme {
+        name: "rediss",
+        example: "",
+        feature: Some("redis"),
+        #[cfg(feature = "redis")]
+        parse: Some(|rest| Ok(Arc::new(super::redis::RedisOptions::parse_rest(true, rest)?))),
+        #[cfg(not(feature = "redis"))]
+        parse: None,
+    },
 ];
 
 struct Scheme {
     name: &'static str,
-    /// Empty for one that is only known to be refused.
+    /// Empty for one that is only known to be refused, or a variant of another.
     example: &'static str,
     feature: Option<&'static str>,
     /// Reads what follows the colon; `None` where it is not compiled in.
@@ -124,6 +142,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
 /// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
+/// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…` | `redis::RedisStore`, with the feature `redis` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a
@@ -290,7 +309,7 @@ mod tests {
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
         refused(":memory:", ErrorKind::InvalidInput, "no scheme");
-        refused("redis://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
+        refused("http://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
         refused("memory:ids", ErrorKind::InvalidInput, "stands alone");
     }
 
@@ -298,7 +317,7 @@ mod tests {
     #[cfg(not(feature = "sqlite"))]
     fn a_store_that_is_not_compiled_in_names_its_feature() {
         refused("sqlite:ids.db", ErrorKind::Unsupported, "cargo feature `sqlite`");
-        refused("redis:", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
+        refused("http:", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
     }
 
     #[test]

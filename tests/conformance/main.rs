@@ -17,6 +17,8 @@ mod memcached;
 mod memory;
 #[cfg(all(unix, feature = "mongodb"))]
 mod mongodb;
+#[cfg(all(unix, feature = "redis"))]
+mod redis;
 #[cfg(all(unix, feature = "spanner"))]
 mod spanner;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -44,6 +46,8 @@ fn main() {
         memcached::memory(),
         #[cfg(all(feature = "memcached", feature = "sqlite"))]
         memcached::sqlite(),
+        #[cfg(feature = "redis")]
+        redis::store(),
     ])
 }
 

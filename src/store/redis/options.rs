@@ -1,0 +1,300 @@
+//! Which server, and how sequences are kept on it; as a URL too.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::link::Terms;
+use super::place::{Password, Place};
+use super::verify::Demands;
+use super::{RedisStore, schema};
+use crate::error::{Error, Result};
+use crate::store::url::Target;
+use crate::store::url::query::{self, Printed, refuse};
+use crate::store::{Durability, Store, StoreFuture};
+use crate::sync::Arc;
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+const DEFAULT_PREFIX: &str = "idmill";
+const LONGEST_PREFIX: usize = 64;
+const MOST_REPLICAS: u32 = 100;
+const KNOWN: &str =
+    "prefix=idmill, timeout=5s, replicas=0, durability=disk|trust|process, failover=refuse|allow";
+
+/// Whether the server keeps what it granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Keeps {
+    /// `disk`: it is asked, on every connection, and refused unless it has `appendonly yes`, `appendfsync always` and
+    /// `no-appendfsync-on-rewrite no`.
+    #[default]
+    Disk,
+    /// `trust`: it does, says whoever set it up. For servers that do not answer `CONFIG GET`.
+    Trust,
+    /// `process`: it may forget in a crash, and ids are then handed out twice. Nobody minds.
+    Process,
+}
+
+/// What becomes of a sequence whose server was a replica when it was written last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Failover {
+    /// `refuse`: nothing is reserved of it until somebody has set its next id. What was reserved last of the old master may not
+    /// have reached the new one.
+    Refuse,
+    /// `allow`: it goes on from where the new master is.
+    Allow,
+}
+
+/// Which Redis or Valkey server, and how sequences are kept on it.
+///
+/// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`, or `rediss://…`
+/// over TLS. In user name and password, `%40` is an `@`, `%3A` a `:` and `%2F` a `/`. Printing hides the password.
+///
+/// ```
+/// use idmill::store::redis::RedisOptions;
+///
+/// let options: RedisOptions = "rediss://app:secret@db1/2?prefix=billing&replicas=1".parse()?;
+/// assert_eq!(options.to_string(), "rediss://app:***@db1:6379/2?prefix=billing&replicas=1");
+/// # Ok::<(), idmill::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisOptions {
+    place: Place,
+    prefix: String,
+    timeout: Duration,
+    replicas: u32,
+    keeps: Keeps,
+    failover: Option<Failover>,
+}
+
+impl RedisOptions {
+    /// The server at `HOST:PORT`, with every option at its default.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for what is no address.
+    pub fn new(address: &str) -> Result<Self> {
+        Ok(Self::of(Place::at(address)?))
+    }
+
+    fn of(place: Place) -> Self {
+        Self {
+            place,
+            prefix: DEFAULT_PREFIX.to_owned(),
+            timeout: DEFAULT_TIMEOUT,
+            replicas: 0,
+            keeps: Keeps::default(),
+            failover: None,
+        }
+    }
+
+    /// Whom to log in as; `user` may be empty.
+    #[must_use]
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.place.user = Some(user.to_owned()).filter(|user| !user.is_empty());
+        self.place.password = Some(Password(password.to_owned())).filter(|password| !password.0.is_empty());
+        self
+    }
+
+    /// Speak TLS, and trust whom the system trusts.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.place.tls = true;
+        self
+    }
+
+    /// Which of the server's databases. Default 0.
+    #[must_use]
+    pub fn database(mut self, number: u32) -> Self {
+        self.place.database = number;
+        self
+    }
+
+    /// What every key begins with, in braces: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. Prefixes are
+    /// namespaces: a name under one has nothing to do with the same name under another.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long to wait for the server, 100 ms to 1 h. Default 5 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How many replicas have to know of a grant before it counts, at most 100; a grant that fewer have heard of after three
+    /// quarters of the timeout is an unknown outcome, and a gap. Default 0.
+    #[must_use]
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// Whether the server keeps what it granted. Default [`Keeps::Disk`].
+    #[must_use]
+    pub fn keeps(mut self, keeps: Keeps) -> Self {
+        self.keeps = keeps;
+        self
+    }
+
+    /// What becomes of a sequence whose server was a replica when it was written last. Default [`Failover::Refuse`], and
+    /// [`Failover::Allow`] where [`replicas`](Self::replicas) have to know of each grant.
+    #[must_use]
+    pub fn failover(mut self, failover: Failover) -> Self {
+        self.failover = Some(failover);
+        self
+    }
+
+    /// Reads what follows `redis:` in a URL, or `rediss:`.
+    pub(crate) fn parse_rest(tls: bool, rest: &str) -> Result<Self> {
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let options = query::read(query, Self::of(Place::parse(tls, place)?), Self::set)?;
+        options.check()?;
+        Ok(options)
+    }
+
+    fn set(self, key: &str, value: &str) -> Result<Self> {
+        Ok(match key {
+            "prefix" => self.prefix(value),
+            "timeout" => self.timeout(query::duration(key, value, "500ms, 5s, 1m")?),
+            "replicas" => {
+                let bad = |_| refuse(format!("replicas={value:?} is not a number of replicas"));
+                self.replicas(value.parse().map_err(bad)?)
+            }
+            "durability" => self.keeps(Keeps::parse(value)?),
+            "failover" => self.failover(Failover::parse(value)?),
+            _ => return Err(query::unknown(key, KNOWN)),
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        check_prefix(&self.prefix)?;
+        check_timeout(self.timeout)?;
+        if self.replicas > MOST_REPLICAS {
+            return Err(refuse(format!("replicas={}; at most {MOST_REPLICAS}", self.replicas)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn prefix_name(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        Terms {
+            place: self.place.clone(),
+            demands: if self.keeps == Keeps::Disk { Demands::Disk } else { Demands::Keeps },
+            timeout: self.timeout,
+            replicas: self.replicas,
+            scripts: &schema::SCRIPTS,
+        }
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        if self.keeps == Keeps::Process { Durability::Process } else { Durability::Disk }
+    }
+
+    pub(super) fn after_failover(&self) -> Failover {
+        self.failover.unwrap_or(if self.replicas > 0 { Failover::Allow } else { Failover::Refuse })
+    }
+}
+
+pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:".contains(&byte);
+    if prefix.is_empty() || prefix.len() > LONGEST_PREFIX || !prefix.bytes().all(plain) {
+        let rule = "it must be 1 to 64 letters, digits, `_`, `.`, `-`, `:`";
+        return Err(refuse(format!("prefix={prefix:?}; {rule}")));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_timeout(timeout: Duration) -> Result<()> {
+    if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&timeout) {
+        return Err(refuse(format!("timeout={timeout:?}; it must be 100ms to 60m")));
+    }
+    Ok(())
+}
+
+impl Keeps {
+    fn parse(value: &str) -> Result<Self> {
+        let known =
+            [Self::Disk, Self::Trust, Self::Process].into_iter().find(|known| known.as_str() == value);
+        known.ok_or_else(|| {
+            refuse(format!(
+                "durability={value:?} is unknown; there are disk (asked for), trust (taken for granted), process (not needed)"
+            ))
+        })
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Trust => "trust",
+            Self::Process => "process",
+        }
+    }
+}
+
+impl Failover {
+    fn parse(value: &str) -> Result<Self> {
+        let known = [Self::Refuse, Self::Allow].into_iter().find(|known| known.as_str() == value);
+        known.ok_or_else(|| refuse(format!("failover={value:?} is unknown; there are refuse, allow")))
+    }
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Allow => "allow",
+        }
+    }
+}
+
+impl Target for RedisOptions {
+    fn scheme(&self) -> &'static str {
+        if self.place.tls { "rediss" } else { "redis" }
+    }
+
+    // Nothing is created by opening it.
+    fn existing(&self) -> Arc<dyn Target> {
+        Arc::new(self.clone())
+    }
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async { Ok(Arc::new(RedisStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) prints, a URL, but for the password.
+impl FromStr for RedisOptions {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        let (tls, rest) = split_scheme(url)?;
+        Self::parse_rest(tls, rest)
+    }
+}
+
+/// Whether a URL asks for TLS, and what follows its scheme. Never the text itself in an error: it may hold a password.
+pub(crate) fn split_scheme(url: &str) -> Result<(bool, &str)> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme.to_ascii_lowercase().as_str() {
+        "redis" => Ok((false, rest)),
+        "rediss" => Ok((true, rest)),
+        _ => Err(refuse("a Redis URL begins with `redis://`, or `rediss://` for TLS")),
+    }
+}
+
+impl fmt::Display for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = Printed::default()
+            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX)
+            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
+            .differing("replicas", self.replicas, 0)
+            .differing("durability", self.keeps.as_str(), Keeps::default().as_str())
+            .given("failover", self.failover.map(Failover::as_str));
+        write!(f, "{}{options}", self.place)
+    }
+}
