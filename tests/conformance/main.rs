@@ -48,6 +48,10 @@ fn main() {
         memcached::sqlite(),
         #[cfg(feature = "redis")]
         redis::store(),
+        #[cfg(feature = "redis")]
+        redis::window_memory(),
+        #[cfg(all(feature = "redis", feature = "sqlite"))]
+        redis::window_sqlite(),
     ])
 }
 

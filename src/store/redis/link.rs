@@ -14,12 +14,15 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::classify::{Asked, Fault, failed};
+use super::classify::{Asked, Fault, classify, failed};
 use super::place::Place;
 use super::tls;
 use super::verify::{Demands, unverified, verify};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// Between two questions to a server that is starting.
+const LOADING: Duration = Duration::from_millis(20);
 
 /// How a server is talked to.
 #[derive(Clone, Debug)]
@@ -254,30 +257,45 @@ impl Link {
     }
 
     async fn open(&self) -> Result<Live> {
-        let (connection, driver) = self.shake_hands().await?;
-        let mut live = Live { connection, task: tokio::spawn(driver), hashes: Vec::new() };
+        let (mut connection, driver) = self.shake_hands().await?;
+        let task = tokio::spawn(driver);
+        let mut live = Live { connection: connection.clone(), task, hashes: Vec::new() };
+        loop {
+            match self.introduce(&mut connection).await {
+                // It has just been started, and reads its files: until then it answers nothing else.
+                Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
+                Err(Fault::NotSent(error)) => return Err(error),
+                Err(fault) => return Err(Error::new(classify(&fault, Asked::Read), fault.to_string())),
+                Ok(hashes) => {
+                    live.hashes = hashes;
+                    return Ok(live);
+                }
+            }
+        }
+    }
+
+    /// Hears what the server is, and tells it the scripts; answers with what it calls them.
+    async fn introduce(&self, connection: &mut MultiplexedConnection) -> Result<Vec<String>, Fault> {
         let mut questions = Pipeline::new();
         questions.cmd("INFO").cmd("CONFIG").arg("GET").arg("*append*");
-        let scripts = self.terms.scripts;
-        for script in scripts {
+        for script in self.terms.scripts {
             questions.cmd("SCRIPT").arg("LOAD").arg(*script);
         }
-        let answers = live.connection.send_packed_commands(&questions, 0, 2 + scripts.len()).await;
-        let mut answers = answers.map_err(|error| not_connected(&error))?.into_iter();
-        let info = answered(answers.next())?;
-        let config = answered(answers.next());
-        for hash in answers {
-            live.hashes.push(text(&answered(Some(hash))?).unwrap_or_default());
-        }
-        let info = text(&info).unwrap_or_default();
-        match (self.terms.demands, config) {
-            (Demands::Disk, Err(error)) => {
-                verify(Demands::Keeps, &info, &[])?;
-                Err(unverified(&error.to_string()))
+        let answers = connection.send_packed_commands(&questions, 0, 2 + self.terms.scripts.len()).await;
+        let mut answers =
+            answers.map_err(|error| Fault::NotSent(not_connected(&error)))?.into_iter().map(answered);
+        let mut next =
+            || answers.next().unwrap_or_else(|| Err(Fault::Garbled("an answer is missing".to_owned())));
+        let (info, config) = (text(&next()?).unwrap_or_default(), next());
+        let demands = self.terms.demands;
+        match config {
+            Err(fault) if demands == Demands::Disk => {
+                verify(Demands::Keeps, &info, &[]).and_then(|()| Err(unverified(&fault.to_string())))
             }
-            (demands, config) => verify(demands, &info, &pairs(&config.unwrap_or(Value::Nil))),
-        }?;
-        Ok(live)
+            config => verify(demands, &info, &pairs(&config.unwrap_or(Value::Nil))),
+        }
+        .map_err(Fault::NotSent)?;
+        self.terms.scripts.iter().map(|_| Ok(text(&next()?).unwrap_or_default())).collect()
     }
 
     async fn shake_hands(&self) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>)> {
@@ -313,21 +331,16 @@ fn not_connected(error: &RedisError) -> Error {
         Driver::AuthenticationFailed => ErrorKind::Denied,
         Driver::InvalidClientConfig => ErrorKind::InvalidInput,
         _ => error.code().map_or(ErrorKind::Unavailable, |code| {
-            super::classify::classify(&Fault::server(code, error.detail()), Asked::Read)
+            classify(&Fault::server(code, error.detail()), Asked::Read)
         }),
     };
     Error::new(kind, error.to_string())
 }
 
-fn answered(value: Option<Value>) -> Result<Value> {
+fn answered(value: Value) -> Result<Value, Fault> {
     match value {
-        Some(Value::ServerError(error)) => {
-            let fault = Fault::server(error.code(), error.details());
-            let kind = super::classify::classify(&fault, Asked::Read);
-            Err(Error::new(kind, fault.to_string()))
-        }
-        Some(value) => Ok(value),
-        None => Err(Error::new(ErrorKind::Unavailable, "an answer is missing")),
+        Value::ServerError(error) => Err(Fault::server(error.code(), error.details())),
+        value => Ok(value),
     }
 }
 
