@@ -1,1 +1,9 @@
-fn main() {}
+//! Redis, as a store and as a window, over real servers.
+
+#[path = "../engines/mod.rs"]
+mod engines;
+mod errors;
+mod scripts;
+mod server;
+mod store;
+mod window;

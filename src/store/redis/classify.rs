@@ -80,6 +80,8 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
         // Of a key that is ours by its name.
         "WRONGTYPE" => ErrorKind::Conflict,
+        // How a script is told of NOPERM by Redis 7.0, of a call that was then not made.
+        "ERR" if detail.starts_with("The user executing the script can't") => ErrorKind::Denied,
         "ERR" if detail.starts_with("unknown command") => ErrorKind::Unsupported,
         "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
         // Among them UNBLOCKED, which a WAIT ends with when the server becomes a replica: after the write.
@@ -115,4 +117,93 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         (_, ErrorKind::Unavailable) => "nothing was changed",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind::{Conflict, Denied, Unavailable, UnknownOutcome, Unsupported};
+
+    fn server(text: &str) -> Fault {
+        let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+        Fault::server(code, Some(detail))
+    }
+
+    /// What Redis 7.0.15 said to these scripts when it was in that state.
+    fn from_redis() -> Vec<(Fault, ErrorKind)> {
+        [
+            ("LOADING Redis is loading the dataset in memory", Unavailable),
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", Unavailable),
+            ("READONLY You can't write against a read only replica. script: ec6777, on @user_script:1.", Unavailable),
+            ("NOREPLICAS Not enough good replicas to write. script: ec6777, on @user_script:1.", Unavailable),
+            ("OOM command not allowed when used memory > 'maxmemory'. script: ec6777, on @user_script:1.", Unavailable),
+            ("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", Unavailable),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Unavailable),
+            ("CLUSTERDOWN Hash slot not served", Unavailable),
+            ("NOSCRIPT No matching script. Please use EVAL.", Unavailable),
+            ("ERR max number of clients reached", Unavailable),
+            ("NOAUTH Authentication required.", Denied),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Denied),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", Denied),
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", Denied),
+            ("ERR The user executing the script can't run this command or subcommand script: ec6777", Denied),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value script: ec6777", Conflict),
+            ("ERR unknown command 'EVALSHA', with args beginning with: 'a' '0' ", Unsupported),
+        ]
+        .map(|(text, kind)| (server(text), kind))
+        .to_vec()
+    }
+
+    /// What only a cluster or a proxy says, and what may come to be said one day.
+    fn from_documentation() -> Vec<(Fault, ErrorKind)> {
+        [
+            ("MOVED 3999 127.0.0.1:6381", Unsupported),
+            ("ASK 3999 127.0.0.1:6381", Unsupported),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Unsupported),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Unavailable),
+            ("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", UnknownOutcome),
+            ("ERR Connection timed out", UnknownOutcome),
+            ("upstream failure", UnknownOutcome),
+            ("NEWCODE of a later version", UnknownOutcome),
+        ]
+        .map(|(text, kind)| (server(text), kind))
+        .to_vec()
+    }
+
+    #[test]
+    fn failures_of_a_write_are_sorted() {
+        let ours = [
+            (Fault::Lost("broken pipe".into()), UnknownOutcome),
+            (Fault::Silent(Duration::from_secs(1)), UnknownOutcome),
+            (Fault::Garbled("[]".to_owned()), UnknownOutcome),
+            (Fault::Unreplicated { known: 0, wanted: 1 }, UnknownOutcome),
+            (Fault::NotSent(Error::new(Denied, "no")), Denied),
+        ];
+        for (fault, kind) in from_redis().into_iter().chain(from_documentation()).chain(ours) {
+            assert_eq!(classify(&fault, Asked::Write), kind, "{fault}");
+            assert_eq!(failed(&fault, Asked::Write, "h:1").kind(), kind, "{fault}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_unknown_where_nothing_was_asked_for() {
+        for (fault, written) in from_redis().into_iter().chain(from_documentation()) {
+            let kind = classify(&fault, Asked::Read);
+            assert_eq!(kind, if written == UnknownOutcome { Unavailable } else { written }, "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_where_and_what_to_do() {
+        for (text, remedy) in [
+            ("READONLY x", "name the master"),
+            ("MOVED 1 h:2", "name the node"),
+            ("NOPERM x", "EVALSHA"),
+            ("BUSY x", "nothing was changed"),
+            ("NEW x", "it may have been applied"),
+        ] {
+            let error = failed(&server(text), Asked::Write, "db1:6379").to_string();
+            assert!(error.contains(remedy) && error.contains("db1:6379") && error.contains(text), "{error}");
+        }
+    }
 }

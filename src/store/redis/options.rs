@@ -298,3 +298,88 @@ impl fmt::Display for RedisOptions {
         write!(f, "{}{options}", self.place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_option_is_read() {
+        let url = "redis://app:s%40c%3A%2F@db-1/3?prefix=a:b&timeout=500ms&replicas=2&durability=trust&failover=refuse";
+        let expected =
+            RedisOptions::new("db-1:6379").unwrap().login("app", "s@c:/").database(3).prefix("a:b");
+        let expected = expected.timeout(Duration::from_millis(500)).replicas(2).keeps(Keeps::Trust);
+        assert_eq!(url.parse::<RedisOptions>().unwrap(), expected.failover(Failover::Refuse));
+        for (url, options) in [
+            ("redis://10.0.0.1:5", RedisOptions::new("10.0.0.1:5").unwrap()),
+            ("REDISS://x/", RedisOptions::new("x:6379").unwrap().tls()),
+            ("redis://[::1]", RedisOptions::new("[::1]:6379").unwrap()),
+            ("redis://:secret@x", RedisOptions::new("x").unwrap().login("", "secret")),
+        ] {
+            assert_eq!(url.parse::<RedisOptions>().unwrap(), options, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy_and_without_the_password() {
+        for (url, remedy) in [
+            ("http://x", "begins with `redis://`"),
+            ("redis:x", "two slashes"),
+            ("redis://", "HOST:PORT"),
+            ("redis://x:0", "6379"),
+            ("redis://x:99999", "6379"),
+            ("redis://::1", "6379"),
+            ("redis://a b", "HOST:PORT"),
+            ("redis://x/y", "number of a database"),
+            ("redis://x/-1", "number of a database"),
+            ("redis://app@x", "USER:PASSWORD"),
+            ("redis://app:sec@ret@x", "%40"),
+            ("redis://app:sec/ret@x", "%2F"),
+            ("redis://app:%ff@x", "UTF-8"),
+            ("redis://x?timeout=1ms", "100ms to 60m"),
+            ("redis://x?timeout=5", "500ms, 5s, 1m"),
+            ("redis://x?replicas=-1", "number of replicas"),
+            ("redis://x?replicas=101", "at most 100"),
+            ("redis://x?durability=none", "disk (asked for)"),
+            ("redis://x?failover=x", "refuse, allow"),
+            ("redis://x?prefix=", "1 to 64 letters"),
+            ("redis://x?prefix=a}b", "1 to 64 letters"),
+            ("redis://x?prefx=a", "prefix=idmill"),
+            ("redis://x?prefix=a&prefix=b", "twice"),
+        ] {
+            let error = url.parse::<RedisOptions>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
+            assert!(error.to_string().contains(remedy), "{url}: {error}");
+            assert!(!error.to_string().contains("ret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn failovers_are_trusted_where_replicas_have_to_know() {
+        let options = RedisOptions::new("x").unwrap();
+        assert_eq!(options.after_failover(), Failover::Refuse);
+        assert_eq!(options.clone().replicas(1).after_failover(), Failover::Allow);
+        assert_eq!(options.replicas(1).failover(Failover::Refuse).after_failover(), Failover::Refuse);
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back_but_for_the_password(
+            host in "[a-z0-9.-]{1,20}", port in 1..=u16::MAX, database in 0..99_u32, tls: bool, user in "\\PC{0,9}",
+            password in "zz\\PC{0,9}", replicas in 0..=100_u32, timeout in 100..=3_600_000_u64, prefix in "[A-Za-z0-9_.:-]{1,64}",
+        ) {
+            let options = RedisOptions::new(&format!("{host}:{port}")).unwrap().database(database).replicas(replicas);
+            let options = options.timeout(Duration::from_millis(timeout)).prefix(prefix);
+            let options = if tls { options.tls() } else { options };
+            prop_assert_eq!(&options.to_string().parse::<RedisOptions>().unwrap(), &options);
+            let login = options.login(&user, &password);
+            let printed = login.to_string();
+            prop_assert!(!printed.contains("zz") || host.contains("zz") || user.contains("zz") || login.prefix.contains("zz"));
+            let hidden: RedisOptions = printed.parse().unwrap();
+            prop_assert_eq!(hidden.place.user, login.place.user);
+            prop_assert_eq!(hidden.place.password, Some(Password("***".to_owned())));
+        }
+    }
+}

@@ -6,8 +6,6 @@ use std::{fmt, path::Path};
 use std::sync::Arc;
 
 use super::Target;
-#[cfg(not(all(feature = "memcached", feature = "redis")))]
-use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 #[cfg(any(feature = "memcached", feature = "redis"))]
 use crate::store::{Store, StoreFuture};
@@ -62,7 +60,7 @@ pub(super) fn parse(store: Arc<dyn Target>, window: &str) -> Result<Arc<dyn Targ
 #[cfg(not(all(feature = "memcached", feature = "redis")))]
 fn absent(feature: &str) -> Error {
     let message = format!("`window={feature}:` is not compiled in: build with the cargo feature `{feature}`");
-    Error::new(ErrorKind::Unsupported, message)
+    Error::new(crate::error::ErrorKind::Unsupported, message)
 }
 
 /// The options of a window, and what they make of a store.
@@ -127,6 +125,7 @@ impl<W: WindowOptions> Target for Windowed<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::store::StoreUrl;
 
     #[test]
