@@ -62,7 +62,7 @@ fn caches() -> Vec<Check> {
 fn fenced_windows() -> Vec<Check> {
     let alone = FencedWindow {
         processes: 2,
-        calls: 3,
+        calls: if large() { 4 } else { 3 },
         failovers: 2,
         restarts: 0,
         expiries: 1,
@@ -88,12 +88,6 @@ fn fenced_windows() -> Vec<Check> {
     for (name, world, bug, promise) in [
         ("no-fence", small, fenced::Bug::NoFence, UNIQUE),
         ("run-alone-and-a-failback", small, fenced::Bug::RunAlone, UNIQUE),
-        (
-            "history-alone",
-            FencedWindow { restarts: 1, failovers: 0, ..small },
-            fenced::Bug::HistoryAlone,
-            UNIQUE,
-        ),
         ("install-without-fence", growing, fenced::Bug::UnfencedInstall, GROWING),
         ("reserve-before-claiming", growing, fenced::Bug::ReserveBeforeClaiming, GROWING),
         // A limit: without replicas that have to know, two masters at a time do not grow.

@@ -24,8 +24,6 @@ pub(crate) enum Bug {
     NoFence,
     /// By the run of the server alone.
     RunAlone,
-    /// By the history of its writes alone.
-    HistoryAlone,
     /// An install looks at the token, and not at the server.
     UnfencedInstall,
     /// A range is reserved before the window is claimed.
@@ -197,7 +195,6 @@ impl FencedWindow {
         match self.bug {
             Bug::NoFence => (0, 0),
             Bug::RunAlone => (server.run, 0),
-            Bug::HistoryAlone => (0, server.history),
             Bug::None | Bug::UnfencedInstall | Bug::ReserveBeforeClaiming => (server.run, server.history),
         }
     }

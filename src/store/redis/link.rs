@@ -407,3 +407,39 @@ impl fmt::Debug for Link {
         f.debug_struct("Link").field("server", &self.terms.place.address()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(nonce: &str, word: &str) -> Value {
+        Value::Array([nonce, word].map(|text| Value::BulkString(text.into())).to_vec())
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_believed_by_nobody() {
+        let right = || vec![answer("7", "granted"), answer("8", "granted")];
+        let answers = read_all(right(), &[7, 8], false).unwrap();
+        assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.word() == "granted")));
+        for values in [
+            vec![answer("8", "granted"), answer("7", "granted")],
+            vec![answer("7", "granted"), answer("9", "granted")],
+            vec![answer("7", "granted"), Value::Nil],
+            vec![answer("7", "granted"), Value::Array(vec![Value::Nil])],
+            vec![answer("7", "granted"), Value::Okay],
+        ] {
+            let fault = read_all(values, &[7, 8], false).unwrap_err();
+            assert!(matches!(fault, Fault::Garbled(_)), "{fault}");
+        }
+    }
+
+    #[test]
+    fn what_replicas_know_is_said_by_the_last_answer() {
+        let with = |last| read_all(vec![answer("7", "granted"), last], &[7], true);
+        let known = |last| with(last).unwrap().remove(0).unwrap().replicated(2).is_ok();
+        assert!(known(Value::Int(2)) && known(Value::Int(3)) && !known(Value::Int(1)));
+        assert!(with(Value::Okay).is_err());
+        let alone = read_all(vec![answer("7", "granted")], &[7], false).unwrap().remove(0).unwrap();
+        assert!(alone.replicated(0).is_ok());
+    }
+}

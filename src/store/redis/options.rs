@@ -141,7 +141,7 @@ impl RedisOptions {
     }
 
     /// What becomes of a sequence whose server was a replica when it was written last. Default [`Failover::Refuse`], and
-    /// [`Failover::Allow`] where [`replicas`](Self::replicas) have to know of each grant.
+    /// [`Failover::Allow`] where [`replicas`](Self::replicas) have to know of each grant, or nobody minds ([`Keeps::Process`]).
     #[must_use]
     pub fn failover(mut self, failover: Failover) -> Self {
         self.failover = Some(failover);
@@ -198,7 +198,8 @@ impl RedisOptions {
     }
 
     pub(super) fn after_failover(&self) -> Failover {
-        self.failover.unwrap_or(if self.replicas > 0 { Failover::Allow } else { Failover::Refuse })
+        let lossy = self.keeps == Keeps::Process;
+        self.failover.unwrap_or(if self.replicas > 0 || lossy { Failover::Allow } else { Failover::Refuse })
     }
 }
 
@@ -361,6 +362,8 @@ mod tests {
         let options = RedisOptions::new("x").unwrap();
         assert_eq!(options.after_failover(), Failover::Refuse);
         assert_eq!(options.clone().replicas(1).after_failover(), Failover::Allow);
+        assert_eq!(options.clone().keeps(Keeps::Process).after_failover(), Failover::Allow);
+        assert_eq!(options.clone().keeps(Keeps::Trust).after_failover(), Failover::Refuse);
         assert_eq!(options.replicas(1).failover(Failover::Refuse).after_failover(), Failover::Refuse);
     }
 
