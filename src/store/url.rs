@@ -145,8 +145,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…` | `redis::RedisStore`, with the feature `redis` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
-/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a
-/// [window](crate::tier) on a cache, as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are
+/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or `window=redis://HOST:PORT`, with the feature
+/// `redis`: the store behind a [window](crate::tier) on a cache, as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are
 /// percent-encoded: `…window=memcached://10.0.0.7%3Fblock%3D5000`.
 ///
 /// Schemes are read without regard to case. Printing a URL gives one that reads back as the same, but for a password, which

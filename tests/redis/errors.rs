@@ -61,7 +61,8 @@ async fn a_user_that_may_not_is_denied_whatever_it_may_not() {
 /// A server alone in a cluster that serves no slot yet; then one that serves them all.
 #[tokio::test]
 async fn a_node_of_a_cluster_serves_the_prefixes_in_its_slots() {
-    let Some(engine) = start(&["--cluster-enabled", "yes"]).await else { return };
+    let bus = idmill::conformance::free_port().to_string();
+    let Some(engine) = start(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await else { return };
     let store = RedisStore::open(&format!("redis://{}", engine.address())).await.unwrap();
     let error = store.reserve(&request()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -217,7 +217,7 @@ async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebo
 #[tokio::test]
 async fn a_grant_that_too_few_replicas_know_of_is_unknown() {
     let Some((master, replica)) = pair().await else { return };
-    let store = open(&master, "replicas=1&timeout=800ms").await.unwrap();
+    let store = open(&master, "replicas=1&timeout=4s").await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 1);
     assert_eq!(ask(&replica, &["HGET", "{idmill}:s:s", "next"]), "2");
     cut_off(&replica);

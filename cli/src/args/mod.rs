@@ -45,8 +45,9 @@ pub(crate) struct Global {
     /// it is missing, and say so on stderr; `mode=rw` keeps them from it. The other commands never make one.
     ///
     /// Built with the feature `full`: `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
-    /// `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`; and in front of any store, with
-    /// `?window=memcached://HOST:PORT`, a window in a cache. docs/stores has a page for each.
+    /// `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT`; and in front of any store,
+    /// with `?window=memcached://HOST:PORT` or `?window=redis://HOST:PORT`, a window in a cache. docs/stores has a page for
+    /// each.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
     /// Print JSON: results on stdout, errors and notes one a line on stderr
