@@ -242,7 +242,8 @@ impl FencedWindow {
         }
         let known = state.servers[other(server)].role == Role::Follows;
         if self.waits && known {
-            state.servers[other(server)].kept = state.servers[usize::from(server)].kept.clone();
+            let kept = state.servers[usize::from(server)].kept.clone();
+            state.servers[other(server)].kept = kept;
         }
         let claimed = matches!(reply, Reply::Drawn(Draw::Claimed | Draw::Busy));
         if self.waits && !known && !claimed {
@@ -362,7 +363,7 @@ impl Protocol for FencedWindow {
 
     fn steps(&self, state: &State, steps: &mut Vec<Step>) {
         for process in 0..self.processes {
-            self.steps_of(state, process, steps);
+            Self::steps_of(state, process, steps);
         }
         for (flight, (server, what)) in state.flights.iter().enumerate() {
             steps.push(Step::Arrives { server: *server, what: *what, flight });
@@ -411,7 +412,7 @@ impl Protocol for FencedWindow {
                 self.does(&mut next.servers[usize::from(server)], what);
             }
             Step::Replicates { to } => {
-                next.servers[usize::from(to)].kept = state.servers[other(to)].kept.clone();
+                next.servers[usize::from(to)].kept.clone_from(&state.servers[other(to)].kept);
             }
             Step::Promotes { server } => next.promotes(server, self.split),
             Step::Follows { server } => next.follows(server),
@@ -450,7 +451,7 @@ impl State {
 }
 
 impl FencedWindow {
-    fn steps_of(&self, state: &State, process: usize, steps: &mut Vec<Step>) {
+    fn steps_of(state: &State, process: usize, steps: &mut Vec<Step>) {
         let what = match state.processes[process].at {
             At::Idle => {
                 if state.calls > 0 {
@@ -491,7 +492,7 @@ impl FencedWindow {
                 *kept = None;
             }
             let mut steps = Vec::new();
-            self.steps_of(&state, 0, &mut steps);
+            Self::steps_of(&state, 0, &mut steps);
             state = self.after(&state, steps[0]);
         }
         false

@@ -16,16 +16,14 @@ fn request() -> Reserve {
 async fn a_server_that_refuses_has_reserved_nothing() {
     let Some(engine) = start(&[]).await else { return };
     let store = RedisStore::open(&format!("redis://{}", engine.address())).await.unwrap();
-    let mut next = 1;
     let states = [("maxmemory", "1", "0", "OOM"), ("min-replicas-to-write", "1", "0", "NOREPLICAS")];
-    for (key, bad, good, code) in states {
+    for (next, (key, bad, good, code)) in (1..).zip(states) {
         assert_eq!(ask(&engine, &["CONFIG", "SET", key, bad]), "+OK");
         let error = store.reserve(&request()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains(code), "{error}");
         assert_eq!(ask(&engine, &["CONFIG", "SET", key, good]), "+OK");
         assert_eq!(store.reserve(&request()).await.unwrap().range.start(), next);
-        next += 1;
     }
 }
 

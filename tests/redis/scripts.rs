@@ -80,13 +80,13 @@ async fn step(store: &RedisStore, info: &mut Option<SequenceInfo>, request: &Res
             expected.identity = granted.identity;
             let back =
                 GiveBack { name: request.name.clone(), identity: granted.identity, rest: granted.range };
-            if request.count % 3 == 0 {
+            if request.count.is_multiple_of(3) {
                 assert_eq!(store.give_back(&back).await.unwrap(), expected.take_back(&back));
             }
             *info = Some(expected);
         }
         (Err(error), Err(refused)) => {
-            assert_eq!((error.kind(), error.to_string()), (refused.kind(), said(&refused)))
+            assert_eq!((error.kind(), error.to_string()), (refused.kind(), said(&refused)));
         }
         (expected, outcome) => panic!("{expected:?}, but {outcome:?}: {request:?}"),
     }
@@ -163,7 +163,7 @@ impl Pair {
         if self.kept.is_some() {
             let Identity { incarnation, epoch } = self.info.identity;
             let key = format!("{{idmill}}:w:{incarnation:x}:{epoch}:{}", self.request.name);
-            let fence = if self.here % 2 == 0 { "another:history" } else { "" };
+            let fence = if self.here.is_multiple_of(2) { "another:history" } else { "" };
             assert_eq!(ask(engine, &["HSET", &key, "fence", fence]), ":0");
         }
     }

@@ -77,7 +77,7 @@ impl Client {
     pub(crate) fn send(&mut self, words: &[&str]) {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
-            request += &format!("${}\r\n{word}\r\n", word.len());
+            request.extend(["$", &word.len().to_string(), "\r\n", word, "\r\n"]);
         }
         self.0.write_all(request.as_bytes()).expect("is sent");
     }

@@ -144,7 +144,7 @@ impl Link {
             let live = self.connected().await.map_err(Fault::NotSent)?;
             let mut pipeline = Pipeline::with_capacity(1);
             pipeline.cmd("SSCAN").arg(key).arg(&cursor).arg("COUNT").arg(1_000);
-            let scanned = self.send(&live, &pipeline, 1).await.and_then(|mut values| scanned(values.pop()));
+            let scanned = self.send(&live, &pipeline, 1).await.and_then(|values| scanned(values.first()));
             let (next, members) = scanned.inspect_err(|fault| self.discard_after(&live, fault))?;
             all.extend(members);
             cursor = next;
@@ -361,16 +361,16 @@ fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Re
 }
 
 /// The next cursor, and a piece of a set.
-fn scanned(value: Option<Value>) -> Result<(String, Vec<String>), Fault> {
-    let garbled = |value: &Option<Value>| Fault::Garbled(format!("{value:?}"));
-    match &value {
+fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
+    let garbled = || Fault::Garbled(format!("{value:?}"));
+    match value {
         Some(Value::ServerError(error)) => Err(Fault::server(error.code(), error.details())),
         Some(Value::Array(parts)) => {
-            let [cursor, Value::Array(members)] = parts.as_slice() else { return Err(garbled(&value)) };
+            let [cursor, Value::Array(members)] = parts.as_slice() else { return Err(garbled()) };
             let members = members.iter().map(text).collect::<Option<Vec<_>>>();
-            text(cursor).zip(members).ok_or_else(|| garbled(&value))
+            text(cursor).zip(members).ok_or_else(garbled)
         }
-        _ => Err(garbled(&value)),
+        _ => Err(garbled()),
     }
 }
 
@@ -388,8 +388,7 @@ fn read(value: &Value, nonce: u64) -> Result<Vec<String>, Fault> {
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::VerbatimString { text, .. } => Some(text.clone()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
         Value::Int(number) => Some(number.to_string()),
         _ => None,
     }

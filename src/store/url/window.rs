@@ -33,7 +33,10 @@ pub(super) fn split(rest: &str) -> Result<(String, Option<String>)> {
 }
 
 /// Puts the window that a URL names in front of a store.
-#[cfg_attr(not(any(feature = "memcached", feature = "redis")), allow(unused_variables))]
+#[cfg_attr(
+    not(any(feature = "memcached", feature = "redis")),
+    allow(unused_variables, clippy::needless_pass_by_value)
+)]
 pub(super) fn parse(store: Arc<dyn Target>, window: &str) -> Result<Arc<dyn Target>> {
     let scheme = window.split_once(':').map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
     match scheme.as_str() {
