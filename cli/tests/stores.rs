@@ -88,6 +88,13 @@ const POSTGRES: Case = Case {
     down: Down::Store,
 };
 
+const REDIS: Case = Case {
+    url: "redis://default:hunter2@{}/0?timeout=2s",
+    engines: &["redis-with-a-password"],
+    takes: 5,
+    down: Down::Store,
+};
+
 const POSTGRES_NATIVE: Case =
     Case { url: "postgresql://postgres:hunter2@{}/postgres?timeout=4s&sequences=native", ..POSTGRES };
 
@@ -101,6 +108,13 @@ const MEMCACHED_SQLITE: Case = Case {
 const MEMCACHED_DATASTORE: Case = Case {
     url: "datastore://shop?window=memcached://{}%3Fblock%3D100&emulator={}&timeout=5s",
     engines: &["memcached", "datastore"],
+    takes: 100,
+    down: Down::Window,
+};
+
+const REDIS_SQLITE: Case = Case {
+    url: "sqlite:ids.db?window=redis://{}%3Fblock%3D100",
+    engines: &["redis"],
     takes: 100,
     down: Down::Window,
 };
@@ -205,6 +219,16 @@ async fn postgres_native() {
 }
 
 #[tokio::test]
+async fn redis() {
+    REDIS.run().await;
+}
+
+#[tokio::test]
+async fn redis_sqlite() {
+    REDIS_SQLITE.run().await;
+}
+
+#[tokio::test]
 async fn memcached_sqlite() {
     MEMCACHED_SQLITE.run().await;
 }
@@ -214,12 +238,21 @@ async fn memcached_datastore() {
     MEMCACHED_DATASTORE.run().await;
 }
 
+async fn begin(name: &str) -> Option<Engine> {
+    if name != "redis-with-a-password" {
+        return Engine::start(name).await;
+    }
+    let engine = Engine::set("redis", idmill::conformance::free_port(), &["--requirepass", PASSWORD])?;
+    engine.restart().await;
+    Some(engine)
+}
+
 impl Case {
     async fn run(&self) {
         let _one = ONE.lock().await;
         let mut engines = Vec::new();
         for name in self.engines {
-            let Some(engine) = Engine::start(name).await else { return };
+            let Some(engine) = begin(name).await else { return };
             engines.push(engine);
         }
         let addresses: Vec<_> = engines.iter().map(|engine| engine.address().to_string()).collect();

@@ -43,7 +43,7 @@ fn what_cannot_be_right_is_named_and_changes_nothing() {
         (&["next", "s", "--start", "5", "--max", "4"], "start 5 is larger than max 4"),
         (&["next", "s", "--timeout", "5"], "500ms"),
         (&["create", "s", "--start", "5", "--max", "4"], "start 5 is larger than max 4"),
-        (&["next", "s", "--store", "redis://localhost"], "`sqlite:PATH`"),
+        (&["next", "s", "--store", "dynamodb://localhost"], "`sqlite:PATH`"),
         (&["next", "s", "--store", "ids.db"], "`sqlite:ids.db`"),
         (&["next", "s", "--store", ""], "URL is empty"),
         (&["next", "s", "--store", "sqlite:ids.db?tabel=x"], "`tabel`"),

@@ -4,6 +4,7 @@ use crate::cache::{self, CacheWindow};
 use crate::datacenter::{Bug, Windows};
 use crate::era::{Befalls, Life};
 use crate::explore::{Verdict, breaks, holds};
+use crate::fenced::{self, FencedWindow};
 use crate::paxos::{Call, Commit, Level, Paxos};
 use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, UNIQUE};
 use crate::specimen::Specimen;
@@ -28,7 +29,10 @@ fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync
 }
 
 pub(crate) fn all() -> Vec<Check> {
-    [caches(), datacenters(), lives(), levels(), specimens()].into_iter().flatten().collect()
+    [caches(), fenced_windows(), datacenters(), lives(), levels(), specimens()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn caches() -> Vec<Check> {
@@ -51,6 +55,46 @@ fn caches() -> Vec<Check> {
         checks.push(check(CAUGHT, &format!("cache/{name}"), move || {
             breaks(CacheWindow { bug, ..two }, promise)
         }));
+    }
+    checks
+}
+
+fn fenced_windows() -> Vec<Check> {
+    let alone = FencedWindow {
+        processes: 2,
+        calls: if large() { 4 } else { 3 },
+        failovers: 2,
+        restarts: 0,
+        expiries: 1,
+        losses: 1,
+        split: false,
+        waits: false,
+        growing: true,
+        max: 24,
+        bug: fenced::Bug::None,
+    };
+    let restarts = FencedWindow { failovers: 1, restarts: 1, expiries: 0, losses: 0, ..alone };
+    let split = FencedWindow { split: true, growing: false, expiries: 0, ..alone };
+    let waits = FencedWindow { split: true, waits: true, ..alone };
+    let mut checks = vec![
+        check(HOLDS, "fenced/one-master-at-a-time", move || holds(alone, 10_000)),
+        check(HOLDS, "fenced/started-over-an-old-file", move || holds(restarts, 10_000)),
+        check(HOLDS, "fenced/two-masters-at-a-time", move || holds(split, 10_000)),
+        check(HOLDS, "fenced/two-masters-and-replicas-have-to-know", move || holds(waits, 10_000)),
+        check(HOLDS, "fenced/near-the-end", move || holds(FencedWindow { max: 3, ..alone }, 10_000)),
+    ];
+    let small = FencedWindow { calls: 5, restarts: 0, expiries: 0, losses: 0, growing: false, ..alone };
+    let growing = FencedWindow { growing: true, ..small };
+    for (name, world, bug, promise) in [
+        ("no-fence", small, fenced::Bug::NoFence, UNIQUE),
+        ("run-alone-and-a-failback", small, fenced::Bug::RunAlone, UNIQUE),
+        ("install-without-fence", growing, fenced::Bug::UnfencedInstall, GROWING),
+        ("reserve-before-claiming", growing, fenced::Bug::ReserveBeforeClaiming, GROWING),
+        // A limit: without replicas that have to know, two masters at a time do not grow.
+        ("two-masters", FencedWindow { split: true, ..growing }, fenced::Bug::None, GROWING),
+    ] {
+        let name = format!("fenced/{name}");
+        checks.push(check(CAUGHT, &name, move || breaks(FencedWindow { bug, ..world }, promise)));
     }
     checks
 }

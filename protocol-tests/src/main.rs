@@ -5,6 +5,7 @@ mod checks;
 mod datacenter;
 mod era;
 mod explore;
+mod fenced;
 mod paxos;
 mod promises;
 mod specimen;

@@ -38,6 +38,8 @@ pub mod mongodb;
 pub mod mysql;
 #[cfg(all(feature = "postgres", not(idmill_loom)))]
 pub mod postgres;
+#[cfg(all(feature = "redis", not(idmill_loom)))]
+pub mod redis;
 #[cfg(all(feature = "spanner", not(idmill_loom)))]
 pub mod spanner;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]

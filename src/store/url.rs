@@ -27,22 +27,22 @@ const SCHEMES: &[Scheme] = &[
     },
     Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
     Scheme {
-        name: "mongodb",
-        example: "mongodb://HOST/DATABASE",
-        feature: Some("mongodb"),
-        #[cfg(feature = "mongodb")]
-        parse: Some(|rest| Ok(Arc::new(super::mongodb::MongoOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "mongodb"))]
+        name: "postgres",
+        example: "postgres://HOST/DATABASE",
+        feature: Some("postgres"),
+        #[cfg(feature = "postgres")]
+        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "postgres"))]
         parse: None,
     },
-    // Known, to be refused with what to write instead.
+    // The same, as others write it.
     Scheme {
-        name: "mongodb+srv",
+        name: "postgresql",
         example: "",
-        feature: Some("mongodb"),
-        #[cfg(feature = "mongodb")]
-        parse: Some(|_| Err(super::mongodb::MongoOptions::no_srv())),
-        #[cfg(not(feature = "mongodb"))]
+        feature: Some("postgres"),
+        #[cfg(feature = "postgres")]
+        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "postgres"))]
         parse: None,
     },
     Scheme {
@@ -65,6 +65,25 @@ const SCHEMES: &[Scheme] = &[
         parse: None,
     },
     Scheme {
+        name: "mongodb",
+        example: "mongodb://HOST/DATABASE",
+        feature: Some("mongodb"),
+        #[cfg(feature = "mongodb")]
+        parse: Some(|rest| Ok(Arc::new(super::mongodb::MongoOptions::parse_rest(rest)?))),
+        #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
+    // Known, to be refused with what to write instead.
+    Scheme {
+        name: "mongodb+srv",
+        example: "",
+        feature: Some("mongodb"),
+        #[cfg(feature = "mongodb")]
+        parse: Some(|_| Err(super::mongodb::MongoOptions::no_srv())),
+        #[cfg(not(feature = "mongodb"))]
+        parse: None,
+    },
+    Scheme {
         name: "cassandra",
         example: "cassandra://HOST/KEYSPACE",
         feature: Some("cassandra"),
@@ -83,31 +102,30 @@ const SCHEMES: &[Scheme] = &[
         parse: None,
     },
     Scheme {
-        name: "postgres",
-        example: "postgres://HOST/DATABASE",
-        feature: Some("postgres"),
-        #[cfg(feature = "postgres")]
-        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "postgres"))]
-        parse: None,
-    },
-    // The same, as others write it.
-    Scheme {
-        name: "postgresql",
-        example: "",
-        feature: Some("postgres"),
-        #[cfg(feature = "postgres")]
-        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "postgres"))]
-        parse: None,
-    },
-    Scheme {
         name: "datastore",
         example: "datastore://PROJECT",
         feature: Some("datastore"),
         #[cfg(feature = "datastore")]
         parse: Some(|rest| Ok(Arc::new(super::datastore::DatastoreOptions::parse(rest)?))),
         #[cfg(not(feature = "datastore"))]
+        parse: None,
+    },
+    Scheme {
+        name: "redis",
+        example: "redis://HOST:PORT",
+        feature: Some("redis"),
+        #[cfg(feature = "redis")]
+        parse: Some(|rest| Ok(Arc::new(super::redis::RedisOptions::parse_rest(false, rest)?))),
+        #[cfg(not(feature = "redis"))]
+        parse: None,
+    },
+    Scheme {
+        name: "rediss",
+        example: "",
+        feature: Some("redis"),
+        #[cfg(feature = "redis")]
+        parse: Some(|rest| Ok(Arc::new(super::redis::RedisOptions::parse_rest(true, rest)?))),
+        #[cfg(not(feature = "redis"))]
         parse: None,
     },
     Scheme {
@@ -123,7 +141,7 @@ const SCHEMES: &[Scheme] = &[
 
 struct Scheme {
     name: &'static str,
-    /// Empty for one that is not to be proposed.
+    /// Empty for one that is only known to be refused, or a variant of another.
     example: &'static str,
     feature: Option<&'static str>,
     /// Reads what follows the colon; `None` where it is not compiled in.
@@ -174,10 +192,11 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
+/// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…` | `redis::RedisStore`, with the feature `redis` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
-/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`: the store behind a
-/// [window](crate::tier) on a cache, as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are
+/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or `window=redis://HOST:PORT`, with the feature
+/// `redis`: the store behind a [window](crate::tier) on a cache, as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are
 /// percent-encoded: `…window=memcached://10.0.0.7%3Fblock%3D5000`.
 ///
 /// Schemes are read without regard to case. Printing a URL gives one that reads back as the same, but for a password, which
@@ -340,7 +359,7 @@ mod tests {
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
         refused(":memory:", ErrorKind::InvalidInput, "no scheme");
-        refused("redis://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
+        refused("http://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
         refused("memory:ids", ErrorKind::InvalidInput, "stands alone");
     }
 
@@ -348,7 +367,7 @@ mod tests {
     #[cfg(not(feature = "sqlite"))]
     fn a_store_that_is_not_compiled_in_names_its_feature() {
         refused("sqlite:ids.db", ErrorKind::Unsupported, "cargo feature `sqlite`");
-        refused("redis:", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
+        refused("http:", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
     }
 
     #[test]

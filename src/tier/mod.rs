@@ -15,8 +15,12 @@
 pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
+#[doc(hidden)] // as these
+pub mod fenced;
 #[cfg(all(feature = "memcached", not(idmill_loom)))]
 pub mod memcached;
+#[cfg(all(feature = "redis", not(idmill_loom)))]
+pub mod redis;
 mod sizing;
 mod tiered;
 

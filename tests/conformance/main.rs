@@ -23,6 +23,8 @@ mod mongodb;
 mod mysql;
 #[cfg(all(unix, feature = "postgres"))]
 mod postgres;
+#[cfg(all(unix, feature = "redis"))]
+mod redis;
 #[cfg(all(unix, feature = "spanner"))]
 mod spanner;
 #[cfg(all(unix, feature = "sqlite"))]
@@ -58,6 +60,12 @@ fn main() {
         memcached::memory(),
         #[cfg(all(feature = "memcached", feature = "sqlite"))]
         memcached::sqlite(),
+        #[cfg(feature = "redis")]
+        redis::store(),
+        #[cfg(feature = "redis")]
+        redis::window_memory(),
+        #[cfg(all(feature = "redis", feature = "sqlite"))]
+        redis::window_sqlite(),
     ])
 }
 

@@ -53,12 +53,18 @@ impl Engine {
 
     /// As [`down`](Self::down), at a port of the caller's choice.
     pub(crate) fn at(name: &str, port: u16) -> Option<Self> {
+        Self::set(name, port, &[])
+    }
+
+    /// As [`at`](Self::at), with settings that its script takes after the port.
+    pub(crate) fn set(name: &str, port: u16, settings: &[&str]) -> Option<Self> {
         let version = fetched(name)?;
         let dir = Arc::new(tempfile::tempdir().expect("a directory"));
         let (path, place) = (script(name), dir.clone());
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let daemon = Daemon::new(([127, 0, 0, 1], port).into(), move || {
             let mut command = Command::new(&path);
-            command.arg("serve").arg(place.path()).arg(port.to_string());
+            command.arg("serve").arg(place.path()).arg(port.to_string()).args(&settings);
             command
         });
         let daemon = if name == "postgres" { daemon.ready(lets_in) } else { daemon };

@@ -44,9 +44,10 @@ pub(crate) struct Global {
     /// `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc` names an SQLite database. `next` and `create` make it where
     /// it is missing, and say so on stderr; `mode=rw` keeps them from it. The other commands never make one.
     ///
-    /// Built with the feature `full`: `postgres://HOST/DATABASE`, `mysql://USER:PASSWORD@HOST/DATABASE`, `mongodb://HOST/DATABASE`,
-    /// `cassandra://HOST/KEYSPACE`, `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `etcd://HOST:PORT`; and in front of
-    /// any store, with `?window=memcached://HOST:PORT`, a window in a cache. docs/stores has a page for each.
+    /// Built with the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, `mongodb://HOST/DATABASE`,
+    /// `cassandra://HOST/KEYSPACE`, `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT`,
+    /// `etcd://HOST:PORT`; and in front of any store, with `?window=memcached://HOST:PORT` or `?window=redis://HOST:PORT`, a window in a
+    /// cache. docs/stores has a page for each.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
     /// Print JSON: results on stdout, errors and notes one a line on stderr

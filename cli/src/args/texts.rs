@@ -63,7 +63,7 @@ Examples:
   idmill set tests --next 1 --backwards       begin again; see below
 
 Forwards: processes that run hand out first what they have reserved before. None comes twice, but
-they may be below the new value. A window on memcached is emptied.
+they may be below the new value. A window in a cache is emptied.
 
 Backwards: ids from the new value on were reserved before and will be handed out again. That is
 right only where nobody kept those: in a test, or after the rows were deleted. The epoch is raised,

@@ -21,7 +21,7 @@ pub(crate) const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'<')
     .add(b'>');
 /// Also the `@`: MongoDB's URL is refused with one after its hosts, since it could be the end of a password.
-const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
+pub(crate) const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
 
 /// The refusal of a URL, or of options that could have come from one.
 pub(crate) fn refuse(message: impl Into<Cow<'static, str>>) -> Error {

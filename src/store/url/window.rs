@@ -1,6 +1,14 @@
 //! `window=URL` in the URL of any store: a window in front of it.
 
+#[cfg(any(feature = "memcached", feature = "redis"))]
+use std::{fmt, path::Path};
+
+use std::sync::Arc;
+
+use super::Target;
 use crate::error::{Error, Result};
+#[cfg(any(feature = "memcached", feature = "redis"))]
+use crate::store::{Store, StoreFuture};
 
 /// Takes `window=…` out of what follows a store's scheme; the store reads the rest.
 pub(super) fn split(rest: &str) -> Result<(String, Option<String>)> {
@@ -24,70 +32,97 @@ pub(super) fn split(rest: &str) -> Result<(String, Option<String>)> {
     Ok((format!("{place}{separator}{}", others.join("&")), Some(window)))
 }
 
-#[cfg(feature = "memcached")]
-pub(super) use memcached::parse;
+/// Puts the window that a URL names in front of a store.
+#[cfg_attr(
+    not(any(feature = "memcached", feature = "redis")),
+    allow(unused_variables, clippy::needless_pass_by_value)
+)]
+pub(super) fn parse(store: Arc<dyn Target>, window: &str) -> Result<Arc<dyn Target>> {
+    let scheme = window.split_once(':').map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+    match scheme.as_str() {
+        #[cfg(feature = "memcached")]
+        "memcached" => {
+            let window = crate::tier::memcached::MemcachedOptions::parse(window)?;
+            Ok(Arc::new(Windowed { store, window }))
+        }
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" => {
+            let window: crate::tier::redis::RedisWindowOptions = window.parse()?;
+            Ok(Arc::new(Windowed { store, window }))
+        }
+        #[cfg(not(feature = "memcached"))]
+        "memcached" => Err(absent("memcached")),
+        #[cfg(not(feature = "redis"))]
+        "redis" | "rediss" => Err(absent("redis")),
+        // Not the text itself: it may hold a password.
+        _ => Err(Error::invalid(
+            "a window is written `memcached://HOST:PORT?block=1000` or `redis://HOST:PORT?block=1000`",
+        )),
+    }
+}
 
-#[cfg(not(feature = "memcached"))]
-pub(super) fn parse(
-    _store: std::sync::Arc<dyn super::Target>,
-    _window: &str,
-) -> Result<std::sync::Arc<dyn super::Target>> {
-    let message = "`window=` is not compiled in: build with the cargo feature `memcached`";
-    Err(Error::new(crate::error::ErrorKind::Unsupported, message))
+#[cfg(not(all(feature = "memcached", feature = "redis")))]
+fn absent(feature: &str) -> Error {
+    let message = format!("`window={feature}:` is not compiled in: build with the cargo feature `{feature}`");
+    Error::new(crate::error::ErrorKind::Unsupported, message)
+}
+
+/// The options of a window, and what they make of a store.
+#[cfg(any(feature = "memcached", feature = "redis"))]
+trait WindowOptions: Clone + fmt::Debug + fmt::Display + Send + Sync + 'static {
+    /// The cache is connected to by the first draw: looking at sequences does not take it.
+    fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>>;
 }
 
 #[cfg(feature = "memcached")]
-mod memcached {
-    use std::fmt;
-    use std::path::Path;
-    use std::sync::Arc;
+impl WindowOptions for crate::tier::memcached::MemcachedOptions {
+    fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+        let window = crate::tier::memcached::MemcachedWindow::new(self.clone())?;
+        Ok(Arc::new(crate::tier::Tiered::new(store, window)))
+    }
+}
 
-    use crate::error::Result;
-    use crate::store::url::Target;
-    use crate::store::{Store, StoreFuture};
-    use crate::tier::Tiered;
-    use crate::tier::memcached::{MemcachedOptions, MemcachedWindow};
+#[cfg(feature = "redis")]
+impl WindowOptions for crate::tier::redis::RedisWindowOptions {
+    fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+        let window = crate::tier::redis::RedisWindow::new(self.clone())?;
+        Ok(Arc::new(crate::tier::Tiered::new(store, window)))
+    }
+}
 
-    pub(in crate::store::url) fn parse(store: Arc<dyn Target>, window: &str) -> Result<Arc<dyn Target>> {
-        Ok(Arc::new(Windowed { store, window: MemcachedOptions::parse(window)? }))
+#[cfg(any(feature = "memcached", feature = "redis"))]
+#[derive(Debug)]
+struct Windowed<W> {
+    store: Arc<dyn Target>,
+    window: W,
+}
+
+#[cfg(any(feature = "memcached", feature = "redis"))]
+impl<W: WindowOptions> fmt::Display for Windowed<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = self.store.to_string();
+        let separator = if store.contains('?') { '&' } else { '?' };
+        let window: String = form_urlencoded::byte_serialize(self.window.to_string().as_bytes()).collect();
+        write!(f, "{store}{separator}window={window}")
+    }
+}
+
+#[cfg(any(feature = "memcached", feature = "redis"))]
+impl<W: WindowOptions> Target for Windowed<W> {
+    fn scheme(&self) -> &'static str {
+        self.store.scheme()
     }
 
-    #[derive(Debug)]
-    struct Windowed {
-        store: Arc<dyn Target>,
-        window: MemcachedOptions,
+    fn file(&self) -> Option<&Path> {
+        self.store.file()
     }
 
-    impl fmt::Display for Windowed {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let store = self.store.to_string();
-            let separator = if store.contains('?') { '&' } else { '?' };
-            let window: String =
-                form_urlencoded::byte_serialize(self.window.to_string().as_bytes()).collect();
-            write!(f, "{store}{separator}window={window}")
-        }
+    fn existing(&self) -> Arc<dyn Target> {
+        Arc::new(Self { store: self.store.existing(), window: self.window.clone() })
     }
 
-    impl Target for Windowed {
-        fn scheme(&self) -> &'static str {
-            self.store.scheme()
-        }
-
-        fn file(&self) -> Option<&Path> {
-            self.store.file()
-        }
-
-        fn existing(&self) -> Arc<dyn Target> {
-            Arc::new(Self { store: self.store.existing(), window: self.window.clone() })
-        }
-
-        fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-            Box::pin(async {
-                // The cache is connected to by the first draw: looking at sequences does not take it.
-                let window = MemcachedWindow::new(self.window.clone())?;
-                Ok(Arc::new(Tiered::new(self.store.connect().await?, window)) as Arc<dyn Store>)
-            })
-        }
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async { self.window.before(self.store.connect().await?) })
     }
 }
 
@@ -136,7 +171,8 @@ mod tests {
             assert_eq!(StoreUrl::parse(url).unwrap().to_string(), printed, "{url}");
         }
         for (url, remedy) in [
-            ("memory:?window=redis://h", "memcached://HOST:PORT"),
+            ("memory:?window=http://h", "memcached://HOST:PORT"),
+            ("memory:?window=h:11211", "redis://HOST:PORT"),
             ("memory:?window=memcached://h&x=1", "stands alone"),
             ("memory:?window=memcached://a:b@h", "not supported"),
         ] {
@@ -144,6 +180,17 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
             assert!(error.to_string().contains(remedy), "{url}: {error}");
         }
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_store_with_a_window_on_redis_prints_as_it_reads_but_for_a_password() {
+        let url = StoreUrl::parse("memory:?window=rediss://app:secret@h/2%3Fblock=5").unwrap();
+        let printed = "memory:?window=rediss%3A%2F%2Fapp%3A***%40h%3A6379%2F2%3Fblock%3D5";
+        assert_eq!(url.to_string(), printed);
+        assert!(!format!("{url:?}").contains("secret"));
+        let error = StoreUrl::parse("memory:?window=redis://app:sec@ret@h").unwrap_err();
+        assert!(!error.to_string().contains("sec@"), "{error}");
     }
 
     #[tokio::test]

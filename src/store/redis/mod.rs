@@ -1,0 +1,261 @@
+//! Sequences on a Redis or Valkey server: `redis://HOST:PORT/DB?prefix=NAME`.
+//!
+//! # What holds
+//!
+//! - **Durable**: a grant is on the server's disk before an id of it is handed out, since only a server is accepted that writes and
+//!   syncs its append-only file before it answers; or whose owner says so, or does not mind ([`Keeps`]).
+//! - **Atomic**: a reserve is one script on one hash, in one round trip.
+//! - **Sent once**: a script is sent again only if the server said that it does not know it.
+//! - **Never on a replica**, nor on a server that has been promoted since it was one, unless that is allowed ([`Failover`]).
+//!
+//! Ids go up to 2^64 - 1: they never pass through a Lua number.
+//!
+//! What Redis cannot protect from: replication that lags behind when a replica is promoted and allowed, a restored copy of its files,
+//! settings that are changed while it is connected to, `FLUSHALL`, and whoever changes a key by hand. See `docs/stores/redis.md`.
+//!
+//! # Cancellation
+//!
+//! A call that is dropped may have been sent, and is then carried out; the range it reserved is a gap.
+
+pub(crate) mod classify;
+pub(crate) mod link;
+mod options;
+pub(crate) mod place;
+mod schema;
+mod tls;
+pub(crate) mod verify;
+
+use std::fmt;
+
+use self::classify::{Asked, Fault};
+use self::link::{Answer, Call, Link};
+use self::schema::Schema;
+use super::{
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Reserve, RetryCost, SequenceInfo,
+    Store, StoreFuture, already_exists, exhausted, not_found,
+};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
+
+pub use self::options::{Failover, Keeps, RedisOptions};
+pub(crate) use self::options::{check_prefix, check_timeout, split_scheme};
+
+/// How often others may get in between before a `set` gives up. Each time one of them got on.
+const TRIES: usize = 1_000;
+/// So many sequences are read at a time when all are listed.
+const AT_ONCE: usize = 500;
+
+/// Sequences on a Redis or Valkey server. See the [module](self) for what holds.
+///
+/// All callers share one connection, which is made anew after it failed.
+pub struct RedisStore {
+    link: Link,
+    schema: Schema,
+    durability: Durability,
+}
+
+impl RedisStore {
+    /// Connects to the server that a URL names: see [`RedisOptions`].
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of one, and those of [`open_with`](Self::open_with).
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url.parse()?).await
+    }
+
+    /// Connects to a server, and asks it whether it keeps what it grants. Creates nothing.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) for one that does not, with what to configure; [`Unavailable`](ErrorKind::Unavailable)
+    /// if it cannot be reached, or is a replica; [`Denied`](ErrorKind::Denied).
+    pub async fn open_with(options: RedisOptions) -> Result<Self> {
+        let opened = async {
+            options.check()?;
+            let link = Link::new(options.terms());
+            link.greet().await?;
+            let schema = Schema::new(options.prefix_name(), options.after_failover().as_str());
+            Ok(Self { link, schema, durability: options.durability() })
+        };
+        opened.await.map_err(|error: Error| error.during(Operation::Connect))
+    }
+
+    async fn run(&self, call: Call) -> Result<Answer> {
+        let (asked, key) = (call.asked, call.keys[0].clone());
+        let answer = self.link.run(call).await.map_err(|fault| self.link.failed(&fault, asked))?;
+        self.checked(answer, &key)
+    }
+
+    fn checked(&self, answer: Answer, key: &str) -> Result<Answer> {
+        let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
+        match schema::refused(&answer, key) {
+            Some(error) => Err(error),
+            None => answer.replicated(self.link.terms().replicas).map_err(failed),
+        }
+    }
+
+    fn granted(&self, answer: Result<Answer, Fault>, request: &Reserve) -> Result<Grant> {
+        let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
+        let answer = answer.map_err(failed)?;
+        // Nothing was written, so that there is nothing to be replicated.
+        if answer.word() == "exhausted" {
+            return Err(exhausted(&request.name, answer.number(1).map_err(failed)?));
+        }
+        let answer = self.checked(answer, &self.schema.key(&request.name))?;
+        if answer.word() != "granted" {
+            return Err(failed(answer.garbled()));
+        }
+        schema::granted(&answer, request).map_err(failed)
+    }
+
+    async fn try_reserve(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
+        let calls: Vec<Call> = requests.iter().map(|request| self.schema.reserve(request)).collect();
+        let answers = self.link.run_all(&calls).await;
+        let context = |request: &Reserve, error: Error| error.of(&request.name).during(Operation::Reserve);
+        let granted =
+            |(answer, request)| self.granted(answer, request).map_err(|error| context(request, error));
+        answers.into_iter().zip(requests).map(granted).collect()
+    }
+
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let answer = self.run(self.schema.give_back(back)).await?;
+        self.held(&answer)
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        let info = SequenceInfo {
+            name: name.clone(),
+            next: Some(bounds.start()),
+            bounds,
+            identity: Identity::fresh(),
+        };
+        let answer = self.run(self.schema.create(&info)).await?;
+        if self.held(&answer)? { Ok(info) } else { Err(already_exists(name)) }
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        let answer = self.run(self.schema.read(name)).await?;
+        self.read(&answer, name)
+    }
+
+    fn read(&self, answer: &Answer, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        match answer.word() {
+            "missing" => Ok(None),
+            "sequence" => {
+                let unreadable =
+                    |_| Error::new(ErrorKind::StoreViolation, "its numbers cannot be those of a sequence");
+                Ok(Some(schema::decode(answer, name).map_err(unreadable)?))
+            }
+            _ => Err(self.link.failed(&answer.garbled(), Asked::Read)),
+        }
+    }
+
+    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
+        let names = self.link.members(&self.schema.names()).await;
+        let names = names.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+        let mut names = names.iter().map(|name| SequenceName::new(name)).collect::<Result<Vec<_>>>()?;
+        names.sort();
+        names.dedup();
+        let mut all = Vec::with_capacity(names.len());
+        for names in names.chunks(AT_ONCE) {
+            let calls: Vec<Call> = names.iter().map(|name| self.schema.read(name)).collect();
+            for (answer, name) in self.link.run_all(&calls).await.into_iter().zip(names) {
+                let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+                let answer = self.checked(answer, &self.schema.key(name))?;
+                // One that was removed meanwhile is none.
+                all.extend(self.read(&answer, name)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        for _ in 0..TRIES {
+            let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.clone();
+            after.apply(&change)?;
+            let answer = self.run(self.schema.set(&seen, &after)).await?;
+            if self.held(&answer)? {
+                return Ok(after);
+            }
+        }
+        let message =
+            format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        let answer = self.run(self.schema.remove(name)).await?;
+        self.held(&answer)
+    }
+
+    /// Whether the condition of a script held.
+    fn held(&self, answer: &Answer) -> Result<bool> {
+        match answer.word() {
+            "done" => Ok(true),
+            "changed" | "exists" | "missing" => Ok(false),
+            _ => Err(self.link.failed(&answer.garbled(), Asked::Write)),
+        }
+    }
+}
+
+impl Store for RedisStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: self.durability,
+            retry: RetryCost::Gap,
+            batches: true,
+            shared: true,
+            gives_back: true,
+        }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            let grant = self.try_reserve(std::slice::from_ref(request)).await.pop();
+            grant.unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()))
+        })
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(self.try_reserve(requests))
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        let context = |error: Error| error.of(&back.name).during(Operation::Reserve);
+        Box::pin(async move { self.try_give_back(back).await.map_err(context) })
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        let context = |error: Error| error.of(name).during(Operation::Create);
+        Box::pin(async move { self.try_create(name, bounds).await.map_err(context) })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        let context = |error: Error| error.of(name).during(Operation::Inspect);
+        Box::pin(async move { self.try_inspect(name).await.map_err(context) })
+    }
+
+    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+        Box::pin(async move { self.try_list().await.map_err(|error| error.during(Operation::List)) })
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        let context = |error: Error| error.of(name).during(Operation::Set);
+        Box::pin(async move { self.try_set(name, change).await.map_err(context) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        let context = |error: Error| error.of(name).during(Operation::Remove);
+        Box::pin(async move { self.try_remove(name).await.map_err(context) })
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("link", &self.link)
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}

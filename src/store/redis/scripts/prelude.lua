@@ -1,0 +1,39 @@
+-- Before every script. Ids are beyond what Lua's doubles hold: they are decimal text, and added in two halves of ten digits.
+local BASE = 10000000000
+
+local function wide(digits)
+  return { tonumber(string.sub(digits, 1, -11)) or 0, tonumber(string.sub(digits, -10)) }
+end
+
+local function digits(number)
+  if number[1] == 0 then
+    return string.format('%.0f', number[2])
+  end
+  return string.format('%.0f%010.0f', number[1], number[2])
+end
+
+local function less(a, b)
+  return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2])
+end
+
+local function plus(a, b)
+  local high, low = a[1] + b[1], a[2] + b[2]
+  if low >= BASE then
+    return { high + 1, low - BASE }
+  end
+  return { high, low }
+end
+
+-- Which server runs this, as it is at this very moment: after a promotion or a restart it is another.
+local function server()
+  local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
+  local function value(key)
+    return string.match(info, '\n' .. key .. ':([^\r\n]*)') or ''
+  end
+  return {
+    master = value('role') == 'master',
+    run = value('run_id'),
+    replid = value('master_replid'),
+    earlier = value('master_replid2'),
+  }
+end

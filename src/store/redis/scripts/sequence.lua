@@ -1,0 +1,41 @@
+-- KEYS[1] is the sequence, KEYS[2] the names of all. `next` is one past the last id that was reserved, also beyond max.
+local FIELDS = { 'start', 'max', 'next', 'incarnation', 'epoch', 'run', 'replid' }
+
+-- The sequence; nil if there is none, or the name of what is in its place instead.
+local function load()
+  if redis.call('EXISTS', KEYS[1]) == 0 then
+    return nil
+  end
+  local held = redis.call('HMGET', KEYS[1], 'format', unpack(FIELDS))
+  local sequence = {}
+  for i, field in ipairs(FIELDS) do
+    sequence[field] = held[i + 1]
+    if not held[i + 1] or (i <= 5 and not string.match(held[i + 1], '^%d+$')) then
+      return 'foreign'
+    end
+  end
+  return held[1] == '1' and sequence or 'foreign'
+end
+
+-- Why nothing may be reserved of it here.
+local function refusal(sequence, here, failover)
+  if not here.master then
+    return 'replica'
+  elseif sequence == 'foreign' then
+    return 'foreign'
+  elseif sequence and failover ~= 'allow' and sequence.replid ~= here.replid and not string.match(here.earlier, '^0*$') then
+    -- It was written by another server, of which this one was a replica: what that one wrote last may be missing here.
+    return 'promoted'
+  end
+  return nil
+end
+
+-- The only write to it, and the last of every script: when that fails, nothing was changed.
+local function save(sequence, here)
+  redis.call('HSET', KEYS[1], 'format', '1', 'start', sequence.start, 'max', sequence.max, 'next', sequence.next,
+    'incarnation', sequence.incarnation, 'epoch', sequence.epoch, 'run', here.run, 'replid', here.replid)
+end
+
+local function answer(word, sequence)
+  return { ARGV[1], word, sequence.start, sequence.max, sequence.next, sequence.incarnation, sequence.epoch }
+end

@@ -1,0 +1,18 @@
+-- ARGV: nonce, as it was seen (start, max, next, incarnation, epoch), as it is to be (max, next, epoch).
+local here, sequence = server(), load()
+if not sequence then
+  return { ARGV[1], 'missing' }
+end
+-- Also after a promotion: somebody has looked, and says where to go on.
+local refused = refusal(sequence, here, 'allow')
+if refused then
+  return { ARGV[1], refused }
+end
+for i = 1, 5 do
+  if sequence[FIELDS[i]] ~= ARGV[i + 1] then
+    return { ARGV[1], 'changed' }
+  end
+end
+sequence.max, sequence.next, sequence.epoch = ARGV[7], ARGV[8], ARGV[9]
+save(sequence, here)
+return { ARGV[1], 'done' }

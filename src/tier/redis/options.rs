@@ -1,0 +1,196 @@
+//! Which Redis, and how its window is used; as a URL too.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::SCRIPTS;
+use crate::error::{Error, Result};
+use crate::store::redis::link::Terms;
+use crate::store::redis::place::{Password, Place};
+use crate::store::redis::verify::Demands;
+use crate::store::redis::{check_prefix, check_timeout, split_scheme};
+use crate::store::url::query::{self, Printed, refuse};
+use crate::tier::fenced::MAX_LEN;
+
+const DEFAULT_BLOCK: u64 = 1_000;
+const DEFAULT_STUB: Duration = Duration::from_secs(5);
+const DEFAULT_REFRESH: Duration = Duration::from_secs(5);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+const DEFAULT_PREFIX: &str = "idmill";
+const KNOWN: &str = "block=1000, stub=5s, refresh=5s, timeout=2s, replicas=0, prefix=idmill";
+
+/// Which Redis or Valkey server, and how its window is used.
+///
+/// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB?block=1000&stub=5s&refresh=5s&timeout=2s&replicas=0&prefix=idmill`, or `rediss://…` over
+/// TLS. Printing hides the password.
+///
+/// ```
+/// use idmill::tier::redis::RedisWindowOptions;
+///
+/// let options = RedisWindowOptions::new("cache-1:6379")?.block(5_000);
+/// assert_eq!(options.to_string(), "redis://cache-1:6379?block=5000");
+/// # Ok::<(), idmill::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisWindowOptions {
+    place: Place,
+    pub(super) block: u64,
+    pub(super) stub: Duration,
+    pub(super) refresh: Duration,
+    timeout: Duration,
+    replicas: u32,
+    pub(super) prefix: String,
+}
+
+impl RedisWindowOptions {
+    /// The server at `HOST:PORT`, with every option at its default.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for what is no address.
+    pub fn new(address: &str) -> Result<Self> {
+        Ok(Self::of(Place::at(address)?))
+    }
+
+    fn of(place: Place) -> Self {
+        Self {
+            place,
+            block: DEFAULT_BLOCK,
+            stub: DEFAULT_STUB,
+            refresh: DEFAULT_REFRESH,
+            timeout: DEFAULT_TIMEOUT,
+            replicas: 0,
+            prefix: DEFAULT_PREFIX.to_owned(),
+        }
+    }
+
+    /// Whom to log in as; `user` may be empty.
+    #[must_use]
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.place.user = Some(user.to_owned()).filter(|user| !user.is_empty());
+        self.place.password = Some(Password(password.to_owned())).filter(|password| !password.0.is_empty());
+        self
+    }
+
+    /// Speak TLS, and trust whom the system trusts.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.place.tls = true;
+        self
+    }
+
+    /// How many ids are reserved at a time, 1 to 2^20; what a failover, a restart and an eviction waste at most. Default 1000.
+    #[must_use]
+    pub fn block(mut self, ids: u64) -> Self {
+        self.block = ids;
+        self
+    }
+
+    /// How long others wait for a process that died while it was to refill the window: 100 ms to 1 h. A reserve from the store
+    /// behind that takes longer is for nothing. Default 5 s.
+    #[must_use]
+    pub fn stub(mut self, lives: Duration) -> Self {
+        self.stub = lives;
+        self
+    }
+
+    /// How long a process may go on with a sequence that was removed or reset, 100 ms to 1 h. So often the store behind is asked about a
+    /// sequence in use. Default 5 s.
+    #[must_use]
+    pub fn refresh(mut self, interval: Duration) -> Self {
+        self.refresh = interval;
+        self
+    }
+
+    /// How long to wait for the server, 100 ms to 1 h. Default 2 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How many replicas have to know of a draw before its ids are used, at most 100: all that can be promoted, for ids that grow across
+    /// a failover. They are unique without. Default 0.
+    #[must_use]
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// What every key begins with, in braces: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. A copy of a store
+    /// must not share a prefix with the original on one server: to the window the two are the same.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    fn set(self, key: &str, value: &str) -> Result<Self> {
+        let number = |what: &str| refuse(format!("{key}={value:?} is not a number of {what}"));
+        Ok(match key {
+            "block" => self.block(value.parse().map_err(|_| number("ids"))?),
+            "stub" => self.stub(duration(key, value)?),
+            "refresh" => self.refresh(duration(key, value)?),
+            "timeout" => self.timeout(duration(key, value)?),
+            "replicas" => self.replicas(value.parse().map_err(|_| number("replicas"))?),
+            "prefix" => self.prefix(value),
+            _ => return Err(query::unknown(key, KNOWN)),
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if !(1..=MAX_LEN).contains(&self.block) {
+            return Err(refuse(format!("block={}; it must be 1 to {MAX_LEN} ids", self.block)));
+        }
+        for (key, value) in [("refresh", self.refresh), ("stub", self.stub)] {
+            if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&value) {
+                return Err(refuse(format!("{key}={value:?}; it must be 100ms to 60m")));
+            }
+        }
+        if self.replicas > 100 {
+            return Err(refuse(format!("replicas={}; at most 100", self.replicas)));
+        }
+        check_timeout(self.timeout)?;
+        check_prefix(&self.prefix)
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        Terms {
+            place: self.place.clone(),
+            demands: Demands::Master,
+            timeout: self.timeout,
+            replicas: self.replicas,
+            scripts: &SCRIPTS,
+        }
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) prints, a URL, but for the password.
+impl FromStr for RedisWindowOptions {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        let (tls, rest) = split_scheme(url)?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let options = query::read(query, Self::of(Place::parse(tls, place)?), Self::set)?;
+        options.check()?;
+        Ok(options)
+    }
+}
+
+impl fmt::Display for RedisWindowOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = Printed::default()
+            .differing("block", self.block, DEFAULT_BLOCK)
+            .duration("stub", self.stub, DEFAULT_STUB)
+            .duration("refresh", self.refresh, DEFAULT_REFRESH)
+            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
+            .differing("replicas", self.replicas, 0)
+            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX);
+        write!(f, "{}{options}", self.place)
+    }
+}
+
+fn duration(key: &str, value: &str) -> Result<Duration> {
+    query::duration(key, value, "500ms, 5s, 1m")
+}

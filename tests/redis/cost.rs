@@ -1,0 +1,41 @@
+//! Round trips, counted; and how long they took, printed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use idmill::SequenceName;
+use idmill::store::redis::RedisStore;
+use idmill::store::{Bounds, MemoryStore, Reserve, Store};
+use idmill::tier::Tiered;
+use idmill::tier::redis::{RedisWindow, RedisWindowOptions};
+
+use crate::server::start;
+
+fn request() -> Reserve {
+    let name = SequenceName::new("s").unwrap();
+    Reserve { name, count: 1, ceiling: u64::MAX, create: Bounds::new(1, u64::MAX).unwrap() }
+}
+
+async fn time(what: &str, store: &dyn Store, times: u32) {
+    let begun = Instant::now();
+    for _ in 0..times {
+        store.reserve(&request()).await.unwrap();
+    }
+    println!("{what}: {:?} each", begun.elapsed() / times);
+}
+
+#[tokio::test]
+async fn a_draw_is_a_round_trip_and_a_refill_two() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap().block(100);
+    let (store, window) = (MemoryStore::new(), RedisWindow::new(options).unwrap());
+    let tier = Tiered::new(Arc::new(store) as Arc<dyn Store>, window);
+    time("a draw", &tier, 1_000).await;
+    let stats = tier.window().stats();
+    // The first id of a block comes with its install.
+    assert_eq!((stats.refills, stats.round_trips), (10, 1_010));
+    assert_eq!((stats.abandoned, stats.uncertain), (0, 0));
+    let Some(engine) = start(&[]).await else { return };
+    let store = RedisStore::open(&format!("redis://{}", engine.address())).await.unwrap();
+    time("a reserve", &store, 500).await;
+}
