@@ -49,12 +49,15 @@
 //! | feature | adds | pulls in |
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
+//! | `postgres` | PostgreSQL, rows or its `SEQUENCE`s, and ids inside its transactions | `tokio-postgres` with rustls |
+//! | `mysql` | sequences in MySQL and MariaDB, and ids inside their transactions, `store::mysql` | `mysql_async` |
+//! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
+//! | `cassandra` | sequences in Cassandra, for one datacenter or several | `scylla` |
 //! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
 //! | `datastore` | Google Cloud Datastore | `reqwest` with rustls, `gcloud-auth` |
+//! | `redis` | Redis, as a store and as a window in front of another | `redis` |
 //! | `etcd` | etcd, without `protoc` | `tonic` with rustls, `prost` |
-//! | `postgres` | PostgreSQL, rows or its `SEQUENCE`s, and ids inside its transactions | `tokio-postgres` with rustls |
-//! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
-//! | `mysql` | sequences in MySQL and MariaDB, and ids inside their transactions, `store::mysql` | `mysql_async` |
+//! | `memcached` | a window on memcached in front of another store | sockets alone |
 //! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
 //! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
 //!

@@ -185,14 +185,14 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | URL | store |
 /// | --- | --- |
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
+/// | `postgres://HOST/DATABASE?table=NAME&sequences=native&mode=ro\|rw\|rwc&timeout=10s` | `postgres::PostgresStore` or `NativeSequences`, with the feature `postgres` |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
+/// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
+/// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
-/// | `postgres://HOST/DATABASE?table=NAME&sequences=native&mode=ro\|rw\|rwc&timeout=10s` | `postgres::PostgresStore` or `NativeSequences`, with the feature `postgres` |
-/// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
-/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
-/// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
-/// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
 /// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…` | `redis::RedisStore`, with the feature `redis` |
+/// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or `window=redis://HOST:PORT`, with the feature
