@@ -19,6 +19,17 @@
 //! is loud; but it cannot see what other processes were granted.
 
 // The models reserve from a counter; what does I/O stays out of their way.
+#[cfg(all(
+    any(
+        feature = "mongodb",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "spanner"
+    ),
+    not(idmill_loom)
+))]
+mod calls;
 #[cfg(all(feature = "cassandra", not(idmill_loom)))]
 pub mod cassandra;
 #[cfg(all(feature = "datastore", not(idmill_loom)))]

@@ -98,7 +98,7 @@ impl Store for EtcdStore {
                 let taken = info.take_back(back);
                 Ok((Some(info), taken))
             });
-            giving.await.map_err(|error| error.of(&back.name).during(Operation::Reserve))
+            giving.await.map_err(|error| error.of(&back.name).during(Operation::GiveBack))
         })
     }
 

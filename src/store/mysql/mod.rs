@@ -36,9 +36,10 @@ use self::classify::{Asked, failed};
 use self::database::{Database, rows, write};
 use self::reserve::{DUPLICATES, TRIES, crowded, read_to_write};
 use self::schema::{DEFAULT_TABLE, Known, Table};
+use super::calls::calls;
 use super::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture, already_exists, not_found,
+    already_exists, not_found,
 };
 use crate::error::{Error, Operation, Result};
 use crate::name::SequenceName;
@@ -134,6 +135,10 @@ impl MysqlStore {
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         Ok(self.change(&self.database.table.give_back(back)).await? == 1)
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        Ok(self.read(&self.database.table.select(name)).await?.pop())
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
@@ -234,40 +239,5 @@ impl Store for MysqlStore {
         }
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let context = |error: Error| error.of(&request.name).during(Operation::Reserve);
-        Box::pin(async move { self.try_reserve(request).await.map_err(context) })
-    }
-
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        let context = |error: Error| error.of(&back.name).during(Operation::Reserve);
-        Box::pin(async move { self.try_give_back(back).await.map_err(context) })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Create);
-        Box::pin(async move { self.try_create(name, bounds).await.map_err(context) })
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        let context = |error: Error| error.of(name).during(Operation::Inspect);
-        Box::pin(async move {
-            let found = self.read(&self.database.table.select(name)).await;
-            found.map(|mut rows| rows.pop()).map_err(context)
-        })
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move { self.try_list().await.map_err(|error| error.during(Operation::List)) })
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Set);
-        Box::pin(async move { self.try_set(name, change).await.map_err(context) })
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        let context = |error: Error| error.of(name).during(Operation::Remove);
-        Box::pin(async move { self.try_remove(name).await.map_err(context) })
-    }
+    calls!(reserve give_back create inspect list set remove);
 }

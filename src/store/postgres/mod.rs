@@ -38,6 +38,7 @@ use tokio_postgres::{Client, Row};
 use self::classify::{Asked, Fault, failed};
 use self::schema::{Table, Within};
 use self::session::{Sessions, text};
+use super::calls::calls;
 use super::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
     StoreFuture, already_exists, not_found,
@@ -408,11 +409,6 @@ impl Store for PostgresStore {
         }
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let context = |error: Error| error.of(&request.name).during(Operation::Reserve);
-        Box::pin(async move { self.try_reserve(request).await.map_err(context) })
-    }
-
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move {
             let mut seen = std::collections::HashSet::new();
@@ -436,34 +432,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        let context = |error: Error| error.of(&back.name).during(Operation::Reserve);
-        Box::pin(async move { self.try_give_back(back).await.map_err(context) })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Create);
-        Box::pin(async move { self.try_create(name, bounds).await.map_err(context) })
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        let context = |error: Error| error.of(name).during(Operation::Inspect);
-        Box::pin(async move { self.try_inspect(name).await.map_err(context) })
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move { self.try_list().await.map_err(|error| error.during(Operation::List)) })
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Set);
-        Box::pin(async move { self.try_set(name, change).await.map_err(context) })
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        let context = |error: Error| error.of(name).during(Operation::Remove);
-        Box::pin(async move { self.try_remove(name).await.map_err(context) })
-    }
+    calls!(reserve give_back create inspect list set remove);
 }
 
 /// Not the options, which hold a password.

@@ -22,10 +22,11 @@ use super::{Mode, TRIES, crowded, must_sync};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
+use crate::store::calls::calls;
 use crate::store::url::query::refuse;
 use crate::store::{
     Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture, already_exists, exhausted, not_found,
+    already_exists, exhausted, not_found,
 };
 use crate::sync::Arc;
 
@@ -606,34 +607,7 @@ impl Store for NativeSequences {
         }
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let context = |error: Error| error.of(&request.name).during(Operation::Reserve);
-        Box::pin(async move { self.try_reserve(request).await.map_err(context) })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Create);
-        Box::pin(async move { self.try_create(name, bounds).await.map_err(context) })
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        let context = |error: Error| error.of(name).during(Operation::Inspect);
-        Box::pin(async move { self.try_inspect(name).await.map_err(context) })
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move { self.try_list().await.map_err(|error| error.during(Operation::List)) })
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Set);
-        Box::pin(async move { self.try_set(name, change).await.map_err(context) })
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        let context = |error: Error| error.of(name).during(Operation::Remove);
-        Box::pin(async move { self.try_remove(name).await.map_err(context) })
-    }
+    calls!(reserve create inspect list set remove);
 }
 
 /// Not the options, which hold a password.

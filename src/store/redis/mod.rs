@@ -30,6 +30,7 @@ use std::fmt;
 use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
 use self::schema::Schema;
+use super::calls::calls;
 use super::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Reserve, RetryCost, SequenceInfo,
     Store, StoreFuture, already_exists, exhausted, not_found,
@@ -221,34 +222,7 @@ impl Store for RedisStore {
         Box::pin(self.try_reserve(requests))
     }
 
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        let context = |error: Error| error.of(&back.name).during(Operation::Reserve);
-        Box::pin(async move { self.try_give_back(back).await.map_err(context) })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Create);
-        Box::pin(async move { self.try_create(name, bounds).await.map_err(context) })
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        let context = |error: Error| error.of(name).during(Operation::Inspect);
-        Box::pin(async move { self.try_inspect(name).await.map_err(context) })
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move { self.try_list().await.map_err(|error| error.during(Operation::List)) })
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let context = |error: Error| error.of(name).during(Operation::Set);
-        Box::pin(async move { self.try_set(name, change).await.map_err(context) })
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        let context = |error: Error| error.of(name).during(Operation::Remove);
-        Box::pin(async move { self.try_remove(name).await.map_err(context) })
-    }
+    calls!(give_back create inspect list set remove);
 }
 
 impl fmt::Debug for RedisStore {

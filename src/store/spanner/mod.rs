@@ -39,9 +39,10 @@ use gcloud_spanner::client::Client;
 
 use self::database::Database;
 use self::schema::{Layout, Table};
+use super::calls::calls;
 use super::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture, already_exists, not_found,
+    already_exists, not_found,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -124,7 +125,7 @@ impl SpannerStore {
         self.database.change(name, decide).await
     }
 
-    async fn reserve_one(&self, request: &Reserve) -> Result<Grant> {
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
         let request = request.clone();
         let name = request.name.clone();
         self.change(&name, move |table, stored| {
@@ -140,7 +141,7 @@ impl SpannerStore {
         .await
     }
 
-    async fn create_one(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         let wanted = name.clone();
         self.change(name, move |table, stored| {
             if stored.info.is_some() {
@@ -153,7 +154,7 @@ impl SpannerStore {
         .await
     }
 
-    async fn set_one(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let wanted = name.clone();
         self.change(name, move |table, stored| {
             let before = stored.info.ok_or_else(|| not_found(&wanted))?;
@@ -169,7 +170,7 @@ impl SpannerStore {
         .await
     }
 
-    async fn give_back_one(&self, back: &GiveBack) -> Result<bool> {
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let owned = back.clone();
         self.change(&back.name, move |table, stored| {
             // A table as published does not show whether the sequence is still the same.
@@ -180,7 +181,15 @@ impl SpannerStore {
         .await
     }
 
-    async fn remove_one(&self, name: &SequenceName) -> Result<bool> {
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        Ok(self.database.select(self.database.table().select(name)).await?.into_iter().next())
+    }
+
+    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
+        self.database.select(self.database.table().select_all()).await
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let wanted = name.clone();
         self.change(name, move |table, stored| {
             if stored.info.is_none() {
@@ -214,53 +223,5 @@ impl Store for SpannerStore {
         }
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move {
-            let outcome = self.reserve_one(request).await;
-            outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
-        })
-    }
-
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let outcome = self.give_back_one(back).await;
-            outcome.map_err(|error| error.of(&back.name).during(Operation::GiveBack))
-        })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(async move {
-            let outcome = self.create_one(name, bounds).await;
-            outcome.map_err(|error| error.of(name).during(Operation::Create))
-        })
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        Box::pin(async move {
-            let found = self.database.select(self.database.table().select(name)).await;
-            let found = found.map_err(|error| error.of(name).during(Operation::Inspect))?;
-            Ok(found.into_iter().next())
-        })
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move {
-            let found = self.database.select(self.database.table().select_all()).await;
-            found.map_err(|error| error.during(Operation::List))
-        })
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(async move {
-            let outcome = self.set_one(name, change).await;
-            outcome.map_err(|error| error.of(name).during(Operation::Set))
-        })
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let outcome = self.remove_one(name).await;
-            outcome.map_err(|error| error.of(name).during(Operation::Remove))
-        })
-    }
+    calls!(reserve give_back create inspect list set remove);
 }
