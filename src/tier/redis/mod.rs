@@ -1,6 +1,6 @@
 //! A window on Redis or Valkey: ids that grow across processes at the speed of a cache, each draw one script in one round trip.
 //!
-//! The protocol and why it holds are in [`fenced`](super::fenced); this runs its scripts, and is honest about what it did not hear.
+//! The protocol and why it holds are in [`super::fenced`]; this runs its scripts, and is honest about what it did not hear.
 //! The guide is `docs/stores/redis.md`.
 
 mod known;
