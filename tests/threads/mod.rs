@@ -123,7 +123,11 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
     served.ids.close_blocking();
     let snapshot = ids.snapshot();
     let gaps = snapshot.gaps.total() - snapshot.gaps.unknown;
-    assert_eq!(snapshot.drawn + snapshot.remaining + gaps, snapshot.granted, "{snapshot:?}");
+    assert_eq!(
+        snapshot.drawn + snapshot.remaining + snapshot.given_back + gaps,
+        snapshot.granted,
+        "{snapshot:?}"
+    );
     drop(ids);
     served.end();
 }
