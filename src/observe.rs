@@ -11,6 +11,7 @@
 //! | `idmill_reserve_failures_total` | counter | those that failed or whose outcome is unknown |
 //! | `idmill_waits_total` | counter | calls that found nothing in memory |
 //! | `idmill_dry_milliseconds_total` | counter | time during which at least one caller waited |
+//! | `idmill_given_back_total` | counter | ids that the store took back at the end |
 //! | `idmill_gaps_total` | counter | ids never to be handed out; label `reason`: `revoked`, `abandoned`, `dropped`, `unknown` |
 //! | `idmill_remaining` | gauge | ids in memory |
 //! | `idmill_rate` | gauge | ids drawn a second |
@@ -34,6 +35,7 @@ pub(crate) fn record(core: &Core) {
     counter!("idmill_waits_total", "sequence" => name()).absolute(now.waits);
     let dry = u64::try_from(now.dry_time.as_millis()).unwrap_or(u64::MAX);
     counter!("idmill_dry_milliseconds_total", "sequence" => name()).absolute(dry);
+    counter!("idmill_given_back_total", "sequence" => name()).absolute(now.given_back);
     let gaps = now.gaps;
     for (reason, ids) in [
         ("revoked", gaps.revoked),

@@ -203,6 +203,7 @@ impl Actor {
         if let Some(order) = event(driver, self.clock.now()) {
             self.orders.push((slot, order));
         }
+        driver.record();
         if let Some(time) = driver.arm() {
             self.timers.push(Reverse((time, slot)));
         }
@@ -276,6 +277,7 @@ impl Actor {
         }
         // A gap: giving back is for the end of a process, when nothing else is under way.
         let _ = driver.close(now);
+        driver.record();
         let core = driver.core().clone();
         self.registry.forget(&core);
         self.drivers[slot] = None;
@@ -297,6 +299,8 @@ impl Drop for Actor {
         }
         // Nobody waits for it to be given back.
         let _ = self.end();
+        // Not before: what is given back is no gap, and counters cannot go down.
+        self.drivers.iter().flatten().for_each(|driver| driver.record());
     }
 }
 

@@ -150,9 +150,13 @@ impl Driver {
             }
         }
         self.note_dry(now);
+        order
+    }
+
+    /// Puts the counters where metrics are read.
+    pub(crate) fn record(&self) {
         #[cfg(all(feature = "metrics", not(idmill_loom)))]
         crate::observe::record(&self.core);
-        order
     }
 
     fn order(&mut self, count: u64) -> Reserve {
