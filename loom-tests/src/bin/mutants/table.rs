@@ -272,7 +272,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "question-taken-after-the-end",
         "close::a_caller_gets_an_id_or_hears_of_it",
-        &[edit(MAILBOX, "if inbox.closed {", "if false {")],
+        &[edit(MAILBOX, "if inbox.closed.is_some() {", "if false {")],
     ),
     mutant(
         "closed-is-opened-again",
