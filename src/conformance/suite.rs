@@ -120,6 +120,8 @@ pub(super) struct Setup {
     pub(super) skips: Vec<(String, String)>,
     pub(super) one_process: Option<String>,
     pub(super) window: Option<u64>,
+    /// How many ids of a sequence the engine itself may skip when it is killed.
+    pub(super) skipped_at_a_kill: u64,
     pub(super) largest: u64,
     pub(super) timeouts: Timeouts,
     pub(super) worker_arguments: Vec<String>,
@@ -157,6 +159,7 @@ impl Suite {
             skips: Vec::new(),
             one_process: None,
             window: None,
+            skipped_at_a_kill: 0,
             largest: u64::MAX,
             timeouts: Timeouts::default(),
             worker_arguments: Vec::new(),
@@ -194,6 +197,13 @@ impl Suite {
     /// up to `ids` ahead of what was granted.
     pub fn window(mut self, ids: u64) -> Self {
         self.setup.window = Some(ids);
+        self
+    }
+
+    /// Says that the engine skips up to `ids` of a sequence when it is killed, as one does that counts ahead in its log. Default 0: nothing
+    /// is lost but what is in doubt.
+    pub fn skips_at_a_kill(mut self, ids: u64) -> Self {
+        self.setup.skipped_at_a_kill = ids;
         self
     }
 

@@ -55,8 +55,12 @@ impl Crowd {
     }
 }
 
-/// What must hold of a sequence that went through faults. What was under way when the crowd was dismissed may have been applied.
-async fn hold(context: &Context, crowd: Crowd) -> Outcome {
+/// How often the engine is killed.
+const KILLS: u64 = 3;
+
+/// What must hold of a sequence that went through faults, in which the engine itself may have `skipped` ids. What was under way when the
+/// crowd was dismissed may have been applied.
+async fn hold(context: &Context, crowd: Crowd, skipped: u64) -> Outcome {
     let name = crowd.request.name.clone();
     let cut_short = 3 * crowd.request.count;
     let ledger = crowd.dismiss().await;
@@ -65,21 +69,22 @@ async fn hold(context: &Context, crowd: Crowd) -> Outcome {
     ledger.sound(context.windowed())?;
     ledger.passing()?;
     let info = context.connect().await?.look(&name).await?;
-    ledger.accounted(&info, context.window() + cut_short)
+    ledger.accounted(&info, context.window() + cut_short + skipped)
 }
 
 pub(super) async fn killed_engine(context: Arc<Context>) -> Outcome {
     let engine = context.setup.engine.as_ref().expect("needed");
     let crowd = Crowd::gather(&context, "killed", context.setup.timeouts.pause).await?;
-    for round in 0..3 {
-        crowd.served(&context, "reserves before the engine is killed", 10 + round).await?;
+    for _ in 0..KILLS {
+        crowd.served(&context, "reserves before the engine is killed", 10).await?;
         engine.kill();
         engine.start().await?;
         crowd
             .served(&context, "reserves, without opening the store again, after the engine was killed", 3)
             .await?;
     }
-    hold(&context, crowd).await
+    let skipped = KILLS * context.setup.skipped_at_a_kill;
+    hold(&context, crowd, skipped).await
 }
 
 pub(super) async fn paused_engine(context: Arc<Context>) -> Outcome {
@@ -106,5 +111,5 @@ pub(super) async fn paused_engine(context: Arc<Context>) -> Outcome {
             .served(&context, "reserves, without opening the store again, after the engine was paused", 3)
             .await?;
     }
-    hold(&context, crowd).await
+    hold(&context, crowd, 0).await
 }
