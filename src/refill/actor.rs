@@ -22,6 +22,8 @@ use super::driver::Driver;
 use crate::core::{Core, NO_SLOT};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::mailbox::{Ending, Mailbox, Message, Time};
+#[cfg(feature = "metrics")]
+use crate::observe::record;
 use crate::registry::Registry;
 use crate::store::{GiveBack, Grant, Reserve, Store};
 use crate::sync::{Arc, Ordering};
@@ -203,7 +205,7 @@ impl Actor {
         if let Some(order) = event(driver, self.clock.now()) {
             self.orders.push((slot, order));
         }
-        driver.record();
+        record(driver.core());
         if let Some(time) = driver.arm() {
             self.timers.push(Reverse((time, slot)));
         }
@@ -277,7 +279,7 @@ impl Actor {
         }
         // A gap: giving back is for the end of a process, when nothing else is under way.
         let _ = driver.close(now);
-        driver.record();
+        record(driver.core());
         let core = driver.core().clone();
         self.registry.forget(&core);
         self.drivers[slot] = None;
@@ -300,9 +302,13 @@ impl Drop for Actor {
         // Nobody waits for it to be given back.
         let _ = self.end();
         // Not before: what is given back is no gap, and counters cannot go down.
-        self.drivers.iter().flatten().for_each(|driver| driver.record());
+        self.drivers.iter().flatten().for_each(|driver| record(driver.core()));
     }
 }
+
+/// Without anybody to tell.
+#[cfg(not(feature = "metrics"))]
+fn record(_core: &Core) {}
 
 fn is_over(timer: Option<Pin<&mut Sleep>>, cx: &mut Context<'_>) -> bool {
     timer.is_some_and(|timer| timer.poll(cx).is_ready())

@@ -153,12 +153,6 @@ impl Driver {
         order
     }
 
-    /// Puts the counters where metrics are read.
-    pub(crate) fn record(&self) {
-        #[cfg(all(feature = "metrics", not(idmill_loom)))]
-        crate::observe::record(&self.core);
-    }
-
     fn order(&mut self, count: u64) -> Reserve {
         self.sent_under = self.core.stock.generation();
         self.core.stats.add_reserves(1);
