@@ -17,8 +17,12 @@ try_apt() {
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
         return 1
     fi
-    apt-get -o DPkg::Lock::Timeout=300 update >&2 &&
-        apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" >&2
+    (
+        # One at a time: tests fetch several engines at once, and an update does not wait for another's to end.
+        flock 9 || true
+        apt-get -o DPkg::Lock::Timeout=300 update >&2 &&
+            apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" >&2
+    ) 9>"${TMPDIR:-/tmp}/idmill-apt.lock"
 }
 
 # MORE is what `serve` takes besides, if anything.
