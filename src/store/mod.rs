@@ -166,6 +166,27 @@ pub struct Grant {
     pub bounds: Bounds,
 }
 
+#[cfg(any(
+    feature = "mongodb",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "spanner",
+    feature = "sqlite"
+))]
+impl Grant {
+    /// Refuses what a transaction cannot use: an id below `floor`, which its type cannot hold, or fewer ids than all `count`.
+    pub(crate) fn must_fit(&self, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
+        let first = self.range.start();
+        if first < floor {
+            return Err(Error::invalid(format!("the next id is {first}, which its type cannot hold")));
+        }
+        if self.range.len() < count {
+            return Err(exhausted(name, self.bounds.max().min(ceiling)));
+        }
+        Ok(())
+    }
+}
+
 /// The rest of a range that its owner hands back, unused: the last ids that were reserved of the sequence, as far as the owner
 /// knows. No id of it was handed out, and its owner has forgotten it: it is handed back once, whatever the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::EtcdStore;
 use crate::error::Result;
@@ -224,14 +224,7 @@ fn parse_user(user: &str) -> Result<(String, String)> {
     let (user, password) = user.split_once(':').ok_or_else(|| {
         refuse("credentials are written `USER:PASSWORD@`; percent-encode what has a meaning in a URL")
     })?;
-    Ok((decode(user)?, decode(password)?))
-}
-
-fn decode(text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded
-        .map(std::borrow::Cow::into_owned)
-        .map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
+    Ok((query::decoded(user)?, query::decoded(password)?))
 }
 
 fn parse_tls(value: &str) -> Result<bool> {

@@ -11,7 +11,7 @@ use super::classify::{Asked, Fault, failed};
 use super::commands::{Commands, Session};
 use super::schema;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Bounds, Grant, Reserve, SequenceInfo, exhausted};
+use crate::store::{Bounds, Grant, Reserve, SequenceInfo};
 
 /// How often others may get in between before a call gives up. Each time one of them got on.
 pub(super) const TRIES: usize = 1_000;
@@ -40,14 +40,7 @@ impl Fit {
     /// Whether this grant may be taken.
     fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
         let Self::Exactly { floor } = self else { return Ok(()) };
-        if grant.range.start() < floor {
-            let id = grant.range.start();
-            return Err(Error::invalid(format!("the next id is {id}, which its type cannot hold")));
-        }
-        if grant.range.len() < request.count {
-            return Err(exhausted(&request.name, grant.bounds.max().min(request.ceiling)));
-        }
-        Ok(())
+        grant.must_fit(&request.name, request.count, floor, request.ceiling)
     }
 }
 

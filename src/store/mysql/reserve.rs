@@ -16,7 +16,7 @@ use super::schema::{Known, Table, fresh};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
-use crate::store::{Grant, Reserve, SequenceInfo, exhausted};
+use crate::store::{Grant, Reserve, SequenceInfo};
 
 /// How often others may get in between before a call gives up. Each time one of them got on.
 pub(super) const TRIES: usize = 200;
@@ -129,18 +129,6 @@ pub(super) async fn read_to_write<S: Session>(
 ) -> Result<Option<Result<SequenceInfo>>, Fault> {
     let mut found = rows(session, &table.select_to_write(name)).await?;
     Ok(found.pop().map(|row| table.decode(row)))
-}
-
-/// Whether a grant inside a transaction is what was asked for: all of it, and none below what the type can hold.
-pub(super) fn check(grant: &Grant, request: &Reserve, floor: u64) -> Result<()> {
-    if grant.range.start() < floor {
-        let id = grant.range.start();
-        return Err(Error::invalid(format!("the next id is {id}, which its type cannot hold")));
-    }
-    if grant.range.len() < request.count {
-        return Err(exhausted(&request.name, grant.bounds.max().min(request.ceiling)));
-    }
-    Ok(())
 }
 
 /// Others were always faster; nothing was done.

@@ -6,7 +6,7 @@ use mysql_async::Transaction;
 
 use super::classify::{Asked, Fault, failed};
 use super::database::write;
-use super::reserve::{check, first, read_to_write, taken};
+use super::reserve::{first, read_to_write, taken};
 use super::schema::{DEFAULT_TABLE, Table};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
@@ -160,7 +160,7 @@ impl<T: Id> InTransaction<T> {
     ) -> Result<Range> {
         let mut after = seen.clone();
         let grant = after.grant(request.count, request.ceiling)?;
-        check(&grant, request, T::MIN)?;
+        grant.must_fit(&request.name, request.count, T::MIN, request.ceiling)?;
         let written = write(transaction, &self.table.replace(seen, &after)).await.map_err(within)?;
         if written.rows == 1 {
             return Ok(grant.range);
@@ -173,7 +173,7 @@ impl<T: Id> InTransaction<T> {
     /// `None` if somebody else did.
     async fn create(&self, transaction: &mut Transaction<'_>, request: &Reserve) -> Result<Option<Range>> {
         let (info, grant) = first(request)?;
-        check(&grant, request, T::MIN)?;
+        grant.must_fit(&request.name, request.count, T::MIN, request.ceiling)?;
         match write(transaction, &self.table.insert(&info)).await {
             Ok(_) => Ok(Some(grant.range)),
             Err(fault) if fault.is_duplicate() => Ok(None),

@@ -329,14 +329,7 @@ impl Fit {
     /// Whether this grant may be taken.
     fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
         let Self::Exactly { floor } = self else { return Ok(()) };
-        if grant.range.start() < floor {
-            let id = grant.range.start();
-            return Err(Error::invalid(format!("the next id is {id}, which its type cannot hold")));
-        }
-        if grant.range.len() < request.count {
-            return Err(super::exhausted(&request.name, grant.bounds.max().min(request.ceiling)));
-        }
-        Ok(())
+        grant.must_fit(&request.name, request.count, floor, request.ceiling)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
 use crate::range::Range;
-use crate::store::{Bounds, SequenceInfo, exhausted};
+use crate::store::{Bounds, SequenceInfo};
 
 /// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its default.
 ///
@@ -169,13 +169,7 @@ impl<T: Id> InTransaction<T> {
         }
         let mut info = drawn.info.clone();
         let grant = info.grant(count, T::MAX)?;
-        let first = grant.range.start();
-        if first < T::MIN {
-            return Err(Error::invalid(format!("the next id is {first}, which its type cannot hold")));
-        }
-        if grant.range.len() < count {
-            return Err(exhausted(&self.name, grant.bounds.max().min(T::MAX)));
-        }
+        grant.must_fit(&self.name, count, T::MIN, T::MAX)?;
         (drawn.info, drawn.changed) = (info, true);
         Ok(grant.range)
     }

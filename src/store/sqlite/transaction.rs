@@ -10,7 +10,7 @@ use crate::error::{Error, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
 use crate::range::Range;
-use crate::store::{Bounds, Grant, Reserve, exhausted};
+use crate::store::{Bounds, Grant, Reserve};
 
 /// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its default.
 ///
@@ -121,7 +121,7 @@ impl<T: Id> InTransaction<T> {
         }
         self.lock(transaction).map_err(failed)?;
         let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: self.bounds };
-        let check = |grant: &Grant| self.check(grant, count);
+        let check = |grant: &Grant| grant.must_fit(&self.name, count, T::MIN, T::MAX);
         let grant = self.table.reserve_if(transaction, &request, check).map_err(failed)??;
         Ok(grant.range)
     }
@@ -132,16 +132,5 @@ impl<T: Id> InTransaction<T> {
             Err(error) if is_missing_table(&error) => self.table.create(transaction),
             outcome => outcome,
         }
-    }
-
-    fn check(&self, grant: &Grant, count: u64) -> Result<()> {
-        if grant.range.start() < T::MIN {
-            let id = grant.range.start();
-            return Err(Error::invalid(format!("the next id is {id}, which its type cannot hold")));
-        }
-        if grant.range.len() < count {
-            return Err(exhausted(&self.name, grant.bounds.max().min(T::MAX)));
-        }
-        Ok(())
     }
 }

@@ -34,6 +34,13 @@ pub(crate) fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
     rest.ok_or_else(|| refuse(format!("{url:?} does not begin with `{scheme}:`")))
 }
 
+/// A part of a URL without its percent-encoding. What it was is not echoed: it may be a password.
+#[cfg(any(feature = "cassandra", feature = "etcd"))]
+pub(crate) fn decoded(text: &str) -> Result<String> {
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
+}
+
 /// Hands each option to `set`, in the order in which they stand.
 pub(crate) fn read<T>(query: &str, options: T, set: impl Fn(T, &str, &str) -> Result<T>) -> Result<T> {
     let mut once = Once::default();

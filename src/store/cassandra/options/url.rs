@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{CassandraOptions, DEFAULT_CHECK, DEFAULT_THRESHOLD, DEFAULT_TIMEOUT, Mode};
 use crate::error::Result;
@@ -32,7 +32,7 @@ impl CassandraOptions {
             Some((user, hosts)) => (Some(parse_user(user)?), hosts),
             None => (None, authority),
         };
-        let mut options = Self::new(hosts.split(','), decode(keyspace)?);
+        let mut options = Self::new(hosts.split(','), query::decoded(keyspace)?);
         options.user = user;
         let options = query::read(query, options, Self::set)?;
         options.check()?;
@@ -108,14 +108,7 @@ fn parse_user(user: &str) -> Result<(String, String)> {
     let (user, password) = user.split_once(':').ok_or_else(|| {
         refuse("credentials are written `user:password@`; percent-encode what has a meaning in a URL")
     })?;
-    Ok((decode(user)?, decode(password)?))
-}
-
-fn decode(text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded
-        .map(std::borrow::Cow::into_owned)
-        .map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
+    Ok((query::decoded(user)?, query::decoded(password)?))
 }
 
 fn one_of<T: Copy>(key: &str, value: &str, known: &[(&str, T)]) -> Result<T> {
