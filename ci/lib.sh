@@ -30,6 +30,7 @@ run() {
 }
 
 fail() {
+    report failure "$*"
     printf 'FAILED: %s\n' "$*" >&2
     exit 1
 }
@@ -41,9 +42,10 @@ skip() {
     exit "$SKIPPED"
 }
 
-# report passed|failed|ignored N, or reason TEXT: handed to ci/test, dropped when a step runs alone.
+# report passed|failed|ignored N, or reason|failure TEXT: handed to ci/test, dropped when a step runs alone.
 # The conformance suite writes to the same file by itself, with a line for each store, its words between tabs:
 # engine STORE ENGINE-AND-VERSION TRIALS-RUN TRIALS-SKIPPED WHY
+# A failure's TEXT, of which there may be several, is shown again in the summary.
 report() {
     printf '%s %s\n' "$1" "$2" >>"${IDMILL_CI_REPORT:-/dev/null}"
 }
@@ -79,9 +81,21 @@ tests() {
     report passed $((passed / times))
     report failed $(((failed + times - 1) / times))
     report ignored $(($(sum_results 5 "$log") / times))
+    ((status == 0)) || report_failures "$log"
     ((status == 0)) || fail "exit status $status"
     ((passed > 0)) || fail "no test ran"
     ((passed % times == 0)) || fail "$passed passed, which is not the same tests $times times"
+}
+
+# report_failures FILE [PATTERN]: the lines of FILE that tell what failed, for the summary: the output of a whole run is
+# long, and who looks after it may have been left no more than its end. Without PATTERN, what cargo test says of each
+# test that failed.
+report_failures() {
+    awk -v pattern="${2:-}" '
+        /^failures:$/ { on = 1 }
+        /^test result:/ { on = 0 }
+        (pattern == "" ? on && NF : $0 ~ pattern) && shown++ < 80 { print "failure " substr($0, 1, 400) }' "$1" \
+        >>"${IDMILL_CI_REPORT:-/dev/null}"
 }
 
 # test_files: every test target of the workspace, by its main file.

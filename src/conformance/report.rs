@@ -1,6 +1,6 @@
 //! What came of a run.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Duration;
@@ -88,13 +88,18 @@ impl Report {
     pub(super) fn hand_in(&self) {
         let Some(path) = std::env::var_os(FILE) else { return };
         let (passed, failed, skipped) = (self.passed().len(), self.failed().len(), self.skipped().len());
-        let lines = format!(
+        let mut lines = format!(
             "passed {passed}\nfailed {failed}\nignored {skipped}\nengine\t{}\t{}\t{}\t{skipped}\t{}\n",
             self.store,
             self.engine.replace(['\t', '\n'], " "),
             passed + failed,
             self.reasons().replace(['\t', '\n'], " "),
         );
+        for (name, verdict, _) in &self.trials {
+            if let Verdict::Failed(reason) = verdict {
+                let _ = writeln!(lines, "failure {} {name}: {}", self.store, reason.replace('\n', " "));
+            }
+        }
         let file = OpenOptions::new().append(true).create(true).open(&path);
         if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
             eprintln!("the report cannot be written to {}: {error}", path.display());
