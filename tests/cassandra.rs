@@ -13,8 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use idmill::conformance::{Daemon, free_port};
+use idmill::store::cassandra::scylla::client::execution_profile::ExecutionProfile;
 use idmill::store::cassandra::scylla::client::session::Session;
 use idmill::store::cassandra::scylla::client::session_builder::SessionBuilder;
+use idmill::store::cassandra::scylla::frame::types::Consistency;
+use idmill::store::cassandra::scylla::policies::load_balancing::DefaultPolicy;
+use idmill::store::cassandra::scylla::statement::unprepared::Statement;
 use idmill::store::cassandra::{CassandraOptions, CassandraStore, Serial};
 use idmill::store::{Bounds, Change, Grant, Reserve, Store};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
@@ -81,9 +85,19 @@ impl Cluster {
         self.session_at(0).await.unwrap()
     }
 
+    /// Whose statements that node alone carries out, in agreement with what its own datacenter agreed on: the other learns of
+    /// a window's rows later.
     async fn session_at(&self, node: usize) -> Result<Session> {
         let address = SocketAddr::from((address(self.port, node + 1), self.port));
-        let session = SessionBuilder::new().known_node_addr(address).build().await;
+        let here = DefaultPolicy::builder().prefer_datacenter(DATACENTERS[node].to_owned()).build();
+        let profile = ExecutionProfile::builder()
+            .load_balancing_policy(here)
+            .consistency(Consistency::LocalQuorum)
+            .build()
+            .into_handle();
+        let builder =
+            SessionBuilder::new().known_node_addr(address).default_execution_profile_handle(profile);
+        let session = builder.build().await;
         session.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))
     }
 
@@ -372,11 +386,15 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
         } else {
             cluster.nodes[1].pause();
         }
+        let doubtful = ledger.doubtful;
         let (granted, error) = use_up(&here, &mut ledger).await;
-        assert!(granted >= held, "{granted} ids while cut off, of the {held} that it had");
+        let doubtful = ledger.doubtful - doubtful;
+        assert!(
+            granted + doubtful >= held,
+            "{granted} ids while cut off, and {doubtful} in doubt, of the {held} that it had: {error}"
+        );
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         let text = error.to_string();
-        assert!(text.contains("datacenter dc1's window is used up"), "{text}");
         assert!(text.contains("needs a quorum over all datacenters, which cannot be reached"), "{text}");
         if kill {
             cluster.nodes[1].start().await.unwrap();
@@ -402,14 +420,17 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
 /// Draws until the window has a preloaded range; returns how many ids it has then.
 async fn fill(cluster: &Cluster, store: &CassandraStore, ledger: &mut Ledger) -> u64 {
     let session = cluster.session().await;
-    let cql = "SELECT next, until, preloaded_next, preloaded_until FROM ids.idmill_sequences_windows \
-               WHERE name = 's' AND datacenter = 'dc1'";
+    let mut cql = Statement::new(
+        "SELECT next, until, preloaded_next, preloaded_until FROM ids.idmill_sequences_windows \
+         WHERE name = 's' AND datacenter = 'dc1'",
+    );
+    cql.set_consistency(Consistency::LocalSerial);
     let begun = Instant::now();
     loop {
         let reply = store.reserve(&request("s", 4)).await;
         ledger.note(4, &reply);
         reply.unwrap();
-        let rows = session.query_unpaged(cql, ()).await.unwrap().into_rows_result().unwrap();
+        let rows = session.query_unpaged(cql.clone(), ()).await.unwrap().into_rows_result().unwrap();
         let (next, until, from, to) =
             rows.first_row::<(Number, Number, Option<Number>, Option<Number>)>().unwrap();
         if let (Some(from), Some(to)) = (from, to) {
@@ -426,7 +447,8 @@ fn to_u64(number: &Number) -> u64 {
     number.as_signed_bytes_be_slice().iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Reserves until there is an error that is not an unknown outcome; returns how many ids were granted before.
+/// Reserves until the window is said to be used up; returns how many ids were granted before. A node on a busy machine
+/// may be late: what comes of that is in doubt, or can be tried again.
 async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
     let (mut granted, begun) = (0, Instant::now());
     loop {
@@ -434,7 +456,13 @@ async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
         ledger.note(4, &reply);
         match reply {
             Ok(grant) => granted += grant.range.len(),
-            Err(error) => return (granted, error),
+            Err(error) if error.to_string().contains("datacenter dc1's window is used up") => {
+                return (granted, error);
+            }
+            Err(error) => {
+                assert!(error.status() != idmill::Status::Permanent, "{error}");
+                println!("after {granted} ids: {error}");
+            }
         }
         assert!(begun.elapsed() < Duration::from_secs(120), "{granted} ids, and no end");
     }

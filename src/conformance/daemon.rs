@@ -18,6 +18,9 @@ use crate::sync::{Arc, Mutex};
 /// How much of what an engine printed is kept for the error that it may become.
 const KEPT_OUTPUT: usize = 8 * 1024;
 
+/// How long to wait, after an engine's end, for the rest of what it printed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// A free port on the loopback interface, never the same one twice in a process.
 ///
 /// From below the range that the system takes the ports of outgoing connections from: none of those can take the port while its
@@ -71,6 +74,19 @@ pub struct Daemon {
 struct Running {
     process: Process,
     output: Arc<Mutex<Vec<u8>>>,
+    readers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    /// The last of what it printed, once it was killed. What it forked may have left its process group and hold its
+    /// output open, so patience is limited.
+    async fn last_words(self) -> Vec<u8> {
+        let begun = Instant::now();
+        while !self.readers.iter().all(thread::JoinHandle::is_finished) && begun.elapsed() < LAST_WORDS {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.output.lock().clone()
+    }
 }
 
 impl Daemon {
@@ -158,7 +174,7 @@ impl Daemon {
         let mut last = None;
         while begun.elapsed() < self.deadline {
             if let Some(status) = self.ended() {
-                let output = self.take_down();
+                let output = self.take_down_and_listen().await;
                 return Err(self.failed(&format!("ended ({status})"), &output));
             }
             match tokio::time::timeout(self.deadline, self.probe()).await {
@@ -169,7 +185,7 @@ impl Daemon {
             tokio::time::sleep(LOOK).await;
         }
         let reason = last.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
-        let output = self.take_down();
+        let output = self.take_down_and_listen().await;
         Err(self.failed(&format!("was not ready within {:?}: {reason}", self.deadline), &output))
     }
 
@@ -221,11 +237,19 @@ impl Daemon {
         self.running.lock().as_mut().and_then(|running| running.process.ended())
     }
 
-    /// Kills and forgets it; returns the last of what it printed.
-    fn take_down(&self) -> Vec<u8> {
-        let Some(mut running) = self.running.lock().take() else { return Vec::new() };
+    /// Kills and forgets it.
+    fn take_down(&self) -> Option<Running> {
+        let mut running = self.running.lock().take()?;
         running.process.kill();
-        running.output.lock().clone()
+        Some(running)
+    }
+
+    /// As [`take_down`](Self::take_down); returns the last of what it printed.
+    async fn take_down_and_listen(&self) -> Vec<u8> {
+        match self.take_down() {
+            Some(running) => running.last_words().await,
+            None => Vec::new(),
+        }
     }
 
     fn failed(&self, what: &str, output: &[u8]) -> Error {
@@ -256,16 +280,17 @@ fn spawn(mut command: Command) -> std::io::Result<Running> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::spawn(command)?;
     let output = Arc::default();
-    keep(process.child.stdout.take(), &output);
-    keep(process.child.stderr.take(), &output);
-    Ok(Running { process, output })
+    let readers = [keep(process.child.stdout.take(), &output), keep(process.child.stderr.take(), &output)];
+    Ok(Running { process, output, readers: readers.into_iter().flatten().collect() })
 }
 
 /// Reads what it prints, so that it never waits for a reader, and keeps the last of it.
-fn keep(pipe: Option<impl Read + Send + 'static>, output: &Arc<Mutex<Vec<u8>>>) {
-    let Some(mut pipe) = pipe else { return };
-    let output = output.clone();
-    thread::spawn(move || {
+fn keep(
+    pipe: Option<impl Read + Send + 'static>,
+    output: &Arc<Mutex<Vec<u8>>>,
+) -> Option<thread::JoinHandle<()>> {
+    let (mut pipe, output) = (pipe?, output.clone());
+    Some(thread::spawn(move || {
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
             let mut kept = output.lock();
@@ -273,5 +298,5 @@ fn keep(pipe: Option<impl Read + Send + 'static>, output: &Arc<Mutex<Vec<u8>>>) 
             let excess = kept.len().saturating_sub(KEPT_OUTPUT);
             kept.drain(..excess);
         }
-    });
+    }))
 }
