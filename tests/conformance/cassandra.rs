@@ -1,6 +1,6 @@
 //! Cassandra: a node, flat and as the one datacenter of windows.
 //!
-//! What two datacenters do with one of them away is in `tests/cassandra.rs`.
+//! What two datacenters do with one of them away is in `tests/cassandra/`.
 
 use std::sync::Arc;
 use std::time::Duration;

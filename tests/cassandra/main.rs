@@ -2,128 +2,25 @@
 //! nobody knows what became of a write.
 #![cfg(all(feature = "cassandra", feature = "conformance", unix))]
 
+#[path = "../engines/mod.rs"]
 mod engines;
 
+mod cluster;
+mod cut_off;
+mod ledger;
+
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use idmill::conformance::{Daemon, free_port};
-use idmill::store::cassandra::scylla::client::execution_profile::ExecutionProfile;
-use idmill::store::cassandra::scylla::client::session::Session;
-use idmill::store::cassandra::scylla::client::session_builder::SessionBuilder;
-use idmill::store::cassandra::scylla::frame::types::Consistency;
-use idmill::store::cassandra::scylla::policies::load_balancing::DefaultPolicy;
-use idmill::store::cassandra::scylla::statement::unprepared::Statement;
 use idmill::store::cassandra::{CassandraOptions, CassandraStore, Serial};
-use idmill::store::{Bounds, Change, Grant, Reserve, Store};
-use idmill::{Error, ErrorKind, Range, Result, SequenceName};
-use tokio::sync::{Mutex, MutexGuard};
+use idmill::store::{Bounds, Change, Reserve, Store};
+use idmill::{ErrorKind, Result, SequenceName};
 use tokio::task::JoinSet;
 
-/// One cluster at a time: a node takes half a gigabyte.
-static ONE: Mutex<()> = Mutex::const_new(());
-
-const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
-
-/// A node in each of two datacenters, with one replica of everything.
-struct Cluster {
-    nodes: Vec<Daemon>,
-    port: u16,
-    _dir: tempfile::TempDir,
-    _one: MutexGuard<'static, ()>,
-}
-
-impl Cluster {
-    async fn start() -> Option<Self> {
-        let one = ONE.lock().await;
-        // Only for what it fetches: it is never started.
-        engines::Engine::down("cassandra")?;
-        let (port, dir) = (free_port(), tempfile::tempdir().unwrap());
-        let nodes = (1..).zip(DATACENTERS).map(|(number, _)| node(port, number, dir.path())).collect();
-        let cluster = Self { nodes, port, _dir: dir, _one: one };
-        let (first, second) = tokio::join!(cluster.nodes[0].start(), cluster.nodes[1].start());
-        first.and(second).unwrap();
-        // That nodes listen does not mean that they know each other.
-        for (node, _) in (0..).zip(DATACENTERS) {
-            until("the nodes know each other", || cluster.knows_all(node)).await;
-        }
-        Some(cluster)
-    }
-
-    /// As seen from a datacenter.
-    fn options(&self, dc: usize) -> CassandraOptions {
-        let host = format!("{}:{}", address(self.port, dc + 1), self.port);
-        let replicas = DATACENTERS.map(|datacenter| (datacenter, 1));
-        let options = CassandraOptions::new([host], "ids").create_keyspace(replicas);
-        options.datacenter(DATACENTERS[dc]).timeout(Duration::from_secs(4))
-    }
-
-    fn geo(&self, dc: usize, range: u64) -> CassandraOptions {
-        self.options(dc).geo(DATACENTERS[dc], range).check_every(Duration::from_secs(1))
-    }
-
-    async fn open(options: &CassandraOptions) -> CassandraStore {
-        until("the store opens", || async { CassandraStore::open(options.clone()).await }).await
-    }
-
-    /// A store over the windows of each datacenter, once both serve.
-    async fn both(&self, range: u64, threshold: u8) -> [CassandraStore; 2] {
-        let stores = [0, 1].map(|dc| self.geo(dc, range).threshold(threshold));
-        let stores = [Self::open(&stores[0]).await, Self::open(&stores[1]).await];
-        for store in &stores {
-            until("a datacenter serves", || async { store.reserve(&request("warm up", 1)).await }).await;
-        }
-        stores
-    }
-
-    async fn session(&self) -> Session {
-        self.session_at(0).await.unwrap()
-    }
-
-    /// Whose statements that node alone carries out, in agreement with what its own datacenter agreed on: the other learns of
-    /// a window's rows later.
-    async fn session_at(&self, node: usize) -> Result<Session> {
-        let address = SocketAddr::from((address(self.port, node + 1), self.port));
-        let here = DefaultPolicy::builder().prefer_datacenter(DATACENTERS[node].to_owned()).build();
-        let profile = ExecutionProfile::builder()
-            .load_balancing_policy(here)
-            .consistency(Consistency::LocalQuorum)
-            .build()
-            .into_handle();
-        let builder =
-            SessionBuilder::new().known_node_addr(address).default_execution_profile_handle(profile);
-        let session = builder.build().await;
-        session.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))
-    }
-
-    async fn knows_all(&self, node: usize) -> Result<()> {
-        let session = self.session_at(node).await?;
-        let peers = session.query_unpaged("SELECT peer FROM system.peers_v2", ()).await;
-        let count = peers.unwrap().into_rows_result().unwrap().rows_num();
-        if count + 1 == DATACENTERS.len() { Ok(()) } else { Err(ErrorKind::Unavailable.into()) }
-    }
-}
-
-/// Where the engine's script has node `number` listen.
-fn address(port: u16, number: usize) -> Ipv4Addr {
-    let [high, low] = port.to_be_bytes();
-    Ipv4Addr::new(127, high, low, u8::try_from(number).unwrap())
-}
-
-fn node(port: u16, number: usize, dir: &Path) -> Daemon {
-    let dir = dir.join(number.to_string());
-    Daemon::new(SocketAddr::from((address(port, number), port)), move || {
-        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("ci/engines/cassandra"));
-        command.arg("serve").arg(&dir).arg(port.to_string()).arg(number.to_string()).args(DATACENTERS);
-        command
-    })
-    .deadline(Duration::from_secs(240))
-}
+use cluster::{Cluster, address};
+use ledger::Ledger;
 
 fn name(text: &str) -> SequenceName {
     SequenceName::new(text).unwrap()
@@ -149,48 +46,6 @@ async fn until<T, F: Future<Output = Result<T>>>(what: &str, attempt: impl Fn() 
             }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// What was granted, and what nobody knows of.
-#[derive(Default)]
-struct Ledger {
-    ranges: Vec<Range>,
-    doubtful: u64,
-}
-
-impl Ledger {
-    fn note(&mut self, count: u64, reply: &Result<Grant>) {
-        match reply {
-            Ok(grant) => self.ranges.push(grant.range),
-            Err(error) if error.kind() == ErrorKind::UnknownOutcome => self.doubtful += count,
-            Err(_) => {}
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.ranges.extend(other.ranges);
-        self.doubtful += other.doubtful;
-    }
-
-    /// How many ids there are; none is in two ranges.
-    fn disjoint(&mut self) -> u64 {
-        self.ranges.sort_by_key(Range::start);
-        for pair in self.ranges.windows(2) {
-            assert!(!pair[0].overlaps(&pair[1]), "handed out twice: {pair:?}");
-        }
-        self.ranges.iter().map(Range::len).sum()
-    }
-
-    /// Every id from 1 to `max` was handed out once, but for those whose reserve nobody knows the outcome of.
-    fn accounts_for(&mut self, max: u64) {
-        let granted = self.disjoint();
-        assert!(self.ranges.iter().all(|range| range.start() >= 1 && range.end() <= u128::from(max) + 1));
-        assert!(
-            granted + self.doubtful >= max,
-            "{granted} of {max} ids, and {} in doubt: ids were lost",
-            self.doubtful
-        );
     }
 }
 
@@ -368,103 +223,6 @@ async fn the_last_id_is_handed_out(stores: &[CassandraStore; 2]) {
         for store in stores {
             assert_eq!(store.reserve(&request(text, 1)).await.unwrap_err().kind(), ErrorKind::Exhausted);
         }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() {
-    let Some(cluster) = Cluster::start().await else { return };
-    let max = 1_500;
-    let [here, there] = cluster.both(60, 50).await;
-    here.create(&name("s"), Bounds::new(1, max).unwrap()).await.unwrap();
-    let mut ledger = Ledger::default();
-    for kill in [true, false] {
-        let held = fill(&cluster, &here, &mut ledger).await;
-        ledger.note(4, &there.reserve(&request("s", 4)).await);
-        if kill {
-            cluster.nodes[1].kill();
-        } else {
-            cluster.nodes[1].pause();
-        }
-        let doubtful = ledger.doubtful;
-        let (granted, error) = use_up(&here, &mut ledger).await;
-        let doubtful = ledger.doubtful - doubtful;
-        assert!(
-            granted + doubtful >= held,
-            "{granted} ids while cut off, and {doubtful} in doubt, of the {held} that it had: {error}"
-        );
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        let text = error.to_string();
-        assert!(text.contains("needs a quorum over all datacenters, which cannot be reached"), "{text}");
-        if kill {
-            cluster.nodes[1].start().await.unwrap();
-        } else {
-            cluster.nodes[1].resume();
-        }
-        for store in [&here, &there] {
-            let grant = until("it goes on", || async {
-                let reply = store.reserve(&request("s", 4)).await;
-                let lost = reply.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownOutcome);
-                assert!(!lost, "an unknown outcome here is lost to the ledger: {reply:?}");
-                reply
-            });
-            ledger.note(4, &Ok(grant.await));
-        }
-    }
-    for store in [&here, &there] {
-        ledger.add(drain(store, &request("s", 7)).await);
-    }
-    ledger.accounts_for(max);
-}
-
-/// Draws until the window has a preloaded range; returns how many ids it has then.
-async fn fill(cluster: &Cluster, store: &CassandraStore, ledger: &mut Ledger) -> u64 {
-    let session = cluster.session().await;
-    let mut cql = Statement::new(
-        "SELECT next, until, preloaded_next, preloaded_until FROM ids.idmill_sequences_windows \
-         WHERE name = 's' AND datacenter = 'dc1'",
-    );
-    cql.set_consistency(Consistency::LocalSerial);
-    let begun = Instant::now();
-    loop {
-        let reply = store.reserve(&request("s", 4)).await;
-        ledger.note(4, &reply);
-        reply.unwrap();
-        let rows = session.query_unpaged(cql.clone(), ()).await.unwrap().into_rows_result().unwrap();
-        let (next, until, from, to) =
-            rows.first_row::<(Number, Number, Option<Number>, Option<Number>)>().unwrap();
-        if let (Some(from), Some(to)) = (from, to) {
-            return to_u64(&until) - to_u64(&next) + to_u64(&to) - to_u64(&from);
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is ever preloaded");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-type Number = idmill::store::cassandra::scylla::value::CqlVarint;
-
-fn to_u64(number: &Number) -> u64 {
-    number.as_signed_bytes_be_slice().iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
-}
-
-/// Reserves until the window is said to be used up; returns how many ids were granted before. A node on a busy machine
-/// may be late: what comes of that is in doubt, or can be tried again.
-async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
-    let (mut granted, begun) = (0, Instant::now());
-    loop {
-        let reply = store.reserve(&request("s", 4)).await;
-        ledger.note(4, &reply);
-        match reply {
-            Ok(grant) => granted += grant.range.len(),
-            Err(error) if error.to_string().contains("datacenter dc1's window is used up") => {
-                return (granted, error);
-            }
-            Err(error) => {
-                assert!(error.status() != idmill::Status::Permanent, "{error}");
-                println!("after {granted} ids: {error}");
-            }
-        }
-        assert!(begun.elapsed() < Duration::from_secs(120), "{granted} ids, and no end");
     }
 }
 

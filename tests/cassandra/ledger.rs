@@ -1,0 +1,46 @@
+//! An account of what was handed out.
+
+use idmill::store::Grant;
+use idmill::{ErrorKind, Range, Result};
+
+/// What was granted, and what nobody knows of.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    ranges: Vec<Range>,
+    pub(crate) doubtful: u64,
+}
+
+impl Ledger {
+    pub(crate) fn note(&mut self, count: u64, reply: &Result<Grant>) {
+        match reply {
+            Ok(grant) => self.ranges.push(grant.range),
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => self.doubtful += count,
+            Err(_) => {}
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.ranges.extend(other.ranges);
+        self.doubtful += other.doubtful;
+    }
+
+    /// How many ids there are; none is in two ranges.
+    pub(crate) fn disjoint(&mut self) -> u64 {
+        self.ranges.sort_by_key(Range::start);
+        for pair in self.ranges.windows(2) {
+            assert!(!pair[0].overlaps(&pair[1]), "handed out twice: {pair:?}");
+        }
+        self.ranges.iter().map(Range::len).sum()
+    }
+
+    /// Every id from 1 to `max` was handed out once, but for those whose reserve nobody knows the outcome of.
+    pub(crate) fn accounts_for(&mut self, max: u64) {
+        let granted = self.disjoint();
+        assert!(self.ranges.iter().all(|range| range.start() >= 1 && range.end() <= u128::from(max) + 1));
+        assert!(
+            granted + self.doubtful >= max,
+            "{granted} of {max} ids, and {} in doubt: ids were lost",
+            self.doubtful
+        );
+    }
+}
