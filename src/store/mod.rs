@@ -55,6 +55,8 @@ pub mod redis;
 pub mod spanner;
 #[cfg(all(feature = "sqlite", not(idmill_loom)))]
 pub mod sqlite;
+#[cfg(all(any(feature = "postgres", feature = "redis"), not(idmill_loom)))]
+pub(crate) mod trust;
 #[cfg(not(idmill_loom))]
 pub(crate) mod url;
 

@@ -191,7 +191,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
-/// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…` | `redis::RedisStore`, with the feature `redis` |
+/// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…?ca=FILE` | `redis::RedisStore`, with the feature `redis` |
 /// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
 /// | `memory:` | a new [`MemoryStore`], for tests |
 ///

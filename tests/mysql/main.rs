@@ -1,6 +1,8 @@
 //! The MySQL store against a real server: what it promises, and what it makes of errors.
 #![cfg(unix)]
 
+#[path = "../engines/certificate.rs"]
+mod certificate;
 #[path = "../engines/mod.rs"]
 mod engines;
 mod errors;

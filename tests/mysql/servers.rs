@@ -1,6 +1,7 @@
 //! Servers, tables and pools that a store is or is not made for.
 
 use super::*;
+use crate::certificate::certify;
 use idmill::store::Mode;
 
 async fn cannot_open(url: &str, kind: ErrorKind, hint: &str) {
@@ -53,11 +54,7 @@ async fn a_binary_log_that_is_not_synced_is_refused() {
 #[tokio::test]
 async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
     let Some(engine) = Engine::down(ENGINE) else { return };
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let file = |name: &str| engine.dir().join(name).display().to_string();
-    let (certificate, key) = (file("server.pem"), file("key.pem"));
-    std::fs::write(&certificate, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let (certificate, key) = certify(engine.dir());
     let options = format!("[mysqld]\nssl_cert = {certificate}\nssl_key = {key}\n");
     std::fs::write(engine.dir().join("extra.cnf"), options).unwrap();
     engine.restart().await;

@@ -1,10 +1,13 @@
 //! The PostgreSQL stores over the real server, which `ci/engines/postgres` starts: one for each test.
 
+mod encrypted;
 mod errors;
 mod native;
 mod rows;
 mod transactions;
 
+#[path = "../engines/certificate.rs"]
+mod certificate;
 #[path = "../engines/mod.rs"]
 mod engines;
 

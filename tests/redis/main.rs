@@ -1,6 +1,9 @@
 //! Redis, as a store and as a window, over real servers.
 
+#[path = "../engines/certificate.rs"]
+mod certificate;
 mod cost;
+mod encrypted;
 #[path = "../engines/mod.rs"]
 mod engines;
 mod errors;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::options::SslMode;
 use crate::error::Result;
-use crate::store::url::query::refuse;
+use crate::store::trust::roots;
 
 /// Reads the root certificates where there are some to read. Blocks for as long as that takes.
 pub(super) fn connector(mode: SslMode, root: Option<&str>) -> Result<MakeRustlsConnect> {
@@ -20,38 +19,11 @@ pub(super) fn connector(mode: SslMode, root: Option<&str>) -> Result<MakeRustlsC
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
     let config = if mode == SslMode::VerifyFull {
-        builder.with_root_certificates(roots(root)?)
+        builder.with_root_certificates(roots(root, "sslrootcert")?)
     } else {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
     };
     Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
-}
-
-fn roots(file: Option<&str>) -> Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    let Some(file) = file else {
-        for certificate in rustls_native_certs::load_native_certs().certs {
-            // One that cannot be read is of no use, and no reason to do without the others.
-            let _ = roots.add(certificate);
-        }
-        if roots.is_empty() {
-            return Err(refuse(
-                "this system has no root certificates; name a file of them with sslrootcert=FILE",
-            ));
-        }
-        return Ok(roots);
-    };
-    let unreadable =
-        |error: &dyn std::fmt::Display| refuse(format!("sslrootcert={file:?} cannot be read: {error}"));
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| unreadable(&error))?;
-        roots.add(certificate).map_err(|error| unreadable(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(unreadable(&"there is no certificate in it"));
-    }
-    Ok(roots)
 }
 
 /// Encrypted to whoever answers, which is what `prefer` and `require` mean to PostgreSQL. A server that asks for SCRAM still has

@@ -299,7 +299,7 @@ impl Link {
     }
 
     async fn shake_hands(&self) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>)> {
-        let Place { tls, user, password, host, port, database } = &self.terms.place;
+        let Place { tls, user, password, host, port, database, .. } = &self.terms.place;
         let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
         let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
         // A call is one small packet each way: waiting for more to send would be all of its time.
@@ -314,7 +314,7 @@ impl Link {
         // Ours are the only timeouts: they know what was asked.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let pair = if *tls {
-            let stream = tls::wrap(host, stream).await.map_err(unreachable)?;
+            let stream = tls::wrap(&self.terms.place, stream).await?;
             let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
             shaken.map(|(connection, driver)| (connection, Box::pin(driver) as BoxFuture<'static, ()>))
         } else {

@@ -19,7 +19,7 @@ const DEFAULT_PREFIX: &str = "idmill";
 const LONGEST_PREFIX: usize = 64;
 const MOST_REPLICAS: u32 = 100;
 const KNOWN: &str =
-    "prefix=idmill, timeout=5s, replicas=0, durability=disk|trust|process, failover=refuse|allow";
+    "prefix=idmill, timeout=5s, replicas=0, durability=disk|trust|process, failover=refuse|allow, ca=FILE";
 
 /// Whether the server keeps what it granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -48,8 +48,8 @@ pub enum Failover {
 
 /// Which Redis or Valkey server, and how sequences are kept on it.
 ///
-/// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`, or `rediss://…`
-/// over TLS. In user name and password, `%40` is an `@`, `%3A` a `:` and `%2F` a `/`. Printing hides the password.
+/// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`, or
+/// `rediss://…?ca=FILE` over TLS. In user name and password, `%40` is an `@`, `%3A` a `:` and `%2F` a `/`. Printing hides the password.
 ///
 /// ```
 /// use idmill::store::redis::RedisOptions;
@@ -100,6 +100,13 @@ impl RedisOptions {
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.place.tls = true;
+        self
+    }
+
+    /// Speak TLS, and trust whom this file (PEM) names, in place of whom the system trusts.
+    #[must_use]
+    pub fn ca(mut self, file: impl Into<String>) -> Self {
+        self.place = Place { tls: true, ca: Some(file.into()), ..self.place };
         self
     }
 
@@ -158,6 +165,7 @@ impl RedisOptions {
 
     fn set(self, key: &str, value: &str) -> Result<Self> {
         Ok(match key {
+            "ca" => Self { place: self.place.trusting(value)?, ..self },
             "prefix" => self.prefix(value),
             "timeout" => self.timeout(query::duration(key, value, "500ms, 5s, 1m")?),
             "replicas" => {
@@ -295,7 +303,8 @@ impl fmt::Display for RedisOptions {
             .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
             .differing("replicas", self.replicas, 0)
             .differing("durability", self.keeps.as_str(), Keeps::default().as_str())
-            .given("failover", self.failover.map(Failover::as_str));
+            .given("failover", self.failover.map(Failover::as_str))
+            .given("ca", self.place.ca.as_ref());
         write!(f, "{}{options}", self.place)
     }
 }
@@ -304,6 +313,7 @@ impl fmt::Display for RedisOptions {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use proptest::option;
     use proptest::prelude::*;
 
     #[test]
@@ -316,6 +326,7 @@ mod tests {
         for (url, options) in [
             ("redis://10.0.0.1:5", RedisOptions::new("10.0.0.1:5").unwrap()),
             ("REDISS://x/", RedisOptions::new("x:6379").unwrap().tls()),
+            ("rediss://x?ca=/etc/a%20b.pem", RedisOptions::new("x:6379").unwrap().ca("/etc/a b.pem")),
             ("redis://[::1]", RedisOptions::new("[::1]:6379").unwrap()),
             ("redis://:secret@x", RedisOptions::new("x").unwrap().login("", "secret")),
         ] {
@@ -345,6 +356,7 @@ mod tests {
             ("redis://x?replicas=101", "at most 100"),
             ("redis://x?durability=none", "disk (asked for)"),
             ("redis://x?failover=x", "refuse, allow"),
+            ("redis://x?ca=/x.pem", "rediss://"),
             ("redis://x?prefix=", "1 to 64 letters"),
             ("redis://x?prefix=a}b", "1 to 64 letters"),
             ("redis://x?prefx=a", "prefix=idmill"),
@@ -371,15 +383,16 @@ mod tests {
         #[test]
         fn display_reads_back_but_for_the_password(
             host in "[a-z0-9.-]{1,20}", port in 1..=u16::MAX, database in 0..99_u32, tls: bool, user in "\\PC{0,9}",
-            password in "zz\\PC{0,9}", replicas in 0..=100_u32, timeout in 100..=3_600_000_u64, prefix in "[A-Za-z0-9_.:-]{1,64}",
+            password in "zz\\PC{0,9}", ca in option::of("\\PC{0,9}"), replicas in 0..=100_u32, timeout in 100..=3_600_000_u64, prefix in "[A-Za-z0-9_.:-]{1,64}",
         ) {
             let options = RedisOptions::new(&format!("{host}:{port}")).unwrap().database(database).replicas(replicas);
             let options = options.timeout(Duration::from_millis(timeout)).prefix(prefix);
             let options = if tls { options.tls() } else { options };
+            let options = if let Some(ca) = ca { options.ca(ca) } else { options };
             prop_assert_eq!(&options.to_string().parse::<RedisOptions>().unwrap(), &options);
             let login = options.login(&user, &password);
             let printed = login.to_string();
-            prop_assert!(!printed.contains("zz") || host.contains("zz") || user.contains("zz") || login.prefix.contains("zz"));
+            prop_assert!(!printed.contains("zz") || host.contains("zz") || user.contains("zz") || login.place.ca.iter().any(|ca| ca.contains("zz")) || login.prefix.contains("zz"));
             let hidden: RedisOptions = printed.parse().unwrap();
             prop_assert_eq!(hidden.place.user, login.place.user);
             prop_assert_eq!(hidden.place.password, Some(Password("***".to_owned())));

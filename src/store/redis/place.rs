@@ -15,6 +15,8 @@ const HIDDEN: &str = "***";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) tls: bool,
+    /// A file of those who may have signed its certificate; `None` for whom the system trusts.
+    pub(crate) ca: Option<String>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Password>,
     pub(crate) host: String,
@@ -36,7 +38,7 @@ impl Place {
     /// The place at `HOST:PORT`, or `HOST` alone.
     pub(crate) fn at(address: &str) -> Result<Self> {
         let (host, port) = split_port(address)?;
-        Ok(Self { tls: false, user: None, password: None, host, port, database: 0 })
+        Ok(Self { tls: false, ca: None, user: None, password: None, host, port, database: 0 })
     }
 
     /// Reads what lies between the scheme's colon and the question mark.
@@ -59,6 +61,14 @@ impl Place {
             }
         }
         Ok(place)
+    }
+
+    /// Trusts whom this file names, as `ca=FILE` says.
+    pub(crate) fn trusting(self, file: &str) -> Result<Self> {
+        if !self.tls {
+            return Err(refuse("ca= is looked at with rediss:// only: write that"));
+        }
+        Ok(Self { ca: Some(file.to_owned()), ..self })
     }
 
     /// The server, without who asks it.

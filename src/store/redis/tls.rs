@@ -2,30 +2,43 @@
 
 use std::io;
 
-use rustls_native_certs::load_native_certs;
 use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, Error as Tls};
 
+use super::place::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::trust::roots;
 use crate::sync::Arc;
 
-/// Shakes hands; trusts whom the system trusts (`SSL_CERT_FILE` names others).
+/// Shakes hands, and holds the certificate against the roots as they are now: they may be renewed under a running service.
 ///
 /// The cryptography is named here, not looked up: where two stores bring one each, nobody else could choose.
-pub(super) async fn wrap(host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(load_native_certs().certs);
-    if roots.is_empty() {
-        return Err(io::Error::other(
-            "the system has no root certificates: install ca-certificates, or set SSL_CERT_FILE",
-        ));
-    }
+pub(super) async fn wrap(place: &Place, stream: TcpStream) -> Result<TlsStream<TcpStream>> {
+    let file = place.ca.clone();
+    let roots = spawn_blocking(move || roots(file.as_deref(), "ca")).await;
+    let roots = roots.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
     let config = builder.with_root_certificates(roots).with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    let name = ServerName::try_from(place.host.clone()).map_err(|error| failed(io::Error::other(error)))?;
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(failed)
+}
+
+fn failed(error: io::Error) -> Error {
+    let (kind, remedy) = match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        Some(Tls::InvalidCertificate(_)) => (
+            ErrorKind::Denied,
+            "; ca=FILE names who may have signed it, and the host has to be the one that it is for",
+        ),
+        Some(Tls::InvalidMessage(_)) => {
+            (ErrorKind::Unsupported, "; is it TLS that it speaks? redis:// does without")
+        }
+        _ => (ErrorKind::Unavailable, ""),
+    };
+    Error::new(kind, format!("no TLS with the server: {error}{remedy}")).because(error)
 }

@@ -18,12 +18,12 @@ const DEFAULT_STUB: Duration = Duration::from_secs(5);
 const DEFAULT_REFRESH: Duration = Duration::from_secs(5);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 const DEFAULT_PREFIX: &str = "idmill";
-const KNOWN: &str = "block=1000, stub=5s, refresh=5s, timeout=2s, replicas=0, prefix=idmill";
+const KNOWN: &str = "block=1000, stub=5s, refresh=5s, timeout=2s, replicas=0, prefix=idmill, ca=FILE";
 
 /// Which Redis or Valkey server, and how its window is used.
 ///
-/// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB?block=1000&stub=5s&refresh=5s&timeout=2s&replicas=0&prefix=idmill`, or `rediss://…` over
-/// TLS. Printing hides the password.
+/// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB?block=1000&stub=5s&refresh=5s&timeout=2s&replicas=0&prefix=idmill`, or
+/// `rediss://…?ca=FILE` over TLS. Printing hides the password.
 ///
 /// ```
 /// use idmill::tier::redis::RedisWindowOptions;
@@ -79,6 +79,13 @@ impl RedisWindowOptions {
         self
     }
 
+    /// Speak TLS, and trust whom this file (PEM) names, in place of whom the system trusts.
+    #[must_use]
+    pub fn ca(mut self, file: impl Into<String>) -> Self {
+        self.place = Place { tls: true, ca: Some(file.into()), ..self.place };
+        self
+    }
+
     /// How many ids are reserved at a time, 1 to 2^20; what a failover, a restart and an eviction waste at most. Default 1000.
     #[must_use]
     pub fn block(mut self, ids: u64) -> Self {
@@ -128,6 +135,7 @@ impl RedisWindowOptions {
     fn set(self, key: &str, value: &str) -> Result<Self> {
         let number = |what: &str| refuse(format!("{key}={value:?} is not a number of {what}"));
         Ok(match key {
+            "ca" => Self { place: self.place.trusting(value)?, ..self },
             "block" => self.block(value.parse().map_err(|_| number("ids"))?),
             "stub" => self.stub(duration(key, value)?),
             "refresh" => self.refresh(duration(key, value)?),
@@ -186,7 +194,8 @@ impl fmt::Display for RedisWindowOptions {
             .duration("refresh", self.refresh, DEFAULT_REFRESH)
             .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
             .differing("replicas", self.replicas, 0)
-            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX);
+            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX)
+            .given("ca", self.place.ca.as_ref());
         write!(f, "{}{options}", self.place)
     }
 }
