@@ -94,6 +94,7 @@ report_failures() {
     awk -v pattern="${2:-}" '
         /^failures:$/ { on = 1 }
         /^test result:/ { on = 0 }
+        /^ +([0-9]+:|at) / { next } # of a backtrace
         (pattern == "" ? on && NF : $0 ~ pattern) && shown++ < 80 { print "failure " substr($0, 1, 400) }' "$1" \
         >>"${IDMILL_CI_REPORT:-/dev/null}"
 }

@@ -3,6 +3,7 @@
 mod encrypted;
 mod errors;
 mod native;
+mod pooled;
 mod rows;
 mod transactions;
 
