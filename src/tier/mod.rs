@@ -12,6 +12,8 @@
 //! happens between the steps. Growth across processes holds where the window is one place that all of them draw
 //! from; each window's own documentation states its limits.
 
+#[cfg(all(any(feature = "memcached", feature = "redis"), not(idmill_loom)))]
+mod acquainted;
 pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;

@@ -42,7 +42,7 @@ async fn ids_are_as_they_are_without_it() {
     // A native sequence's first value in a process stands for one id.
     for (options, least) in [("", 600), ("&sequences=native&increment=3", 600 - 8 * 2)] {
         let granted = crowd(&pooler, options).await;
-        let ids: BTreeSet<u64> = granted.iter().flat_map(|range| range.ids()).collect();
+        let ids: BTreeSet<u64> = granted.iter().flat_map(Range::ids).collect();
         let count = granted.iter().map(Range::len).sum::<u64>();
         assert_eq!(u64::try_from(ids.len()).unwrap(), count, "{options}: an id was granted twice");
         assert!(count >= least && ids.first() == Some(&1), "{options}: {count} ids");

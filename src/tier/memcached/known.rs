@@ -1,15 +1,11 @@
-//! What a window knows of the sequences it serves: for a while, since others may reset or remove them.
+//! What a window knows of a sequence that it serves.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::time::Instant;
 
-use crate::name::SequenceName;
 use crate::store::{Bounds, Identity, SequenceInfo};
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 use crate::tier::cache::Blocks;
 
 /// The layout of the item. Another layout gets another number, and thereby other keys.
@@ -29,75 +25,31 @@ pub(super) struct Known {
     pub(super) bounds: Bounds,
     /// What the store will grant next, or less: others reserve too.
     pub(super) next: Option<u64>,
-    until: Instant,
     busy: u32,
 }
 
-/// The sequences that are known.
-#[derive(Debug)]
-pub(super) struct Sequences {
-    by_name: Mutex<HashMap<SequenceName, Known>>,
-    refresh: Duration,
-}
-
-impl Sequences {
-    pub(super) fn new(refresh: Duration) -> Self {
-        Self { by_name: Mutex::default(), refresh }
+impl Known {
+    /// What was read now, which may be older than what this process reserved meanwhile, and knew `before`.
+    pub(super) fn of(info: &SequenceInfo, prefix: &str, blocks: Blocks, before: Option<&Self>) -> Self {
+        let before = before.filter(|known| known.identity == info.identity);
+        let next = info.next.map(|next| next.max(before.and_then(|known| known.next).unwrap_or(0)));
+        let key = key(prefix, info, blocks.len()).into();
+        Self { key, blocks, identity: info.identity, bounds: info.bounds, next, busy: 0 }
     }
 
-    pub(super) fn get(&self, name: &SequenceName) -> Option<Known> {
-        self.by_name.lock().get(name).filter(|known| Instant::now() < known.until).cloned()
-    }
-
-    /// As [`get`](Self::get), and also what should be heard of anew: for what only saves ids.
-    pub(super) fn last_known(&self, name: &SequenceName) -> Option<Known> {
-        self.by_name.lock().get(name).cloned()
-    }
-
-    pub(super) fn introduce(&self, info: &SequenceInfo, prefix: &str, block: u64) {
-        let Some(blocks) = Blocks::new(info.bounds.start(), block) else { return };
-        let mut by_name = self.by_name.lock();
-        let now = Instant::now();
-        let earlier = by_name.get(&info.name).filter(|known| known.identity == info.identity);
-        // What was read may be older than what this process reserved meanwhile.
-        let next = info.next.map(|next| next.max(earlier.and_then(|known| known.next).unwrap_or(0)));
-        let known = Known {
-            key: key(prefix, info, block).into(),
-            blocks,
-            identity: info.identity,
-            bounds: info.bounds,
-            next,
-            until: now + self.refresh,
-            busy: 0,
-        };
-        // Before it would grow: so the forgotten never outnumber those in use.
-        if by_name.len() == by_name.capacity() {
-            by_name.retain(|_, known| now < known.until);
-        }
-        by_name.insert(info.name.clone(), known);
-    }
-
-    /// The store has granted everything before this id.
-    pub(super) fn advance(&self, name: &SequenceName, identity: Identity, next: Option<u64>) {
-        if let Some(known) = self.by_name.lock().get_mut(name).filter(|known| known.identity == identity) {
-            known.busy = 0;
-            known.next = known.next.zip(next).map(|(known, next)| known.max(next));
+    /// The store has granted everything before this id, of the sequence that this is.
+    pub(super) fn advance(&mut self, identity: Identity, next: Option<u64>) {
+        if self.identity == identity {
+            self.busy = 0;
+            self.next = self.next.zip(next).map(|(known, next)| known.max(next));
         }
     }
 
     /// Somebody else holds its stub.
-    pub(super) fn busy(&self, name: &SequenceName) {
-        if let Some(known) = self.by_name.lock().get_mut(name) {
-            known.busy = known.busy.wrapping_add(1);
-        }
+    pub(super) fn found_busy(&mut self) {
+        self.busy = self.busy.wrapping_add(1);
     }
 
-    pub(super) fn forget(&self, name: &SequenceName) {
-        self.by_name.lock().remove(name);
-    }
-}
-
-impl Known {
     /// Whether a draw may lead above this ceiling, which is not the sequence's own end.
     pub(super) fn near(&self, ceiling: u64) -> bool {
         ceiling < self.bounds.max() && self.next.is_none_or(|next| next > ceiling)
@@ -123,6 +75,7 @@ fn key(prefix: &str, info: &SequenceInfo, block: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::SequenceName;
     use proptest::prelude::*;
 
     fn info(name: &str, incarnation: u64, epoch: u64, next: Option<u64>) -> SequenceInfo {
@@ -135,38 +88,31 @@ mod tests {
         assert_eq!(key("idmill", &info("order s", 255, 2, None), 1000), "idmill:1:ff:2:1000:order%20s");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_known_is_forgotten_in_time_and_never_steps_back_meanwhile() {
-        let known = Sequences::new(Duration::from_secs(5));
-        let first = info("s", 1, 0, Some(1));
-        assert!(known.get(&first.name).is_none());
-        known.introduce(&first, "p", 10);
-        known.advance(&first.name, first.identity, Some(31));
-        known.introduce(&info("s", 1, 0, Some(21)), "p", 10);
-        assert_eq!(known.get(&first.name).unwrap().next, Some(31), "the reading was the older one");
-        known.advance(&first.name, Identity { incarnation: 9, epoch: 0 }, Some(41));
-        assert_eq!(known.get(&first.name).unwrap().next, Some(31), "another sequence's");
-        tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(known.get(&first.name).is_none());
-        known.introduce(&info("s", 1, 1, Some(1)), "p", 10);
-        assert_eq!(known.get(&first.name).unwrap().next, Some(1), "it was reset");
-        known.introduce(&info("s", 1, 1, None), "p", 10);
-        assert_eq!(known.get(&first.name).unwrap().next, None, "exhausted");
-        known.forget(&first.name);
-        assert!(known.get(&first.name).is_none());
+    #[test]
+    fn what_is_known_never_steps_back_while_the_sequence_is_the_same() {
+        let blocks = Blocks::new(1, 10).unwrap();
+        let heard = |info, before: &Known| Known::of(&info, "p", blocks, Some(before));
+        let mut known = Known::of(&info("s", 1, 0, Some(1)), "p", blocks, None);
+        known.advance(known.identity, Some(31));
+        known = heard(info("s", 1, 0, Some(21)), &known);
+        assert_eq!(known.next, Some(31), "the reading was the older one");
+        known.advance(Identity { incarnation: 9, epoch: 0 }, Some(41));
+        assert_eq!(known.next, Some(31), "another sequence's");
+        known = heard(info("s", 1, 1, Some(1)), &known);
+        assert_eq!(known.next, Some(1), "it was reset");
+        assert_eq!(heard(info("s", 1, 1, None), &known).next, None, "exhausted");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_million_sequences_that_came_and_went_leave_no_trace() {
-        let known = Sequences::new(Duration::from_secs(5));
-        for round in 0..20_u64 {
-            for n in 0..50_u64 {
-                known.introduce(&info(&format!("{round}-{n}"), round + 1, n, Some(1)), "p", 10);
-            }
-            tokio::time::advance(Duration::from_secs(6)).await;
+    #[test]
+    fn one_that_is_found_busy_again_and_again_is_looked_at() {
+        let mut known = Known::of(&info("s", 1, 0, Some(1)), "p", Blocks::new(1, 10).unwrap(), None);
+        for _ in 1..LOOK_AT {
+            assert!(!known.looks_stuck());
+            known.found_busy();
         }
-        let left = known.by_name.lock().len();
-        assert!(left <= 200, "{left} of 1000");
+        assert!(known.looks_stuck());
+        known.advance(known.identity, Some(11));
+        assert!(!known.looks_stuck());
     }
 
     proptest! {

@@ -11,9 +11,10 @@ mod wire;
 use std::time::Duration;
 
 use self::connection::{Connection, Failure};
-use self::known::{Known, Sequences};
+use self::known::Known;
 use self::wire::Reply;
-use super::cache::{self, Command, Fence, Next, Seen};
+use super::acquainted::Acquainted;
+use super::cache::{self, Blocks, Command, Fence, Next, Seen};
 use super::{Drawn, Installed, Window};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Range;
@@ -51,7 +52,7 @@ const NEAR_THE_END: u64 = 1_000;
 #[derive(Debug)]
 pub struct MemcachedWindow {
     options: MemcachedOptions,
-    sequences: Sequences,
+    sequences: Acquainted<Known>,
     connection: Mutex<Option<Arc<Connection>>>,
     connecting: tokio::sync::Mutex<()>,
     counts: Counts,
@@ -99,7 +100,7 @@ impl MemcachedWindow {
     pub fn new(options: MemcachedOptions) -> Result<Self> {
         options.check()?;
         Ok(Self {
-            sequences: Sequences::new(options.refresh),
+            sequences: Acquainted::new(options.refresh),
             options,
             connection: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
@@ -178,7 +179,7 @@ impl MemcachedWindow {
                 Next::Send(next) => command = next,
                 Next::Refill(fence) => return Ok(Drawn::Dry(MemcachedToken { fence, known })),
                 Next::Wait => {
-                    self.sequences.busy(&request.name);
+                    self.sequences.update(&request.name, Known::found_busy);
                     return Ok(Drawn::Busy(WAIT));
                 }
                 Next::Foreign => return Err(self.foreign(&known)),
@@ -219,7 +220,8 @@ impl MemcachedWindow {
 
     fn taken(&self, request: &Reserve, known: &Known, range: Range) -> Drawn<MemcachedToken> {
         // So far at least the store has granted.
-        self.sequences.advance(&request.name, known.identity, known.blocks.end_of(range.start()));
+        let end = known.blocks.end_of(range.start());
+        self.sequences.update(&request.name, |latest| latest.advance(known.identity, end));
         let mut bounds = known.bounds;
         if range.end() > u128::from(bounds.max()) + 1 {
             // It was raised, and others know already: what is in the window was granted by the store.
@@ -239,7 +241,7 @@ impl MemcachedWindow {
             return Ok(Installed::Refused);
         }
         let end = u64::try_from(grant.range.end()).ok().filter(|end| *end <= grant.bounds.max());
-        self.sequences.advance(&request.name, known.identity, end);
+        self.sequences.update(&request.name, |latest| latest.advance(known.identity, end));
         let Some(connection) = self.live() else { return Ok(Installed::Refused) };
         let refill = cache::refill(known.blocks, fence, connection.number(), grant.range, request.count);
         let Some(refill) = refill else { return Ok(Installed::Refused) };
@@ -345,7 +347,11 @@ impl Window for MemcachedWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        self.sequences.introduce(sequence, &self.options.prefix, self.options.block);
+        let MemcachedOptions { prefix, block, .. } = &self.options;
+        if let Some(blocks) = Blocks::new(sequence.bounds.start(), *block) {
+            let heard = |before: Option<&Known>| Known::of(sequence, prefix, blocks, before);
+            self.sequences.introduce(&sequence.name, heard);
+        }
     }
 }
 

@@ -8,7 +8,8 @@ mod options;
 
 use std::time::Duration;
 
-use self::known::{Known, Sequences};
+use self::known::Known;
+use super::acquainted::Acquainted;
 use super::{Drawn, Installed, Window, fenced};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Range;
@@ -64,7 +65,7 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug)]
 pub struct RedisWindow {
     options: RedisWindowOptions,
-    sequences: Sequences,
+    sequences: Acquainted<Known>,
     link: Link,
     counts: Counts,
 }
@@ -105,7 +106,7 @@ impl RedisWindow {
     /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be.
     pub fn new(options: RedisWindowOptions) -> Result<Self> {
         options.check()?;
-        let (sequences, link) = (Sequences::new(options.refresh), Link::new(options.terms()));
+        let (sequences, link) = (Acquainted::new(options.refresh), Link::new(options.terms()));
         Ok(Self { options, sequences, link, counts: Counts::default() })
     }
 
@@ -278,7 +279,7 @@ impl Window for RedisWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        self.sequences.introduce(sequence, &self.options.prefix);
+        self.sequences.introduce(&sequence.name, |_| Known::of(sequence, &self.options.prefix));
     }
 }
 

@@ -1,0 +1,104 @@
+//! What a window remembers of each sequence that it serves: for a while, since others may reset or remove it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::name::SequenceName;
+use crate::sync::Mutex;
+
+/// What is known of each sequence, a `K`, and until when.
+#[derive(Debug)]
+pub(super) struct Acquainted<K> {
+    by_name: Mutex<HashMap<SequenceName, Entry<K>>>,
+    refresh: Duration,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    known: K,
+    until: Instant,
+}
+
+impl<K: Clone> Acquainted<K> {
+    /// Nothing yet; what will be is to be heard anew after `refresh`.
+    pub(super) fn new(refresh: Duration) -> Self {
+        Self { by_name: Mutex::default(), refresh }
+    }
+
+    /// What is known, if it was heard lately.
+    pub(super) fn get(&self, name: &SequenceName) -> Option<K> {
+        let by_name = self.by_name.lock();
+        let entry = by_name.get(name).filter(|entry| Instant::now() < entry.until);
+        entry.map(|entry| entry.known.clone())
+    }
+
+    /// As [`get`](Self::get), and also what should be heard anew: for what only saves ids.
+    pub(super) fn last_known(&self, name: &SequenceName) -> Option<K> {
+        self.by_name.lock().get(name).map(|entry| entry.known.clone())
+    }
+
+    /// What was heard now, given what was known before.
+    pub(super) fn introduce(&self, name: &SequenceName, heard: impl FnOnce(Option<&K>) -> K) {
+        let mut by_name = self.by_name.lock();
+        let now = Instant::now();
+        let known = heard(by_name.get(name).map(|entry| &entry.known));
+        // Before it would grow: so the forgotten never outnumber those in use.
+        if by_name.len() == by_name.capacity() {
+            by_name.retain(|_, entry| now < entry.until);
+        }
+        by_name.insert(name.clone(), Entry { known, until: now + self.refresh });
+    }
+
+    /// Changes what is known, if anything is; for how long it counts stays as it was.
+    #[cfg(any(test, feature = "memcached"))] // the other window learns nothing between two hearings
+    pub(super) fn update(&self, name: &SequenceName, change: impl FnOnce(&mut K)) {
+        if let Some(entry) = self.by_name.lock().get_mut(name) {
+            change(&mut entry.known);
+        }
+    }
+
+    /// To be heard anew before anything else.
+    pub(super) fn forget(&self, name: &SequenceName) {
+        self.by_name.lock().remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> SequenceName {
+        SequenceName::new(text).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_is_to_be_heard_anew_in_time() {
+        let (all, s) = (Acquainted::new(Duration::from_secs(5)), name("s"));
+        all.update(&s, |_| unreachable!("nothing is known"));
+        all.introduce(&s, |before| before.copied().unwrap_or(1));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        all.update(&s, |known| *known += 1);
+        assert_eq!(all.get(&s), Some(2));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!((all.get(&s), all.last_known(&s)), (None, Some(2)));
+        all.introduce(&s, |before| before.copied().unwrap_or(1) + 1);
+        assert_eq!(all.get(&s), Some(3));
+        all.forget(&s);
+        assert_eq!((all.get(&s), all.last_known(&s)), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_million_sequences_that_came_and_went_leave_no_trace() {
+        let all = Acquainted::new(Duration::from_secs(5));
+        for round in 0..20 {
+            for n in 0..50 {
+                all.introduce(&name(&format!("{round}-{n}")), |_| ());
+            }
+            tokio::time::advance(Duration::from_secs(6)).await;
+        }
+        let left = all.by_name.lock().len();
+        assert!(left <= 200, "{left} of 1000");
+    }
+}
