@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
 use crate::error::Result;
-use crate::store::url::query::{ESCAPED_VALUE, refuse};
+use crate::store::url::query::{self, ESCAPED_VALUE, refuse};
 
 const DEFAULT_PORT: u16 = 6379;
 /// What stands for a password where a URL is printed.
@@ -54,8 +54,8 @@ impl Place {
         let (login, address) = authority.rsplit_once('@').map_or((None, authority), |(l, a)| (Some(l), a));
         let mut place = Self { tls, database: database(path)?, ..Self::at(address)? };
         if let Some((user, password)) = login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
-            place.user = Some(decoded(user)?).filter(|user| !user.is_empty());
-            place.password = Some(decoded(password)?).filter(|word| !word.is_empty()).map(Password);
+            place.user = Some(query::decoded(user)?).filter(|user| !user.is_empty());
+            place.password = Some(query::decoded(password)?).filter(|word| !word.is_empty()).map(Password);
             if place.password.is_none() {
                 return Err(refuse("the URL has a user and no password: write `redis://USER:PASSWORD@HOST`"));
             }
@@ -91,11 +91,6 @@ impl fmt::Display for Place {
 }
 
 const LOGIN: &percent_encoding::AsciiSet = &ESCAPED_VALUE.add(b'/').add(b':');
-
-fn decoded(text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| refuse("user and password are to be UTF-8, percent-encoded"))?.into_owned())
-}
 
 fn database(path: &str) -> Result<u32> {
     if path.is_empty() {

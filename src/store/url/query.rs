@@ -35,7 +35,7 @@ pub(crate) fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
 }
 
 /// A part of a URL without its percent-encoding. What it was is not echoed: it may be a password.
-#[cfg(any(feature = "cassandra", feature = "etcd"))]
+#[cfg(any(feature = "cassandra", feature = "etcd", feature = "mysql", feature = "redis"))]
 pub(crate) fn decoded(text: &str) -> Result<String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
