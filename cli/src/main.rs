@@ -13,7 +13,6 @@ mod times;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Cli;
@@ -23,7 +22,7 @@ use crate::failure::{Failure, Outcome};
 const GRACE: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
     };

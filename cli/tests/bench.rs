@@ -59,7 +59,7 @@ fn ids_that_were_measured_with_are_really_taken_from_a_store_of_ones_own() {
 fn results_are_kept_and_drawn_where_that_is_asked_for() {
     let place = Place::new();
     let args = ["bench", "--mode", "async-batch", "--threads", "2", "-n", "5", "--transaction", "1ms"];
-    let ran = place.run(&[&args[..], &["--report", "bench.json", "--plot", "bench.svg"]].concat());
+    let ran = place.run(&[&args[..], &["--json", "bench.json", "--plot", "bench.svg"]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(
         ["VALUES/S", "P99.9", "RESERVES", "RETRIES"].iter().all(|name| ran.out.contains(name)),
@@ -70,6 +70,10 @@ fn results_are_kept_and_drawn_where_that_is_asked_for() {
     let report: Value = serde_json::from_str(&read("bench.json")).unwrap();
     assert_eq!(report["runs"][0]["values"], 10);
     assert!(read("bench.svg").contains("async-batch × 2"));
+    let ran = place.run(&[&args[..], &["bench.json"]].concat());
+    assert!(ran.code == 2 && ran.err.contains("--json"), "{ran:?}");
+    let ran = place.run(&[&args[..], &["--json", "--markdown"]].concat());
+    assert!(ran.code == 2 && ran.err.contains("FILE"), "{ran:?}");
 }
 
 #[test]

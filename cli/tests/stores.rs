@@ -323,7 +323,7 @@ fn measure(user: &User) {
         "{report}"
     );
     let bench = ["bench", "--mode", "async-batch", "--threads", "1", "-n", "3", "--transaction", "0s"];
-    user.done(&[&bench[..], &["--report", "bench.json", "--plot", "bench.svg"]].concat());
+    user.done(&[&bench[..], &["--json", "bench.json", "--plot", "bench.svg"]].concat());
     for file in ["bench.json", "bench.svg"] {
         let kept = std::fs::read_to_string(user.place.path().join(file)).unwrap();
         assert!(!kept.contains(PASSWORD), "{kept}");

@@ -47,6 +47,9 @@ impl Mode {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bench {
+    /// After --json: where to write the results; the table is printed all the same
+    #[arg(value_name = "FILE", requires = "json")]
+    pub(crate) file: Option<PathBuf>,
     /// How to come by ids; several, comma separated, run one after the other [default: all that the store has]
     #[arg(long, value_name = "MODE", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) mode: Vec<Mode>,
@@ -75,11 +78,8 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = ["mode", "threads", "transaction", "values", "step", "watermark"])]
     pub(crate) published: bool,
     /// Print the tables as Markdown
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub(crate) markdown: bool,
-    /// Write the results as JSON, beside the table
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
     /// Draw throughput and times by mode as an SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,

@@ -36,6 +36,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// Reads what was typed. JSON that goes to a file leaves the terminal to people: nothing else is JSON then.
+    pub(crate) fn read() -> clap::error::Result<Self> {
+        let mut cli = Self::try_parse()?;
+        if matches!(&cli.command, Command::Bench(Bench { file: Some(_), .. })) {
+            cli.global.json = false;
+        }
+        Ok(cli)
+    }
+}
+
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {

@@ -115,7 +115,7 @@ Examples:
   idmill bench --threads 1,10,50                      every mode, on a temporary SQLite file
   idmill bench --store sqlite:ids.db --duration 10s   where it really is
   idmill bench --mode async-batch --step 1000 --watermark 250 --transaction 0s
-  idmill bench --report bench.json --plot bench.svg   to keep and to look at
+  idmill bench --json bench.json --plot bench.svg     to keep and to look at
   idmill bench --published --markdown                 beside figures that others published
 
 How it measures:

@@ -32,12 +32,17 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
         let failure = Failure::usage("0 transactions cannot be measured");
         return Err(failure.hint("give --iterations at least 1, or a --duration"));
     }
+    if args.markdown && global.json {
+        return Err(
+            Failure::usage("JSON is no Markdown").hint("give --json a FILE, or leave one of the two out")
+        );
+    }
     let args = if args.published { published::settings(args) } else { args };
     let store = Measured::open(global, SEQUENCE).await?;
     let modes = modes(&args, &store)?;
     output::note(global.json, &store.description);
     let report = Report::new(&store, &args, measure_all(&store, &args, &modes).await?);
-    if let Some(file) = &args.report {
+    if let Some(file) = &args.file {
         output::write_file(file, &(output::json(&report) + "\n"))?;
     }
     if let Some(file) = &args.plot {
