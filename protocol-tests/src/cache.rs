@@ -5,11 +5,14 @@
 //! sender gave up may still be done later. The two commands of a clear are done one after the other, with anything
 //! between them. A process may stop between any two steps, for ever too.
 
-use idmill::Range;
-use idmill::tier::cache::{self, Added, Blocks, Command, Fence, Next, Refill, Seen};
+mod server;
 
-use crate::explore::Protocol;
+use idmill::Range;
+use idmill::tier::cache::{self, Blocks, Command, Fence, Next, Refill, Seen};
+
+use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
+use server::{Item, Number, Reply, Sent, Server, number, small};
 
 /// Ids of a block.
 const LEN: u64 = 2;
@@ -75,31 +78,6 @@ enum At {
 }
 
 type Ids = (u8, u8);
-type Number = (u8, u8);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Sent {
-    Add,
-    Look,
-    Clear(u8),
-    Put(u8, Number),
-    Release(u8),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Item {
-    Stub,
-    Number(Number),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Server {
-    item: Option<(Item, u8)>,
-    /// The cas of what was written last.
-    written: u8,
-    /// How often it was restarted: the number of every connection to it.
-    restarts: u8,
-}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
@@ -115,13 +93,6 @@ pub(crate) struct State {
     losses: u8,
     issued: u32,
     broken: Option<&'static str>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Answered,
-    ReplyLost,
-    OnItsWay,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -153,96 +124,12 @@ pub(crate) enum Step {
     Restarts,
 }
 
-fn small(id: u64) -> u8 {
-    u8::try_from(id).expect("models are small")
-}
-
 fn ids(range: Range) -> Ids {
     (small(range.start()), small(range.start() + range.len()))
 }
 
 fn bits((start, end): Ids) -> u32 {
     (start..end).fold(0, |bits, id| bits | 1 << id)
-}
-
-fn number(number: u64) -> Number {
-    let (block, offset) = Blocks::decode(number);
-    (small(block), small(offset))
-}
-
-fn wide((block, offset): Number) -> u64 {
-    Blocks::encode(block.into(), offset.into())
-}
-
-impl Sent {
-    fn of(command: Command) -> Self {
-        match command {
-            Command::Add { .. } => Self::Add,
-            Command::Look => Self::Look,
-            Command::Clear { cas } => Self::Clear(small(cas)),
-            Command::Put { cas, number: put } => Self::Put(small(cas), number(put)),
-            Command::Release { cas } => Self::Release(small(cas)),
-            // To everybody else an eviction, which the model has at any moment.
-            Command::Delete => unreachable!("nothing is set behind the window here"),
-        }
-    }
-}
-
-enum Reply {
-    Added(Added),
-    Seen(Seen),
-    Done(bool),
-}
-
-impl Server {
-    fn write(&mut self, item: Item) -> u8 {
-        self.written += 1;
-        self.item = Some((item, self.written));
-        self.written
-    }
-
-    fn has(self, cas: u8) -> bool {
-        self.item.is_some_and(|(_, here)| here == cas)
-    }
-
-    fn does(&mut self, what: Sent, bug: Bug) -> Reply {
-        match what {
-            Sent::Add => Reply::Added(self.add()),
-            Sent::Look => Reply::Seen(self.look()),
-            Sent::Clear(cas) | Sent::Release(cas) => {
-                let done = self.has(cas);
-                self.item = self.item.filter(|_| !done);
-                Reply::Done(done)
-            }
-            Sent::Put(cas, number) => {
-                let done = self.has(cas) || bug == Bug::UnconditionalInstall;
-                if done {
-                    self.write(Item::Number(number));
-                }
-                Reply::Done(done)
-            }
-        }
-    }
-
-    fn add(&mut self) -> Added {
-        match self.item {
-            None => Added::Missing,
-            Some((Item::Stub, _)) => Added::NotANumber,
-            Some((Item::Number((block, offset)), _)) => {
-                let after = (block, offset + small(COUNT));
-                let cas = self.write(Item::Number(after)).into();
-                Added::Number { number: wide(after), cas }
-            }
-        }
-    }
-
-    fn look(&mut self) -> Seen {
-        match self.item {
-            None => Seen::Won { cas: self.write(Item::Stub).into() },
-            Some((Item::Stub, _)) => Seen::Stub,
-            Some((Item::Number(number), cas)) => Seen::Number { number: wide(number), cas: cas.into() },
-        }
-    }
 }
 
 impl CacheWindow {

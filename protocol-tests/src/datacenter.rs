@@ -11,7 +11,7 @@ mod steps;
 use idmill::store::{Bounds, Identity};
 use idmill::tier::datacenter::{ClaimWrite, Draw, Era, GlobalRow, Span, Take, Token, WindowRow};
 
-use crate::explore::Protocol;
+use crate::explore::{Fate, Protocol};
 use crate::promises::{ACCOUNTED, BOUNDED, DRAINED, GROWING, UNIQUE};
 
 pub(crate) const DATACENTERS: usize = 2;
@@ -149,16 +149,6 @@ pub(crate) struct State {
     /// Taken by nobody knows whom.
     gaps: Ids,
     broken: Option<&'static str>,
-}
-
-/// What becomes of a conditional write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Answered,
-    /// It is done at once, if it can be, and nobody hears.
-    ReplyLost,
-    /// Nobody hears, and it may still be done.
-    OnItsWay,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

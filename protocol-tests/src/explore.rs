@@ -31,6 +31,17 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     fn broken(&self, state: &Self::State) -> Option<&'static str>;
 }
 
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is done at once, if it can be, and the answer arrives.
+    Answered,
+    /// It is done at once, if it can be, and nobody hears.
+    ReplyLost,
+    /// Nobody hears, and it may still be done at any later time.
+    OnItsWay,
+}
+
 /// What a check came to: a line for the log, or what is wrong.
 pub(crate) type Verdict = Result<String, String>;
 

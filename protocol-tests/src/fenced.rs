@@ -8,7 +8,7 @@
 use idmill::Range;
 use idmill::tier::fenced::{self, Draw, Kept};
 
-use crate::explore::Protocol;
+use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
 
 /// Ids that are reserved at a time.
@@ -112,13 +112,6 @@ pub(crate) struct State {
     losses: u8,
     issued: u32,
     broken: Option<&'static str>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Answered,
-    ReplyLost,
-    OnItsWay,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

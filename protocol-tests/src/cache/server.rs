@@ -1,0 +1,116 @@
+//! The cache: one item, which is only ever written whole.
+
+use idmill::tier::cache::{Added, Blocks, Command, Seen};
+
+use super::{Bug, COUNT};
+
+/// A block, and how many ids of it are gone.
+pub(super) type Number = (u8, u8);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Sent {
+    Add,
+    Look,
+    Clear(u8),
+    Put(u8, Number),
+    Release(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Item {
+    Stub,
+    Number(Number),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Server {
+    pub(super) item: Option<(Item, u8)>,
+    /// The cas of what was written last.
+    written: u8,
+    /// How often it was restarted: the number of every connection to it.
+    pub(super) restarts: u8,
+}
+
+pub(super) fn small(id: u64) -> u8 {
+    u8::try_from(id).expect("models are small")
+}
+
+pub(super) fn number(number: u64) -> Number {
+    let (block, offset) = Blocks::decode(number);
+    (small(block), small(offset))
+}
+
+pub(super) fn wide((block, offset): Number) -> u64 {
+    Blocks::encode(block.into(), offset.into())
+}
+
+impl Sent {
+    pub(super) fn of(command: Command) -> Self {
+        match command {
+            Command::Add { .. } => Self::Add,
+            Command::Look => Self::Look,
+            Command::Clear { cas } => Self::Clear(small(cas)),
+            Command::Put { cas, number: put } => Self::Put(small(cas), number(put)),
+            Command::Release { cas } => Self::Release(small(cas)),
+            // To everybody else an eviction, which the model has at any moment.
+            Command::Delete => unreachable!("nothing is set behind the window here"),
+        }
+    }
+}
+
+pub(super) enum Reply {
+    Added(Added),
+    Seen(Seen),
+    Done(bool),
+}
+
+impl Server {
+    pub(super) fn write(&mut self, item: Item) -> u8 {
+        self.written += 1;
+        self.item = Some((item, self.written));
+        self.written
+    }
+
+    pub(super) fn has(self, cas: u8) -> bool {
+        self.item.is_some_and(|(_, here)| here == cas)
+    }
+
+    pub(super) fn does(&mut self, what: Sent, bug: Bug) -> Reply {
+        match what {
+            Sent::Add => Reply::Added(self.add()),
+            Sent::Look => Reply::Seen(self.look()),
+            Sent::Clear(cas) | Sent::Release(cas) => {
+                let done = self.has(cas);
+                self.item = self.item.filter(|_| !done);
+                Reply::Done(done)
+            }
+            Sent::Put(cas, number) => {
+                let done = self.has(cas) || bug == Bug::UnconditionalInstall;
+                if done {
+                    self.write(Item::Number(number));
+                }
+                Reply::Done(done)
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self) -> Added {
+        match self.item {
+            None => Added::Missing,
+            Some((Item::Stub, _)) => Added::NotANumber,
+            Some((Item::Number((block, offset)), _)) => {
+                let after = (block, offset + small(COUNT));
+                let cas = self.write(Item::Number(after)).into();
+                Added::Number { number: wide(after), cas }
+            }
+        }
+    }
+
+    pub(super) fn look(&mut self) -> Seen {
+        match self.item {
+            None => Seen::Won { cas: self.write(Item::Stub).into() },
+            Some((Item::Stub, _)) => Seen::Stub,
+            Some((Item::Number(number), cas)) => Seen::Number { number: wide(number), cas: cas.into() },
+        }
+    }
+}
