@@ -345,7 +345,7 @@ impl Protocol for CacheWindow {
             }
             Step::Restarts => {
                 next.restarts -= 1;
-                next.servers[0] = Server { restarts: state.servers[0].restarts + 1, ..Server::default() };
+                next.servers[0] = state.servers[0].restarted();
                 // What was on its way goes down with its connection, except what a proxy keeps.
                 next.flights.retain(|(_, what)| self.bug == Bug::Resent && matches!(what, Sent::Put(..)));
             }

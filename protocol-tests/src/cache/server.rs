@@ -65,13 +65,18 @@ pub(super) enum Reply {
 }
 
 impl Server {
+    /// It has forgotten everything, and numbers what is written from the beginning.
+    pub(super) fn restarted(self) -> Self {
+        Self { restarts: self.restarts + 1, ..Self::default() }
+    }
+
     pub(super) fn write(&mut self, item: Item) -> u8 {
         self.written += 1;
         self.item = Some((item, self.written));
         self.written
     }
 
-    pub(super) fn has(self, cas: u8) -> bool {
+    fn has(self, cas: u8) -> bool {
         self.item.is_some_and(|(_, here)| here == cas)
     }
 
@@ -94,7 +99,7 @@ impl Server {
         }
     }
 
-    pub(super) fn add(&mut self) -> Added {
+    fn add(&mut self) -> Added {
         match self.item {
             None => Added::Missing,
             Some((Item::Stub, _)) => Added::NotANumber,
@@ -106,7 +111,7 @@ impl Server {
         }
     }
 
-    pub(super) fn look(&mut self) -> Seen {
+    fn look(&mut self) -> Seen {
         match self.item {
             None => Seen::Won { cas: self.write(Item::Stub).into() },
             Some((Item::Stub, _)) => Seen::Stub,
