@@ -1,4 +1,4 @@
-//! etcd, one member.
+//! etcd, one member: as it is now, and the oldest that is taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,18 @@ use crate::engines::OnDemand;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn suite() -> Suite {
-    Suite::new("etcd", |endpoint: Endpoint| async move {
+    over("etcd")
+}
+
+pub(crate) fn oldest() -> Suite {
+    over("etcd34")
+}
+
+fn over(engine: &'static str) -> Suite {
+    Suite::new(engine, |endpoint: Endpoint| async move {
         let options = EtcdOptions::new([endpoint.address().to_string()]).timeout(TIMEOUT);
         let store: Arc<dyn Store> = Arc::new(EtcdStore::open_with(options).await?);
         Ok(store)
     })
-    .engine(OnDemand::new("etcd"))
+    .engine(OnDemand::new(engine))
 }

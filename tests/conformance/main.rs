@@ -56,6 +56,8 @@ fn main() {
         datastore::firestore(),
         #[cfg(feature = "etcd")]
         etcd::suite(),
+        #[cfg(feature = "etcd")]
+        etcd::oldest(),
         #[cfg(feature = "memcached")]
         memcached::memory(),
         #[cfg(all(feature = "memcached", feature = "sqlite"))]

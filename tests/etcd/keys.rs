@@ -6,6 +6,7 @@ use idmill::ErrorKind;
 use idmill::store::etcd::{EtcdOptions, EtcdStore};
 use idmill::store::{Bounds, Store};
 
+use super::certificate::certify;
 use super::engines::Engine;
 use super::{get, name, open, post, reserve, shared};
 
@@ -82,22 +83,24 @@ async fn what_was_not_written_by_this_store_is_refused_by_name() {
 #[tokio::test]
 async fn connections_can_be_encrypted() {
     let Some(engine) = Engine::down("etcd") else { return };
-    let (daemon, _, dir) = engine.into_parts();
-    drop(daemon);
-    let port = idmill::conformance::free_port();
-    let daemon = super::daemon(dir.path(), port, &[("ETCD_AUTO_TLS", "true")]);
-    daemon.start().await.unwrap();
-    let address = format!("127.0.0.1:{port}");
-    let certificate = dir.path().join("data/fixtures/client/cert.pem");
+    let (certificate, _) = certify(engine.dir());
+    engine.restart().await;
+    let address = engine.address().to_string();
     let options = EtcdOptions::new([address.clone()]).ca(&certificate);
     let store = EtcdStore::open_with(options).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    // Signed by nobody whom the system knows; and not encrypted at all.
-    for options in [EtcdOptions::new([address.clone()]).tls(true), EtcdOptions::new([address])] {
+    // Signed by nobody whom the system knows; for another host; and not encrypted at all.
+    let other = address.replace("127.0.0.1", "localhost");
+    for (options, kind) in [
+        (EtcdOptions::new([address.clone()]).tls(true), ErrorKind::Denied),
+        (EtcdOptions::new([other]).ca(&certificate), ErrorKind::Denied),
+        (EtcdOptions::new([address]), ErrorKind::Unavailable),
+    ] {
         let error = EtcdStore::open_with(options).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.to_string().contains("ca=FILE"), kind == ErrorKind::Denied, "{error}");
     }
-    let missing = EtcdOptions::new(["localhost"]).ca(dir.path().join("none.pem"));
+    let missing = EtcdOptions::new(["localhost"]).ca(engine.dir().join("none.pem"));
     let error = EtcdStore::open_with(missing).await.unwrap_err();
     assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("none.pem"), "{error}");
 }

@@ -1,6 +1,8 @@
 //! The etcd store against real members: what it promises, and what it makes of trouble on the way.
 #![cfg(all(feature = "etcd", feature = "conformance", unix))]
 
+#[path = "../engines/certificate.rs"]
+mod certificate;
 #[path = "../engines/mod.rs"]
 mod engines;
 

@@ -167,7 +167,17 @@ fn kind(meaning: Meaning) -> ErrorKind {
 }
 
 fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("etcd cannot be reached: {}", chain(&*source))).because(source)
+    // In words alone: the error itself is of a library that the client keeps to itself.
+    let said = chain(&*source);
+    let (kind, remedy) = if said.contains("invalid peer certificate") {
+        (
+            ErrorKind::Denied,
+            "; ca=FILE names who may have signed it, and the host has to be the one that it is for",
+        )
+    } else {
+        (ErrorKind::Unavailable, "")
+    };
+    Error::new(kind, format!("etcd cannot be reached: {said}{remedy}")).because(source)
 }
 
 fn refused(kind: ErrorKind, status: Box<Status>) -> Error {
