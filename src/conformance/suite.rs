@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
@@ -13,8 +13,11 @@ use super::outcome::{Outcome, Stop};
 use super::report::Report;
 use super::trials::trials;
 use super::{Engine, run};
-use crate::error::Result;
+use crate::error::{Result, Status};
 use crate::store::{Store, StoreFuture};
+
+/// Between two tries to connect.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Where a client finds the store.
 #[derive(Clone, Debug)]
@@ -128,11 +131,20 @@ pub(super) struct Setup {
 }
 
 impl Setup {
+    /// A client. An engine that began again a moment ago may turn some away at first: what passes is tried again, for as long
+    /// as recovery may take.
     pub(super) async fn connect(&self, endpoint: Endpoint) -> Outcome<Client> {
-        let patience = self.timeouts.call;
-        let store = timeout(patience, (self.connect)(endpoint)).await;
-        let store = store.map_err(|_| Stop::Failed(format!("connect: no answer within {patience:?}")))??;
-        Ok(Client::new(store, patience))
+        let (patience, begun) = (self.timeouts.call, Instant::now());
+        loop {
+            let store = timeout(patience, (self.connect)(endpoint.clone())).await;
+            match store.map_err(|_| Stop::Failed(format!("connect: no answer within {patience:?}")))? {
+                Ok(store) => return Ok(Client::new(store, patience)),
+                Err(error)
+                    if error.status() == Status::Transient && begun.elapsed() < self.timeouts.recovery => {}
+                Err(error) => return Err(error.into()),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 }
 

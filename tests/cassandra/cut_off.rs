@@ -11,14 +11,14 @@ use idmill::{Error, ErrorKind};
 
 use crate::cluster::Cluster;
 use crate::ledger::Ledger;
-use crate::{drain, name, request, until};
+use crate::{create, drain, insist, request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() {
     let Some(cluster) = Cluster::start().await else { return };
     let max = 1_500;
     let [here, there] = cluster.both(60, 50).await;
-    here.create(&name("s"), Bounds::new(1, max).unwrap()).await.unwrap();
+    create(&here, "s", Bounds::new(1, max).unwrap()).await;
     let mut ledger = Ledger::default();
     for kill in [true, false] {
         let held = fill(&cluster, &here, &mut ledger).await;
@@ -44,13 +44,7 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
             cluster.nodes[1].resume();
         }
         for store in [&here, &there] {
-            let grant = until("it goes on", || async {
-                let reply = store.reserve(&request("s", 4)).await;
-                let lost = reply.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownOutcome);
-                assert!(!lost, "an unknown outcome here is lost to the ledger: {reply:?}");
-                reply
-            });
-            ledger.note(4, &Ok(grant.await));
+            insist(store, &request("s", 4), &mut ledger).await;
         }
     }
     for store in [&here, &there] {
@@ -69,9 +63,7 @@ async fn fill(cluster: &Cluster, store: &CassandraStore, ledger: &mut Ledger) ->
     cql.set_consistency(Consistency::LocalSerial);
     let begun = Instant::now();
     loop {
-        let reply = store.reserve(&request("s", 4)).await;
-        ledger.note(4, &reply);
-        reply.unwrap();
+        insist(store, &request("s", 4), ledger).await;
         let rows = session.query_unpaged(cql.clone(), ()).await.unwrap().into_rows_result().unwrap();
         let (next, until, from, to) =
             rows.first_row::<(Number, Number, Option<Number>, Option<Number>)>().unwrap();

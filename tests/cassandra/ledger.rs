@@ -33,6 +33,11 @@ impl Ledger {
         self.ranges.iter().map(Range::len).sum()
     }
 
+    /// Whether this id was handed out.
+    pub(crate) fn reaches(&self, id: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(id))
+    }
+
     /// Every id from 1 to `max` was handed out once, but for those whose reserve nobody knows the outcome of.
     pub(crate) fn accounts_for(&mut self, max: u64) {
         let granted = self.disjoint();

@@ -5,9 +5,13 @@
 mod bugs;
 mod toy;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use idmill::ErrorKind;
 use idmill::conformance::{Report, Suite, Timeouts, Verdict, trials};
+use idmill::store::{MemoryStore, Store};
 
 /// Bugs that end in waiting are to be found soon.
 fn short() -> Timeouts {
@@ -114,6 +118,22 @@ fn an_engine_that_forgets_everything() {
     let (suite, _dir) =
         toy::suite(toy::Bug::None, toy::Forgets::Everything, "an_engine_that_forgets_everything");
     caught(suite.timeouts(short()), &[("killed_engine", "identities")]);
+}
+
+/// As one does that began again a moment ago, and is told by the suite's trials to do so.
+#[test]
+fn an_engine_that_turns_some_away_at_first_is_asked_again() {
+    let (store, asked) = (MemoryStore::new(), AtomicU32::new(0));
+    let suite = Suite::new("late", move |_| {
+        let in_time = asked.fetch_add(1, Ordering::Relaxed) % 3 == 2;
+        let store: Arc<dyn Store> = Arc::new(store.clone());
+        async move { if in_time { Ok(store) } else { Err(ErrorKind::Unavailable.into()) } }
+    });
+    let report = suite.only("create_once").only("growing").run();
+    assert_eq!(report.passed(), ["growing", "create_once"], "{report}");
+    let never = Suite::new("never", |_| async { Err(ErrorKind::Denied.into()) });
+    let report = never.only("create_once").run();
+    assert!(report.passed().is_empty(), "{report}");
 }
 
 #[test]
