@@ -196,8 +196,15 @@ async fn modes_of_access_are_kept_to() {
     let elsewhere =
         SpannerOptions::new("projects/test/instances/none/databases/none").emulator(emulator.address());
     assert_eq!(open(elsewhere.clone().mode(Mode::ReadWrite)).await.unwrap_err().kind(), ErrorKind::NotFound);
-    let made = tokio::join!(open(elsewhere.clone()), open(elsewhere.clone()), open(elsewhere));
+    let made = tokio::join!(open(elsewhere.clone()), open(elsewhere.clone()), open(elsewhere.clone()));
     assert!(made.0.is_ok() && made.1.is_ok() && made.2.is_ok(), "{made:?}");
+    // The emulator refuses a change of the schema while another is under way.
+    for round in 0..5 {
+        let many = (0..8).map(|n| open(elsewhere.clone().table(format!("t{round}_{}", n % 4))));
+        for made in futures_util::future::join_all(many).await {
+            made.unwrap();
+        }
+    }
 }
 
 #[tokio::test]

@@ -88,8 +88,17 @@ pub(super) fn failed(status: Status) -> Error {
     Error::new(kind, message).because(status)
 }
 
+/// Whether a change of the schema was refused, for now, because of another or of a transaction. Told by the words alone: the code
+/// stands for what will never work, too.
+pub(super) fn is_schema_busy(status: &Status) -> bool {
+    status.code() == Code::FailedPrecondition && status.message().contains("concurrent schema change")
+}
+
 /// An error of creating a table, a database or an instance: what is invalid is what they are called.
 pub(super) fn not_created(status: Status) -> Error {
+    if is_schema_busy(&status) {
+        return Error::new(ErrorKind::Unavailable, format!("Spanner: {}", status.message())).because(status);
+    }
     if status.code() != Code::InvalidArgument {
         return failed(status);
     }

@@ -21,8 +21,8 @@ use gcloud_spanner::transaction_rw::{CommitOptions, ReadWriteTransaction};
 use tokio::time::Instant;
 
 use super::classify::{
-    client_failed, commit_failed, failed, is_aborted, is_missing_database, is_missing_table, no_connection,
-    no_session, not_created,
+    client_failed, commit_failed, failed, is_aborted, is_missing_database, is_missing_table, is_schema_busy,
+    no_connection, no_session, not_created,
 };
 use super::options::{Checked, Database as Name};
 use super::schema::{Stored, Table};
@@ -33,7 +33,7 @@ use crate::sync::{Arc, AtomicBool, Ordering, oneshot};
 
 /// How long one request may take. A server that has gone silent is noticed after this.
 const REQUEST: Duration = Duration::from_secs(10);
-/// For how long a transaction that is aborted again and again is tried.
+/// For how long a transaction that is aborted again and again is tried, and a change of the schema that is sent away.
 const ABORTED: Duration = Duration::from_secs(30);
 /// Under which name Spanner's statistics of locks and transactions show us.
 const TAG: &str = "idmill";
@@ -348,15 +348,27 @@ fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Erro
     Error::new(ErrorKind::Denied, format!("no Google credentials: {error}; {remedy}")).because(error)
 }
 
+/// Where somebody else changes the schema at the same time, Spanner lets us wait for our turn, and the emulator sends us away.
 async fn create_table(options: &Checked) -> Result<()> {
+    let (admin, begun, mut pauses) = (admin(options).await?, Instant::now(), pauses());
+    loop {
+        match define_table(&admin, options).await {
+            Err(status) if is_schema_busy(&status) && begun.elapsed() < ABORTED => {
+                tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+            }
+            outcome => return outcome.map_err(not_created),
+        }
+    }
+}
+
+async fn define_table(admin: &AdminClient, options: &Checked) -> Result<(), Status> {
     let request = UpdateDatabaseDdlRequest {
         database: options.database.path(),
         statements: vec![options.table.ddl()],
         ..UpdateDatabaseDdlRequest::default()
     };
-    let admin = admin(options).await?;
-    let mut creating = admin.database().update_database_ddl(request, None).await.map_err(not_created)?;
-    creating.wait(None).await.map(|_| ()).map_err(not_created)
+    let mut creating = admin.database().update_database_ddl(request, None).await?;
+    creating.wait(None).await.map(drop)
 }
 
 /// Each step does nothing where another process was quicker.
