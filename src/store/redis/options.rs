@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::link::Terms;
-use super::place::{Password, Place};
+use super::place::Place;
 use super::verify::Demands;
 use super::{RedisStore, schema};
 use crate::error::{Error, Result};
@@ -91,8 +91,7 @@ impl RedisOptions {
     /// Whom to log in as; `user` may be empty.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
-        self.place.user = Some(user.to_owned()).filter(|user| !user.is_empty());
-        self.place.password = Some(Password(password.to_owned())).filter(|password| !password.0.is_empty());
+        self.place.log_in(user, password);
         self
     }
 
@@ -106,7 +105,7 @@ impl RedisOptions {
     /// Speak TLS, and trust whom this file (PEM) names, in place of whom the system trusts.
     #[must_use]
     pub fn ca(mut self, file: impl Into<String>) -> Self {
-        self.place = Place { tls: true, ca: Some(file.into()), ..self.place };
+        self.place.trust(file.into());
         self
     }
 
@@ -313,6 +312,7 @@ impl fmt::Display for RedisOptions {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use crate::store::redis::place::Password;
     use proptest::option;
     use proptest::prelude::*;
 

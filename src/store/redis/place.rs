@@ -54,8 +54,7 @@ impl Place {
         let (login, address) = authority.rsplit_once('@').map_or((None, authority), |(l, a)| (Some(l), a));
         let mut place = Self { tls, database: database(path)?, ..Self::at(address)? };
         if let Some((user, password)) = login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
-            place.user = Some(query::decoded(user)?).filter(|user| !user.is_empty());
-            place.password = Some(query::decoded(password)?).filter(|word| !word.is_empty()).map(Password);
+            place.log_in(&query::decoded(user)?, &query::decoded(password)?);
             if place.password.is_none() {
                 return Err(refuse("the URL has a user and no password: write `redis://USER:PASSWORD@HOST`"));
             }
@@ -63,12 +62,24 @@ impl Place {
         Ok(place)
     }
 
-    /// Trusts whom this file names, as `ca=FILE` says.
-    pub(crate) fn trusting(self, file: &str) -> Result<Self> {
+    /// Whom to log in as; neither, where it is empty.
+    pub(crate) fn log_in(&mut self, user: &str, password: &str) {
+        self.user = Some(user.to_owned()).filter(|user| !user.is_empty());
+        self.password = Some(Password(password.to_owned())).filter(|password| !password.0.is_empty());
+    }
+
+    /// Speaks TLS, and trusts whom this file names.
+    pub(crate) fn trust(&mut self, file: String) {
+        (self.tls, self.ca) = (true, Some(file));
+    }
+
+    /// Trusts whom this file names, as `ca=FILE` says in a URL, whose scheme says whether it speaks TLS.
+    pub(crate) fn trusting(mut self, file: &str) -> Result<Self> {
         if !self.tls {
             return Err(refuse("ca= is looked at with rediss:// only: write that"));
         }
-        Ok(Self { ca: Some(file.to_owned()), ..self })
+        self.trust(file.to_owned());
+        Ok(self)
     }
 
     /// The server, without who asks it.

@@ -105,16 +105,7 @@ impl Database {
         name: &SequenceName,
         decide: impl Decide<R>,
     ) -> Result<R> {
-        let begun = Instant::now();
-        let mut pauses = pauses();
-        loop {
-            match self.attempt(name, decide.clone()).await {
-                Err(error) if is_aborted(&error) && begun.elapsed() < ABORTED => {
-                    tokio::time::sleep(pauses.next().unwrap_or_default()).await;
-                }
-                outcome => return outcome,
-            }
-        }
+        while_it_passes(is_aborted, ABORTED, || self.attempt(name, decide.clone())).await
     }
 
     /// Runs the transaction once, in a task, so that a caller who goes away does not leave its locks behind: it is
@@ -253,9 +244,26 @@ async fn rows(tx: &mut Transaction, table: &Table, statement: Statement) -> Resu
     }
 }
 
+/// Attempts it again, after a pause, for as long as what it fails of `passes`, and until `limit` is over.
+pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
+    passes: impl Fn(&E) -> bool,
+    limit: Duration,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E> {
+    let (begun, mut pauses) = (Instant::now(), pauses());
+    loop {
+        match attempt().await {
+            Err(error) if passes(&error) && begun.elapsed() < limit => {
+                tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// The pauses between two attempts at a transaction that was aborted: 5 ms to 500 ms, doubling, with jitter, so
 /// that those who met once do not meet again.
-pub(super) fn pauses() -> ExponentialBackoff {
+fn pauses() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(5))
         .with_max_delay(Duration::from_millis(500))
@@ -350,15 +358,9 @@ fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Erro
 
 /// Where somebody else changes the schema at the same time, Spanner lets us wait for our turn, and the emulator sends us away.
 async fn create_table(options: &Checked) -> Result<()> {
-    let (admin, begun, mut pauses) = (admin(options).await?, Instant::now(), pauses());
-    loop {
-        match define_table(&admin, options).await {
-            Err(status) if is_schema_busy(&status) && begun.elapsed() < ABORTED => {
-                tokio::time::sleep(pauses.next().unwrap_or_default()).await;
-            }
-            outcome => return outcome.map_err(not_created),
-        }
-    }
+    let admin = admin(options).await?;
+    let defining = while_it_passes(is_schema_busy, ABORTED, || define_table(&admin, options));
+    defining.await.map_err(not_created)
 }
 
 async fn define_table(admin: &AdminClient, options: &Checked) -> Result<(), Status> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use gcloud_gax::grpc::Status;
 use gcloud_gax::retry::TryAs;
@@ -13,7 +14,7 @@ use gcloud_spanner::transaction::Transaction;
 use gcloud_spanner::transaction_rw::{CommitResult, ReadWriteTransaction};
 
 use super::classify::{failed, is_aborted};
-use super::database::{Failure, commit_once, pauses, query_once, read_for_update};
+use super::database::{Failure, commit_once, query_once, read_for_update, while_it_passes};
 use super::schema::{DEFAULT_TABLE, Layout, Stored, Table};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
@@ -345,19 +346,11 @@ impl fmt::Debug for SequenceTransaction {
 /// # Errors
 /// The first error that is not an abort.
 pub async fn until_committed<R, E: TryAs<Status>, F>(
-    mut transaction: impl FnMut() -> F,
+    transaction: impl FnMut() -> F,
 ) -> std::result::Result<R, E>
 where
     // Not an async closure: a task that awaits one cannot be spawned yet.
     F: Future<Output = std::result::Result<R, E>>,
 {
-    let mut pauses = pauses();
-    loop {
-        match transaction().await {
-            Err(error) if is_aborted(&error) => {
-                tokio::time::sleep(pauses.next().unwrap_or_default()).await;
-            }
-            outcome => return outcome,
-        }
-    }
+    while_it_passes(is_aborted, Duration::MAX, transaction).await
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::SCRIPTS;
 use crate::error::{Error, Result};
 use crate::store::redis::link::Terms;
-use crate::store::redis::place::{Password, Place};
+use crate::store::redis::place::Place;
 use crate::store::redis::verify::Demands;
 use crate::store::redis::{check_prefix, check_timeout, split_scheme};
 use crate::store::url::query::{self, Printed, refuse};
@@ -67,8 +67,7 @@ impl RedisWindowOptions {
     /// Whom to log in as; `user` may be empty.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
-        self.place.user = Some(user.to_owned()).filter(|user| !user.is_empty());
-        self.place.password = Some(Password(password.to_owned())).filter(|password| !password.0.is_empty());
+        self.place.log_in(user, password);
         self
     }
 
@@ -82,7 +81,7 @@ impl RedisWindowOptions {
     /// Speak TLS, and trust whom this file (PEM) names, in place of whom the system trusts.
     #[must_use]
     pub fn ca(mut self, file: impl Into<String>) -> Self {
-        self.place = Place { tls: true, ca: Some(file.into()), ..self.place };
+        self.place.trust(file.into());
         self
     }
 
