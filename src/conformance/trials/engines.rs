@@ -75,8 +75,8 @@ async fn hold(context: &Context, crowd: Crowd, skipped: u64) -> Outcome {
 pub(super) async fn killed_engine(context: Arc<Context>) -> Outcome {
     let engine = context.setup.engine.as_ref().expect("needed");
     let crowd = Crowd::gather(&context, "killed", context.setup.timeouts.pause).await?;
-    for _ in 0..KILLS {
-        crowd.served(&context, "reserves before the engine is killed", 10).await?;
+    for (reserves, _) in (10..).zip(0..KILLS) {
+        crowd.served(&context, "reserves before the engine is killed", reserves).await?;
         engine.kill();
         engine.start().await?;
         crowd
