@@ -1,57 +1,79 @@
 //! What a draw costs, beside the bare atomic instruction in the same run.
 //!
 //! `cargo bench -p idmill-bench --bench hot_path` prints the table of `docs/performance.md`.
-
-#![allow(missing_docs)] // criterion's macros make undocumented items
+//! `benches/outside` is built from this file too, as a program outside the workspace.
 
 use std::future::Future as _;
 use std::hint::black_box;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use idmill::Order;
-use idmill_bench::table::{self, Row};
-use idmill_bench::{sequence, threads::together};
+use idmill::store::MemoryStore;
+use idmill::{Allocator, Order, Sequences};
+use idmill_bench::ranges::{self, Row};
+use idmill_bench::{sequence, sequences, threads::together};
 
-const GROUP: &str = "hot_path";
-const THREADS: [usize; 3] = [1, 2, 4];
 /// So large that refills are rare beside what is measured, as with a step that fits the load.
 const STEP: u64 = 1 << 44;
+const BARE: &str = "bare fetch_add";
 
-/// Time per id of all threads together, `work` being what one thread does for so many ids.
-fn bench<W: FnMut(u64) + Send>(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    name: &str,
-    prepare: impl Fn() -> W + Sync,
-) {
-    for threads in THREADS {
-        group.throughput(Throughput::Elements(1));
-        group.bench_function(BenchmarkId::new(name, threads), |bencher| {
-            bencher.iter_custom(|iterations| {
-                // Each thread draws its share of the iterations, so that criterion's time per iteration is per id.
-                let share = iterations.div_ceil(threads as u64);
-                together(threads, share, &prepare)
-            });
-        });
-    }
+/// A row: `work` is what one thread does for so many ids. Its goals are ratios to the bare instruction.
+fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
+    name: &'static str,
+    goals: &'static [(usize, f64)],
+    shared: S,
+    prepare: impl Fn(&S) -> W + Sync + 'static,
+) -> Row {
+    let measure = move |threads: usize, ids: u64| {
+        // Each thread draws its share, so that the time of all is per id.
+        together(threads, ids.div_ceil(threads as u64), || prepare(&shared))
+    };
+    Row { name, against: BARE, goals, measure: Box::new(measure) }
 }
 
-fn compared_with(group: &mut BenchmarkGroup<'_, WallTime>) {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    let counter = padded(AtomicU64::new(0));
-    bench(group, "bare fetch_add", || {
-        |n| {
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// The least that a draw from a range consists of: a cursor, and what bounds it.
+struct ByHand {
+    cursor: Padded<AtomicU64>,
+    start: u64,
+    len: u64,
+}
+
+const BY_HAND: &str = "fetch_add and its bound, by hand";
+
+fn by_hand() -> Row {
+    let range = ByHand { cursor: Padded(AtomicU64::new(0)), start: 1, len: STEP };
+    row(BY_HAND, &[], Arc::new(range), |range| {
+        let range = range.clone();
+        move |n| {
+            for _ in 0..n {
+                let range = black_box(&range);
+                let offset = range.cursor.0.fetch_add(1, Ordering::Relaxed);
+                assert!(offset < range.len);
+                black_box(range.start + offset);
+            }
+        }
+    })
+}
+
+fn compared_with() -> [Row; 2] {
+    let bare = row(BARE, &[], Arc::new(Padded(AtomicU64::new(0))), |counter| {
+        let counter = counter.clone();
+        move |n| {
             for _ in 0..n {
                 black_box(counter.0.fetch_add(1, Ordering::Relaxed));
             }
         }
     });
-    let counter = padded(parking_lot::Mutex::new(0_u64));
-    bench(group, "parking_lot Mutex counter", || {
-        |n| {
+    let counter = Arc::new(Padded(parking_lot::Mutex::new(0_u64)));
+    let mutex = row("parking_lot Mutex counter", &[], counter, |counter| {
+        let counter = counter.clone();
+        move |n| {
             for _ in 0..n {
                 let mut counter = counter.0.lock();
                 *counter += 1;
@@ -59,66 +81,123 @@ fn compared_with(group: &mut BenchmarkGroup<'_, WallTime>) {
             }
         }
     });
+    [bare, mutex]
 }
 
-#[repr(align(128))]
-struct Padded<T>(T);
-
-fn padded<T>(value: T) -> Padded<T> {
-    Padded(value)
-}
-
-fn draws(group: &mut BenchmarkGroup<'_, WallTime>) {
-    let (_ids, shared) = sequence(Order::Process, STEP);
-    block_on_warm(&shared);
-    bench(group, "handle", || {
-        let mut handle = shared.handle();
+/// The rows of one sequence in the default order.
+fn shared() -> Vec<Row> {
+    let ids = || warm(sequence(Order::Process, STEP));
+    let handle = row("handle", &[(1, 1.05), (2, 1.05)], ids(), |(_, ids)| {
+        let mut handle = ids.handle();
         move |n| {
             for _ in 0..n {
                 keep(handle.try_next());
             }
         }
     });
-    bench(group, "&Allocator", || {
-        |n| {
+    let plain = row(PLAIN, &[(1, 1.25), (2, 1.3)], ids(), |(_, ids)| {
+        let ids = ids.clone();
+        move |n| {
             for _ in 0..n {
-                keep(shared.try_next());
+                keep(ids.try_next());
             }
         }
     });
-    bench(group, "async next()", || |n| poll_next(&shared, n));
-    bench(group, "take(64)", || {
-        |n: u64| {
+    let polled = row("async next()", &[(1, 1.1), (2, 1.1)], ids(), |(_, ids)| {
+        let ids = ids.clone();
+        move |n| poll_next(&ids, n)
+    });
+    let take = row("take(64)", &[], ids(), |(_, ids)| {
+        let ids = ids.clone();
+        move |n: u64| {
             for _ in 0..n.div_ceil(64) {
-                drop(black_box(shared.take_blocking(64, Duration::from_secs(9))));
+                drop(black_box(ids.take_blocking(64, Duration::from_secs(9))));
             }
         }
     });
-    let (_ids, striped) = sequence(Order::Thread, STEP);
-    block_on_warm(&striped);
-    bench(group, "striped &Allocator", || {
-        |n| {
+    vec![by_hand(), handle, plain, Row { against: PLAIN, ..polled }, take]
+}
+
+const PLAIN: &str = "&Allocator";
+const FEW: &str = "&Allocator, 10 sequences in turn";
+const FEW_STRIPED: &str = "`Order::Thread`, 10 in turn";
+
+/// The rows of one sequence under `Order::Thread`.
+fn of_threads() -> [Row; 2] {
+    let ids = || warm(sequence(Order::Thread, STEP));
+    let striped = row("`Order::Thread`, &Allocator", &[(1, 1.15), (2, 1.0 / 3.3)], ids(), |(_, ids)| {
+        let ids = ids.clone();
+        move |n| {
             for _ in 0..n {
-                keep(striped.try_next());
+                keep(ids.try_next());
             }
         }
     });
-    bench(group, "lease of 64", || {
-        let mut lease = striped.lease(64).expect("the order allows leases");
+    let lease = row("`Order::Thread`, lease of 64", &[(1, 0.35), (2, 0.125)], ids(), |(_, ids)| {
+        let mut lease = ids.lease(64).expect("the order allows leases");
         move |n| {
             for _ in 0..n {
                 keep(lease.try_next());
             }
         }
     });
+    [striped, lease]
 }
 
-fn block_on_warm(allocator: &idmill::Allocator<u64>) {
+/// The rows of a thread that draws from many sequences in turn.
+fn in_turn() -> [Row; 5] {
+    let rows = |name, count, order| row(name, &[], many(order, count), |(_, ids)| drawing_in_turn(ids));
+    let handles = |name, count| {
+        row(name, &[], many(Order::Process, count), |(_, ids)| {
+            let mut handles: Vec<_> = ids.iter().map(Allocator::handle).collect();
+            move |n: u64| {
+                for _ in 0..n.div_ceil(handles.len() as u64) {
+                    for handle in &mut handles {
+                        keep(handle.try_next());
+                    }
+                }
+            }
+        })
+    };
+    let twice = |row, against| Row { against, goals: &[(1, 2.0)], ..row };
+    [
+        handles("handles of 1,000 sequences in turn", 1000),
+        rows(FEW, 10, Order::Process),
+        twice(rows("&Allocator, 1,000 sequences in turn", 1000, Order::Process), FEW),
+        rows(FEW_STRIPED, 10, Order::Thread),
+        twice(rows("`Order::Thread`, 1,000 in turn", 1000, Order::Thread), FEW_STRIPED),
+    ]
+}
+
+fn drawing_in_turn(ids: &[Allocator<u64>]) -> impl FnMut(u64) + Send + use<> {
+    let ids = ids.to_vec();
+    move |n: u64| {
+        for _ in 0..n.div_ceil(ids.len() as u64) {
+            for ids in &ids {
+                keep(ids.try_next());
+            }
+        }
+    }
+}
+
+/// Sequences that have ids in memory.
+fn many(order: Order, count: u64) -> (Sequences, Vec<Allocator<u64>>) {
+    let ids = sequences(MemoryStore::new());
+    let open = |n| ids.sequence::<u64>(format!("bench-{n}")).order(order).step(STEP).open_blocking();
+    let allocators: Vec<_> = (0..count).map(|n| open(n).expect("the memory store opens")).collect();
+    for allocator in &allocators {
+        let _ = allocator.next_blocking(Duration::from_secs(9)).expect("the memory store grants");
+    }
+    (ids, allocators)
+}
+
+fn warm((ids, allocator): (Sequences, Allocator<u64>)) -> (Sequences, Allocator<u64>) {
     let _ = allocator.next_blocking(Duration::from_secs(9)).expect("the memory store grants");
+    (ids, allocator)
 }
 
 /// What a runtime does for a future that is ready at once.
-fn poll_next(allocator: &idmill::Allocator<u64>, n: u64) {
+fn poll_next(allocator: &Allocator<u64>, n: u64) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..n {
         match pin!(allocator.next()).poll(&mut context) {
@@ -134,28 +213,12 @@ fn keep(id: idmill::Result<u64>) {
     black_box(id.unwrap());
 }
 
-const ROWS: [Row; 8] = [
-    Row { name: "bare fetch_add", targets: &[] },
-    Row { name: "handle", targets: &[(1, 1.05), (2, 1.05)] },
-    Row { name: "&Allocator", targets: &[(1, 1.5)] },
-    Row { name: "async next()", targets: &[] },
-    Row { name: "striped &Allocator", targets: &[(2, 1.0 / 3.0)] },
-    Row { name: "lease of 64", targets: &[(1, 0.35), (2, 1.0 / 8.0)] },
-    Row { name: "take(64)", targets: &[] },
-    Row { name: "parking_lot Mutex counter", targets: &[] },
-];
-
-fn main() {
-    let mut criterion = Criterion::default()
-        .sample_size(30)
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2))
-        .without_plots()
-        .configure_from_args();
-    let mut group = criterion.benchmark_group(GROUP);
-    compared_with(&mut group);
-    draws(&mut group);
-    group.finish();
-    criterion.final_summary();
-    table::print(GROUP, "bare fetch_add", &ROWS, &THREADS);
+pub(crate) fn main() {
+    ranges::main(&[1, 2], || {
+        let mut rows = Vec::from(compared_with());
+        rows.extend(shared());
+        rows.extend(of_threads());
+        rows.extend(in_turn());
+        rows
+    });
 }

@@ -42,9 +42,9 @@ skip() {
     exit "$SKIPPED"
 }
 
-# report passed|failed|ignored N, or reason|failure TEXT: handed to ci/test, dropped when a step runs alone.
-# The conformance suite writes to the same file by itself, with a line for each store, its words between tabs:
-# engine STORE ENGINE-AND-VERSION TRIALS-RUN TRIALS-SKIPPED WHY
+# report passed|failed|ignored N, reason|failure TEXT, or slow "SECONDS WHAT": handed to ci/test, dropped when a step runs
+# alone. The conformance suite writes to the same file by itself, with a line for each store, its words between tabs:
+# engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
 # A failure's TEXT, of which there may be several, is shown again in the summary.
 report() {
     printf '%s %s\n' "$1" "$2" >>"${IDMILL_CI_REPORT:-/dev/null}"
@@ -81,10 +81,34 @@ tests() {
     report passed $((passed / times))
     report failed $(((failed + times - 1) / times))
     report ignored $(($(sum_results 5 "$log") / times))
+    report_slow "$log"
     ((status == 0)) || report_failures "$log"
     ((status == 0)) || fail "exit status $status"
     ((passed > 0)) || fail "no test ran"
     ((passed % times == 0)) || fail "$passed passed, which is not the same tests $times times"
+}
+
+# report_slow FILE: how long each test executable took, as cargo test says.
+report_slow() {
+    awk '/^ *Running / { name = $NF; gsub(/.*\/|-[0-9a-f]+\)$/, "", name) }
+         /^test result: .* finished in / { sub(/s$/, "", $NF); if ($NF > 1) print "slow " $NF " " name }' "$1" \
+        >>"${IDMILL_CI_REPORT:-/dev/null}"
+}
+
+# at_once N COMMAND ARGUMENT…: runs `COMMAND ARGUMENT` for each of the arguments, N at a time. Sets FAILURES to how many failed.
+at_once() {
+    local most=$1 command=$2 argument
+    shift 2
+    FAILURES=0
+    for argument in "$@"; do
+        while (($(jobs -rp | wc -l) >= most)); do
+            wait -n || FAILURES=$((FAILURES + 1))
+        done
+        "$command" "$argument" &
+    done
+    while (($(jobs -p | wc -l) > 0)); do
+        wait -n || FAILURES=$((FAILURES + 1))
+    done
 }
 
 # report_failures FILE [PATTERN]: the lines of FILE that tell what failed, for the summary: the output of a whole run is

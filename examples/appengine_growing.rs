@@ -1,5 +1,5 @@
-//! Ids that grow across several instances of a service, from a durable counter behind a window on memcached, while the
-//! cache forgets.
+//! Ids that grow across several instances of a service, from a durable counter behind a window on
+//! memcached, while the cache forgets.
 //!
 //! ```console
 //! $ memcached -p 11211 &

@@ -1,8 +1,8 @@
 //! Two datacenters that hand out 32-bit ids, each by itself, and one of them is cut off.
 //!
 //! `cargo run --features cassandra,conformance --example cassandra_geo` starts two nodes of its own, through
-//! `ci/engines/cassandra`. Over a cluster of yours, name it as each of two datacenters sees it, and cut them off
-//! from each other yourself:
+//! `ci/engines/cassandra`. Over a cluster of yours, name it as each of two datacenters sees it, and cut them
+//! off from each other yourself:
 //!
 //! `cargo run … -- 'cassandra://a1/ids?mode=geo&dc=dc1&range=1000' 'cassandra://b1/ids?mode=geo&dc=dc2&range=1000'`
 

@@ -1,5 +1,5 @@
-//! Batches over MongoDB: 100 callers at once at a batch of 10 move the counter by exactly 100, and several instances share
-//! one document.
+//! Batches over MongoDB: 100 callers at once at a batch of 10 move the counter by exactly 100, and several
+//! instances share one document.
 //!
 //! `cargo run --release --no-default-features --features mongodb --example mongodb_batches -- mongodb://localhost/test`
 //!

@@ -1,4 +1,5 @@
-//! Cached sequential ids over MongoDB: from 1000 on in steps of 10, one fetch at a time; and an error that reaches everyone who waits.
+//! Cached sequential ids over MongoDB: from 1000 on in steps of 10, one fetch at a time; and an error
+//! that reaches everyone who waits.
 //!
 //! `cargo run --release --no-default-features --features mongodb --example mongodb_cached -- mongodb://localhost/test`
 //!

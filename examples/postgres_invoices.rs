@@ -1,4 +1,5 @@
-//! Invoice numbers without gaps on PostgreSQL: drawn inside the transaction that writes the invoice, by several clerks at once.
+//! Invoice numbers without gaps on PostgreSQL: drawn inside the transaction that writes the
+//! invoice, by several clerks at once.
 //!
 //! `cargo run --release --features postgres --example postgres_invoices -- postgres://localhost/shop`
 

@@ -1,10 +1,11 @@
-//! The five ways to number things in Spanner, side by side: values per second and how long a transaction takes that draws one.
+//! The five ways to number things in Spanner, side by side: values per second and how long a
+//! transaction takes that draws one.
 //!
 //! `cargo run --release --features spanner --example spanner_modes -- --threads 10,50 --seconds 5`
 //!
-//! Without `--database` it uses the emulator of `SPANNER_EMULATOR_HOST`, or starts one through `ci/engines/spanner`. Each transaction lasts
-//! 10 ms beside its draws (`--transaction MS`). Of the emulator, which runs one transaction at a time, the first two modes
-//! show less than Spanner does.
+//! Without `--database` it uses the emulator of `SPANNER_EMULATOR_HOST`, or starts one through
+//! `ci/engines/spanner`. Each transaction lasts 10 ms beside its draws (`--transaction MS`). Of the emulator,
+//! which runs one transaction at a time, the first two modes show less than Spanner does.
 
 use std::env;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! A program without an async runtime: each thread with a lease of its own, in the order that scales with cores.
+//! A program without an async runtime: each thread with a lease of its own, in the
+//! order that scales with cores.
 //!
 //! `cargo run --release --example threads`
 
@@ -34,6 +35,6 @@ fn main() -> Result<()> {
         "{} reserves, {} calls waited, {} ids of leases lost",
         seen.reserves, seen.waits, seen.gaps.dropped
     );
-    ids.close_blocking();
+    ids.close_blocking()?;
     Ok(())
 }

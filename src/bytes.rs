@@ -1,5 +1,5 @@
-//! Decisions read from bytes, so that one driver serves both proptest and the fuzzer: any input means something, and
-//! a shorter one means less.
+//! Decisions read from bytes, so that one driver serves both proptest and the fuzzer: any input means
+//! something, and a shorter one means less.
 
 #[derive(Debug)]
 pub(crate) struct Bytes<'a>(&'a [u8]);

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::{Mailbox, Message, Request, Time};
 use crate::name::SequenceName;
 use crate::pending::Pending;
 use crate::range::{Range, Ranges};
 use crate::segment::{Segment, Taken};
-use crate::settings::Settings;
+use crate::settings::{Order, Settings};
 use crate::stats::Stats;
 use crate::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, oneshot};
@@ -16,23 +16,28 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, oneshot};
 /// `users` of a core that was evicted: nobody may take it up again.
 const EVICTED: usize = usize::MAX;
 
+/// In this order, so that what a draw reads lies on one cache line, whichever of a
+/// thousand sequences it is of.
+#[repr(C)]
 pub(crate) struct Core {
+    /// What the threads hold for themselves under [`Order::Thread`].
+    #[cfg(not(idmill_loom))]
+    pub(crate) stripes: Option<Box<crate::allocator::Stripes>>,
     /// Unique in the process and never used again, unlike an address: what per-thread caches are keyed by.
     pub(crate) key: u64,
+    pub(crate) stock: Stock,
     pub(crate) name: SequenceName,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) stock: Stock,
     pub(crate) stats: Stats,
     mailbox: Arc<Mailbox>,
     /// Whether a low-water signal is under way to the actor: the permit that is neither lost nor piles up.
     low: AtomicBool,
+    /// Whether the actor is still to hear of a revocation; set under the lock of its mailbox.
+    revoked: AtomicBool,
     /// How many allocators and handles refer to this core, or [`EVICTED`].
     users: AtomicUsize,
     /// Where the actor keeps its side; written by the actor alone.
     pub(crate) slot: AtomicUsize,
-    /// What the threads hold for themselves under [`Order::Thread`].
-    #[cfg(not(idmill_loom))]
-    pub(crate) stripes: Option<Box<crate::allocator::Stripes>>,
 }
 
 /// [`Core::slot`] before the actor has heard of the core.
@@ -54,10 +59,11 @@ impl Core {
             stats: Stats::default(),
             mailbox,
             low: AtomicBool::new(false),
+            revoked: AtomicBool::new(false),
             users: AtomicUsize::new(1),
             slot: AtomicUsize::new(NO_SLOT),
             #[cfg(not(idmill_loom))]
-            stripes: (settings.order == crate::settings::Order::Thread).then(Box::default),
+            stripes: (settings.order == Order::Thread).then(Box::default),
             settings,
         }
     }
@@ -65,11 +71,7 @@ impl Core {
     /// Draws one id from this very segment.
     #[inline]
     pub(crate) fn draw_here(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
-        let drawn = segment.draw()?;
-        if drawn.low {
-            self.signal_low();
-        }
-        Some(drawn.id)
+        segment.draw_noting(|| self.signal_low())
     }
 
     /// Draws one id from memory, from `segment` on; leaves in it the segment to begin with the next time.
@@ -93,8 +95,8 @@ impl Core {
         }
     }
 
-    /// Draws up to `n` consecutive ids from memory, from `segment` on, leaving in it the segment to begin with the next
-    /// time; empty only if nothing is in memory.
+    /// Draws up to `n` consecutive ids from memory, from `segment` on, leaving in it the segment to begin
+    /// with the next time; empty only if nothing is in memory.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> Range {
@@ -124,11 +126,25 @@ impl Core {
         taken.range
     }
 
-    /// Leaves the actor a permit to refill. Called by the one draw that crosses the watermark.
+    /// The error of a caller that does not wait. That nothing is in memory is a signal as the watermark is:
+    /// else a caller that only ever tries would get an id from nobody.
+    #[cold]
+    pub(crate) fn refused(self: &Arc<Self>, reason: ErrorKind) -> Error {
+        if reason == ErrorKind::Dry && self.settings.order != Order::Global {
+            self.signal_low();
+        }
+        reason.into()
+    }
+
+    /// Leaves the actor a permit to refill. Called by the one draw that crosses the watermark,
+    /// and by those that find nothing.
     #[cold]
     fn signal_low(self: &Arc<Self>) {
-        // AcqRel: pairs with `low_seen`. Finding it set means that the actor has not yet looked at the level, and
-        // will do so after this draw.
+        if self.stock.is_forked() {
+            return self.stock.disown();
+        }
+        // AcqRel: pairs with `low_seen`. Finding it set means that the actor has not yet looked at the level,
+        // and will do so after this draw.
         if !self.low.swap(true, Ordering::AcqRel) {
             self.mailbox.signal(self);
         }
@@ -155,14 +171,38 @@ impl Core {
     pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
         let lost = self.stock.revoke(ErrorKind::Dry).len();
         self.stats.gap_revoked(lost);
+        let held = self.give_up_stripes();
         // A closed mailbox has no actor that would have to hear of it.
         let _ = self.mailbox.send(Message::Revoked(self.clone()));
-        lost
+        lost + held
+    }
+
+    /// Whether the actor is to hear of a revocation already, so that it need not be told of one more.
+    pub(crate) fn revocation_is_known(&self) -> bool {
+        // AcqRel: pairs with `revocation_seen`. Finding it set means that the actor has yet to mark what is
+        // in flight, and will do so after this revocation.
+        self.revoked.swap(true, Ordering::AcqRel)
+    }
+
+    /// The actor hears of the revocations up to now, before it marks what is in flight.
+    pub(crate) fn revocation_seen(&self) {
+        // AcqRel: pairs with `revocation_is_known`.
+        self.revoked.swap(false, Ordering::AcqRel);
     }
 
     /// Ends the sequence in this process: whoever draws hears that it is closed.
     pub(crate) fn close(&self) {
         self.stats.gap_revoked(self.stock.revoke(ErrorKind::Closed).len());
+        self.give_up_stripes();
+    }
+
+    /// Counts what the threads hold as lost, after the stock was revoked. Returns how many ids that are.
+    pub(crate) fn give_up_stripes(&self) -> u64 {
+        #[cfg(not(idmill_loom))]
+        if let Some(stripes) = &self.stripes {
+            return stripes.give_up(self);
+        }
+        0
     }
 
     /// Another allocator or handle refers to this core; `false` if it was evicted meanwhile.
@@ -172,7 +212,8 @@ impl Core {
             if users == EVICTED {
                 return false;
             }
-            // AcqRel: pairs with `evict`, so that exactly one of the two wins; nothing else is published by it.
+            // AcqRel: pairs with `evict`, so that exactly one of the two wins;
+            // nothing else is published by it.
             match self.users.compare_exchange_weak(users, users + 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => users = now,
@@ -184,6 +225,12 @@ impl Core {
     pub(crate) fn leave(&self) {
         // Release: what the user did with the core happens before its eviction.
         self.users.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether anybody refers to this core now.
+    pub(crate) fn is_used(&self) -> bool {
+        // Relaxed: a hint. Whoever comes after it finds memory as it is, and asks.
+        self.users.load(Ordering::Relaxed) > 0
     }
 
     /// Whether nobody refers to this core and, from now on, nobody can.
@@ -199,7 +246,8 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Not behind the facade: a plain counter of the process, with no part in any protocol, that must outlive a model run.
+/// Not behind the facade: a plain counter of the process, with no part in any protocol,
+/// that must outlive a model run.
 fn next_key() -> u64 {
     static KEY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     KEY.fetch_add(1, Ordering::Relaxed)

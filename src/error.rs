@@ -30,7 +30,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The store was asked and never answered: it may or may not have reserved. Never assumed either way.
     UnknownOutcome,
-    /// The allocator was shut down.
+    /// The allocator was shut down; or this process was forked from the one that opened
+    /// it, and has to open its own.
     Closed,
     /// A name, bound, URL or setting that cannot be right. Nothing was changed.
     InvalidInput,

@@ -1,12 +1,13 @@
 //! Which types an id can have.
 //!
-//! Inside, every id is a `u64` in the sequence's own domain; [`Id`] says which part of that domain a type can hold.
-//! A sequence's ids are checked against it once per range, so that the conversion on the hot path is free.
+//! Inside, every id is a `u64` in the sequence's own domain; [`Id`] says which part of that
+//! domain a type can hold. A sequence's ids are checked against it once per range, so that the
+//! conversion on the hot path is free.
 
 use std::num::{NonZeroI32, NonZeroI64, NonZeroU32, NonZeroU64};
 
-/// A type that ids can be handed out as: the integers and `NonZero`s of 32 and 64 bits, and your own newtypes over
-/// them by [`id_type!`](crate::id_type).
+/// A type that ids can be handed out as: the integers and `NonZero`s of 32 and 64 bits, and your own newtypes
+/// over them by [`id_type!`](crate::id_type).
 ///
 /// Ids are never negative: signed types hold `0..=MAX`.
 pub trait Id: Copy + Send + Sync + 'static {

@@ -1,7 +1,7 @@
 //! A block of ids that one thread took for itself: a draw from it is a plain increment.
 //!
-//! Ids in a block lie outside any segment, so revoking cannot seal them. Each draw therefore checks the stock's
-//! generation, which was read *before* the block was taken: see [`Stock::generation`].
+//! Ids in a block lie outside any segment, so revoking cannot seal them. Each draw therefore checks the
+//! stock's generation, which was read *before* the block was taken: see [`Stock::generation`].
 
 use crate::core::Core;
 use crate::range::Range;
@@ -11,11 +11,14 @@ use crate::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    next: u64,
+    pub(crate) next: u64,
     /// One past the last id, which wraps to 0 behind `u64::MAX`: compared for equality only.
-    end: u64,
-    generation: u64,
+    pub(crate) end: u64,
+    pub(crate) generation: u64,
 }
+
+/// The generation of a block that was given up, which no stock has.
+const GIVEN_UP: u64 = u64::MAX;
 
 impl Block {
     pub(crate) const EMPTY: Self = Self { next: 0, end: 0, generation: 0 };
@@ -35,8 +38,8 @@ impl Block {
         Some(id)
     }
 
-    /// Takes up to `size` ids from memory, from `segment` on, in place of what is left, which was revoked; and draws
-    /// from them. `None` if there is nothing in memory.
+    /// Takes up to `size` ids from memory, from `segment` on, in place of what is left, which was revoked;
+    /// and draws from them. `None` if there is nothing in memory.
     #[inline]
     pub(crate) fn renew(&mut self, core: &Arc<Core>, segment: &mut Arc<Segment>, size: u64) -> Option<u64> {
         self.abandon(core);
@@ -54,12 +57,27 @@ impl Block {
         }
     }
 
-    /// Gives up what is left, as a gap.
-    #[inline]
-    pub(crate) fn abandon(&self, core: &Core) {
-        let left = self.end.wrapping_sub(self.next);
-        if left > 0 {
-            core.stats.gap_dropped(left);
+    /// Gives up what is left if it was revoked, for somebody else than its thread.
+    /// Returns how many ids that are.
+    #[cold]
+    pub(crate) fn give_up(&mut self, core: &Core) -> u64 {
+        if core.stock.stands(self.generation) {
+            return 0;
         }
+        let left = self.abandon(core);
+        // The ids stay as they are: its thread may be in the middle of a draw, and writes `next` after this.
+        self.generation = GIVEN_UP;
+        left
+    }
+
+    /// Gives up what is left, as a gap. Returns how many ids that are.
+    #[inline]
+    pub(crate) fn abandon(&self, core: &Core) -> u64 {
+        let left = self.end.wrapping_sub(self.next);
+        if left == 0 || self.generation == GIVEN_UP {
+            return 0;
+        }
+        core.stats.gap_dropped(left);
+        left
     }
 }

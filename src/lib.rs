@@ -1,8 +1,9 @@
 //! Small, unique, ordered numeric ids at the speed of one atomic instruction, from the store you already run.
 //!
-//! A service that needs order numbers, user ids or row keys keeps a counter in its database. Incrementing it per id is
-//! correct and slow. This crate reserves *ranges* from the counter and hands them out from memory, and fetches the next range
-//! before it is needed. **No id is ever handed out twice**, whatever crashes, pauses, times out or is cut off.
+//! A service that needs order numbers, user ids or row keys keeps a counter in its database. Incrementing it
+//! per id is correct and slow. This crate reserves *ranges* from the counter and hands them out from memory,
+//! and fetches the next range before it is needed. **No id is ever handed out twice**, whatever crashes,
+//! pauses, times out or is cut off.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -58,8 +59,15 @@
 //! | `redis` | Redis, as a store and as a window in front of another | `redis` |
 //! | `etcd` | etcd, without `protoc` | `tonic` with rustls, `prost` |
 //! | `memcached` | a window on memcached in front of another store | sockets alone |
-//! | `metrics` | counters and gauges through the `metrics` facade | `metrics` |
+//! | `metrics` | counters, gauges and a histogram through the `metrics` facade | `metrics` |
 //! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
+//!
+//! # Forking
+//!
+//! Connect *after* a `fork()`, in each child. A child has a copy of the ids in its parent's memory, and both
+//! would hand them out. The child is stopped where the check costs nothing: at the watermark, at the end of a
+//! range in memory, when it has to wait and before a refill it gets [`ErrorKind::Closed`]. It never reserves
+//! anything. Its draws before that repeat its parent's ids.
 //!
 //! Spans and events go to `tracing`. The store in memory, for tests, is always there.
 
@@ -91,7 +99,9 @@ mod observe;
 mod opening;
 mod pending;
 pub mod planning;
+mod process;
 mod range;
+mod recent;
 mod refill;
 mod registry;
 mod segment;
@@ -112,4 +122,4 @@ pub use opening::SequenceBuilder;
 pub use range::{Ids, Range, Ranges};
 pub use sequences::{Sequences, SequencesBuilder, connect};
 pub use settings::Order;
-pub use snapshot::{Gaps, Snapshot};
+pub use snapshot::{Gaps, Health, Snapshot};

@@ -1,9 +1,10 @@
 //! What callers send to the refill actor, and how it is woken.
 //!
-//! Two ways in: *low-water signals*, from the hot path, through a lock-free queue that holds each sequence at most once;
-//! and *messages*, from callers that have to wait anyway, first in, first out, under a short lock. Neither grows
-//! without bound: a sequence signals once until it is seen, and a caller that waits holds one of a limited number of places
-//! (see `allocator::wait`).
+//! Two ways in: *low-water signals*, from the hot path, through a lock-free queue that holds each sequence at
+//! most once; and *messages*, from callers that have to wait anyway, first in, first out, under a short lock.
+//! Neither grows without bound: a sequence signals once until it is seen, and so does one that was revoked; a
+//! caller that waits holds one of a limited number of places (see `allocator::wait`), and those that gave up
+//! leave before the queue grows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::error::{ErrorKind, Result};
+use crate::process::Process;
 use crate::range::Ranges;
 use crate::sync::{Arc, Mutex, Notify, SegQueue, Weak, oneshot};
 
@@ -33,7 +35,7 @@ pub(crate) enum Message {
     Revoked(Arc<Core>),
 }
 
-/// How it came that nobody will send any more.
+/// Why nobody will send any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// All who could are gone.
@@ -53,11 +55,39 @@ pub(crate) struct Mailbox {
     /// Weak: a core refers to its mailbox, and a signal that nobody takes any more would keep both for ever.
     low: SegQueue<Weak<Core>>,
     wake: Notify,
+    /// Where the actor runs. In a fork of it nothing is sent or received, nor a lock waited for,
+    /// whose holder has not come along.
+    process: Process,
+}
+
+impl Message {
+    /// Whether nobody needs it any more.
+    fn is_idle(&self) -> bool {
+        matches!(self, Self::Request(request) if request.reply.is_closed())
+    }
+
+    /// Whether the same message is already on its way. Call it under the lock: the caller relies on that one
+    /// being in the queue, or taken out of it and about to be read.
+    fn is_repeated(&self) -> bool {
+        matches!(self, Self::Revoked(core) if core.revocation_is_known())
+    }
+}
+
+impl Inbox {
+    /// Drops the messages of callers that gave up before the queue grows for another. A queue that has to
+    /// grow doubles, so that not every message looks at all others.
+    fn make_room(&mut self) {
+        if self.queue.len() == self.queue.capacity() {
+            self.queue.retain(|message| !message.is_idle());
+            self.queue.reserve(self.queue.len() + 1);
+        }
+    }
 }
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        Self { inbox: Mutex::new(Inbox::default()), low: SegQueue::new(), wake: Notify::new() }
+        let (inbox, low, wake) = (Mutex::new(Inbox::default()), SegQueue::new(), Notify::new());
+        Self { inbox, low, wake, process: Process::current() }
     }
 
     /// Tells the actor that a sequence is at low water.
@@ -72,10 +102,17 @@ impl Mailbox {
     /// # Errors
     /// [`ErrorKind::Closed`] if nobody will ever read it.
     pub(crate) fn send(&self, message: Message) -> Result<(), ErrorKind> {
+        if self.is_forked() {
+            return Err(ErrorKind::Closed);
+        }
         let mut inbox = self.inbox.lock();
         if inbox.closed.is_some() {
             return Err(ErrorKind::Closed);
         }
+        if message.is_repeated() {
+            return Ok(());
+        }
+        inbox.make_room();
         inbox.queue.push_back(message);
         drop(inbox);
         self.wake.notify_one();
@@ -84,17 +121,28 @@ impl Mailbox {
 
     /// Refuses messages from now on, and wakes the actor to its end. The first to end it says how.
     pub(crate) fn close(&self, ending: Ending) {
+        if self.is_forked() {
+            return;
+        }
         self.inbox.lock().closed.get_or_insert(ending);
         self.wake.notify_one();
     }
 
     /// Whether messages are refused.
     pub(crate) fn is_closed(&self) -> bool {
-        self.inbox.lock().closed.is_some()
+        self.is_forked() || self.inbox.lock().closed.is_some()
+    }
+
+    /// Whether this is a fork of the process whose actor reads this.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process.is_another()
     }
 
     /// All messages that have arrived, oldest first, and whether and how the mailbox was closed after them.
     pub(crate) fn receive(&self) -> (VecDeque<Message>, Option<Ending>) {
+        if self.is_forked() {
+            return (VecDeque::new(), Some(Ending::Abandoned));
+        }
         let mut inbox = self.inbox.lock();
         (mem::take(&mut inbox.queue), inbox.closed)
     }
@@ -119,5 +167,19 @@ impl Mailbox {
 impl fmt::Debug for Mailbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(idmill_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_process_sends_and_receives_nothing() {
+        let mailbox = Mailbox { process: Process::another(), ..Mailbox::new() };
+        // Whoever held it when the process was forked has not come along.
+        let _held = mailbox.inbox.lock();
+        assert!(mailbox.is_closed());
+        assert_eq!(mailbox.receive().1, Some(Ending::Abandoned), "its actor ends before it reserves");
     }
 }

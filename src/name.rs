@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Operation, Result};
 
-/// A sequence's name: 1 to 200 bytes of UTF-8 without control characters and without white space at either end.
+/// A sequence's name: 1 to 200 bytes of UTF-8 without control characters and
+/// without white space at either end.
 ///
 /// A name alone does not identify a sequence: see [`Identity`](crate::store::Identity).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::allocator::{Allocator, Tenant, block_on};
+use crate::allocator::{Allocator, Tenant, block_on_reply};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
@@ -16,8 +16,8 @@ use crate::settings::{Adaptive, Order, Settings, Sizing};
 use crate::store::{self, Bounds, SequenceInfo};
 use crate::sync::Arc;
 
-/// A sequence about to be opened. Await it to open it: the sequence is created in the store if it does not exist, and what
-/// exists is checked against what was asked for.
+/// A sequence about to be opened. Await it to open it: the sequence is created in the store if it does not
+/// exist, and what exists is checked against what was asked for.
 ///
 /// ```
 /// # async fn demo(ids: idmill::Sequences) -> idmill::Result<()> {
@@ -42,6 +42,7 @@ pub struct SequenceBuilder<T: Id = u64> {
     watermark: Option<u64>,
     outage_budget: Option<Duration>,
     max_waste: Option<u64>,
+    max_take: Option<u64>,
     settings: Settings,
     of: PhantomData<fn() -> T>,
 }
@@ -59,6 +60,7 @@ impl<T: Id> SequenceBuilder<T> {
             watermark: None,
             outage_budget: None,
             max_waste: None,
+            max_take: None,
             settings,
             of: PhantomData,
         }
@@ -70,7 +72,8 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// The last id, inclusive, should the sequence have to be created. Default: the largest that the type holds.
+    /// The last id, inclusive, should the sequence have to be created. Default: the
+    /// largest that the type holds.
     pub fn max(mut self, max: u64) -> Self {
         self.max = Some(max);
         self
@@ -83,9 +86,9 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// How many ids remain when the refill starts; needs a [`step`](Self::step), and is at most that. It should cover what is
-    /// drawn while the store answers: latency × rate. 0 turns prefetching off: the *batch* mode, in which nothing is
-    /// reserved that nobody asked for.
+    /// How many ids remain when the refill starts; needs a [`step`](Self::step), and is at most that. It
+    /// should cover what is drawn while the store answers: latency × rate. 0 turns prefetching off:
+    /// the *batch* mode, in which nothing is reserved that nobody asked for.
     pub fn watermark(mut self, ids: u64) -> Self {
         self.watermark = Some(ids);
         self
@@ -97,10 +100,19 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// The most ids in memory, which is what a crash wastes; wins over the outage budget. Default: a ten-thousandth of the sequence,
-    /// a million at the most.
+    /// The most ids in memory, which is what a crash wastes; wins over the outage budget. Default: a
+    /// ten-thousandth of the sequence, a million at the most. Ids that were reserved for a caller who gave
+    /// up, and are more than that, go back to a store that [takes
+    /// them](crate::store::Capabilities::gives_back), or become a gap.
     pub fn max_waste(mut self, ids: u64) -> Self {
         self.max_waste = Some(ids);
+        self
+    }
+
+    /// How many ids one [`take`](Allocator::take) may ask for, 1 to 2^48. Default: a million, or the waste
+    /// cap or the step where that is more: one that is cancelled then costs no more than a crash may.
+    pub fn max_take(mut self, ids: u64) -> Self {
+        self.max_take = Some(ids);
         self
     }
 
@@ -110,7 +122,8 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// How long `next` and `take` wait at most. Default 30 s.
+    /// How long `next` and `take` wait at most, and opening, unless the [store's
+    /// timeout](crate::SequencesBuilder::store_timeout) is longer. Default 30 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = patience;
         self
@@ -122,12 +135,12 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Opens the sequence without asking the store: it is created, should it not exist, by the first reserve. Differences from what
-    /// exists are then not found.
+    /// Opens the sequence without asking the store: it is created, should it not exist, by the first reserve.
+    /// Differences from what exists are then not found.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a name or settings that cannot be; [`ErrorKind::Conflict`] if the sequence is
-    /// open in this process with other settings; [`ErrorKind::Closed`].
+    /// [`ErrorKind::InvalidInput`] for a name or settings that cannot be; [`ErrorKind::Conflict`] if the
+    /// sequence is open in this process with other settings; [`ErrorKind::Closed`].
     pub fn lazy(self) -> Result<Allocator<T>> {
         let (name, settings) = self.checked()?;
         Self::register(&self.inner, &name, settings)
@@ -136,21 +149,38 @@ impl<T: Id> SequenceBuilder<T> {
     /// Opens the sequence, on a thread outside any async runtime.
     ///
     /// # Errors
-    /// As awaiting it: those of [`lazy`](Self::lazy); [`ErrorKind::Conflict`] if it exists with another start or max than
-    /// was asked for; what the store says.
+    /// As awaiting it: those of [`lazy`](Self::lazy); [`ErrorKind::Conflict`] if it exists with another start
+    /// or max than was asked for; what the store says; [`ErrorKind::Deadline`] if it says nothing for as long
+    /// as the longer of [`patience`](Self::patience) and the [store's
+    /// timeout](crate::SequencesBuilder::store_timeout). And [`ErrorKind::InvalidInput`] in async code of a
+    /// runtime that drives the refills and has no other thread.
     pub fn open_blocking(self) -> Result<Allocator<T>> {
-        block_on(self.into_future())
+        let (inner, name, limit) = (self.inner.clone(), self.name.clone()?, self.limit());
+        let outcome = block_on_reply(&inner.runtime, "`.await`", self.into_future(), limit);
+        outcome.map_err(|error| error.of(&name).during(Operation::Configure))
+    }
+
+    /// How long the store may take to say what there is.
+    fn limit(&self) -> Duration {
+        self.settings.patience.max(self.inner.store_timeout)
     }
 
     async fn open(self) -> Result<Allocator<T>> {
         let (name, settings) = self.checked()?;
         let info = {
-            let (name, store) = (name.clone(), self.inner.store.clone());
-            on_runtime(&self.inner, async move { store::ensure(&*store, &name, settings.bounds).await }).await
+            let (name, store, seen) =
+                (name.clone(), self.inner.store.clone(), self.inner.registry.seen(&name));
+            let find = async move {
+                let Some(seen) = seen else { return store::ensure(&*store, &name, settings.bounds).await };
+                store.inspect(&name).await?.ok_or_else(|| seen.gone(&name, &store::not_found(&name)))
+            };
+            on_runtime(&self.inner, self.limit(), find).await
         };
         let agreed = info.and_then(|info| agrees::<T>(&info, self.start, self.max));
         agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
-        Self::register(&self.inner, &name, settings)
+        let allocator = Self::register(&self.inner, &name, settings)?;
+        allocator.core().stats.meet();
+        Ok(allocator)
     }
 
     /// The allocator of this process for the sequence, as far as there is none with other settings.
@@ -181,7 +211,9 @@ impl<T: Id> SequenceBuilder<T> {
     fn settings(&self) -> Result<Settings> {
         let defaults = self.settings.bounds;
         let bounds = Bounds::new(self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()))?;
-        let settings = Settings { bounds, sizing: self.sizing(bounds)?, ..self.settings };
+        let sizing = self.sizing(bounds)?;
+        let max_take = self.max_take.unwrap_or_else(|| sizing.largest_take());
+        let settings = Settings { sizing, bounds, max_take, ..self.settings };
         settings.check()?;
         Ok(settings)
     }

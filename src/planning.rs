@@ -1,5 +1,5 @@
-//! How large ranges have to be, before there is any load to measure: the refill policy's own arithmetic, for people
-//! who plan.
+//! How large ranges have to be, before there is any load to measure: the refill policy's own
+//! arithmetic, for people who plan.
 
 use std::time::Duration;
 
@@ -46,11 +46,31 @@ pub struct Sizes {
     pub watermark: u64,
 }
 
+/// The rate is measured, not known: how much longer than an outage the budget has to be for its error.
+const HEADROOM: f64 = 1.02;
+/// The longest pause between two tries of a reserve, with jitter: the return of the store may be noticed this
+/// late. The pause grows from almost nothing, and is never longer than the outage was so far.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 impl Workload {
+    /// What it takes to draw at this rate through an outage of the store: its length, 2 % more since rates
+    /// are measured, and up to 10 s until it is noticed that the store is back; with the [least
+    /// waste](Self::least_waste) that this costs.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate.
+    pub fn surviving(outage: Duration, rate: f64, latency: Duration) -> Result<Self> {
+        let longer = Duration::try_from_secs_f64(outage.as_secs_f64() * HEADROOM).unwrap_or(Duration::MAX);
+        let outage_budget = longer.saturating_add(outage.min(LONGEST_PAUSE));
+        let workload = Self { rate, latency, outage_budget, max_waste: 1 };
+        Ok(Self { max_waste: workload.least_waste()?, ..workload })
+    }
+
     /// The sizes that an adaptive sequence with these settings settles at.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate, or a cap that is out of bounds.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate, or
+    /// a cap that is out of bounds.
     pub fn sizes(&self) -> Result<Sizes> {
         let invalid = |message: String| Err(Error::invalid(message).during(Operation::Configure));
         if !self.rate.is_finite() || self.rate < 0.0 {
@@ -63,8 +83,8 @@ impl Workload {
         Ok(Sizes { step: plan.step, watermark: plan.watermark })
     }
 
-    /// The smallest cap on waste under which the outage budget is kept, whatever [`max_waste`](Self::max_waste) says; at
-    /// most 2^48.
+    /// The smallest cap on waste under which the outage budget is kept, whatever
+    /// [`max_waste`](Self::max_waste) says; at most 2^48.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate.
@@ -104,6 +124,16 @@ mod tests {
         }
         let idle = Workload { rate: 0.0, max_waste: 100, ..workload }.sizes().unwrap();
         assert_eq!(idle.lasts(0.0), Duration::MAX);
+    }
+
+    #[test]
+    fn an_outage_is_survived_with_something_to_spare() {
+        let (minute, latency) = (Duration::from_secs(60), Duration::from_millis(10));
+        let workload = Workload::surviving(minute, 500.0, latency).unwrap();
+        assert_eq!(workload.outage_budget, Duration::from_millis(71_200));
+        assert_eq!(workload.max_waste, workload.least_waste().unwrap());
+        assert!(workload.sizes().unwrap().lasts(500.0) >= minute);
+        assert!(Workload::surviving(Duration::MAX, 500.0, latency).is_ok());
     }
 
     proptest! {

@@ -7,8 +7,8 @@ use crate::id::Id;
 
 /// Consecutive ids `[start, start + len)`, reserved once, by one owner, never again.
 ///
-/// Kept as start and length, not as start and end, so that a range can hold [`u64::MAX`] itself: all arithmetic is
-/// on offsets and cannot wrap at the type's edge. Iterating yields the ids in growing order.
+/// Kept as start and length, not as start and end, so that a range can hold [`u64::MAX`] itself: all
+/// arithmetic is on offsets and cannot wrap at the type's edge. Iterating yields the ids in growing order.
 ///
 /// ```
 /// let mut range = idmill::Range::<u64>::new(u64::MAX - 2, 3).unwrap();
@@ -161,7 +161,13 @@ impl<T: Id> Iterator for Ids<T> {
     }
 }
 
-impl<T: Id> ExactSizeIterator for Ids<T> {}
+/// Where `usize` has 32 bits and there are more ids than it counts, the length is said to be [`usize::MAX`].
+impl<T: Id> ExactSizeIterator for Ids<T> {
+    // The default panics there: the size hint has no upper bound.
+    fn len(&self) -> usize {
+        self.size_hint().0
+    }
+}
 
 /// What a `take(n)` returns: exactly `n` ids in growing order, as few ranges as they lie in.
 ///
@@ -194,6 +200,28 @@ impl<T> Ranges<T> {
             }
             _ => self.0.push(range),
         }
+    }
+
+    /// Splits off and returns the first `n` ids, or all where there are fewer.
+    pub(crate) fn take_front(&mut self, mut n: u64) -> Self {
+        let mut front = Self::none();
+        let mut emptied = 0;
+        for range in &mut self.0 {
+            let part = range.take_front(n);
+            n -= part.len();
+            front.push(part);
+            emptied += usize::from(range.is_empty());
+            if n == 0 {
+                break;
+            }
+        }
+        self.0.drain(..emptied);
+        front
+    }
+
+    /// Takes the last range.
+    pub(crate) fn pop(&mut self) -> Option<Range<T>> {
+        self.0.pop()
     }
 
     pub(crate) fn cast<U>(self) -> Ranges<U> {
@@ -282,6 +310,13 @@ mod tests {
         assert!(Range::<u32>::new(u64::from(u32::MAX), 1).is_some());
         assert!(Range::<u32>::new(u64::from(u32::MAX), 2).is_none());
         assert!(Range::<std::num::NonZeroI32>::new(0, 1).is_none());
+    }
+
+    /// More ids than a `usize` of 32 bits counts.
+    #[test]
+    fn a_long_range_has_a_length() {
+        let ids = Range::<u64>::new(1, 1 << 40).unwrap().ids();
+        assert_eq!(ids.len(), usize::try_from(1_u64 << 40).unwrap_or(usize::MAX));
     }
 
     #[test]

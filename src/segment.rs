@@ -1,49 +1,54 @@
 //! A range in memory that is being drawn from.
 //!
-//! The hot path of the crate is [`Segment::draw`]: one `fetch_add` on the segment's cursor, and one comparison.
+//! The hot path of the crate is [`Segment::draw_noting`]: one `fetch_add` on the segment's cursor, and one
+//! branch.
 //!
 //! # Orderings
 //!
-//! The cursor is an *offset*, never an id, so that nothing wraps at the end of an id type; a draw that finds it at
-//! or beyond `len` got nothing. All accesses to it are `Relaxed`:
+//! The cursor is an *offset*, never an id, so that nothing wraps at the end of an id type; a draw that finds
+//! it at or beyond `len` got nothing. All accesses to it are `Relaxed`:
 //!
-//! - *No id twice* needs only that read-modify-writes of one location are atomic, which they are in any ordering.
+//! - *No id twice* needs only that read-modify-writes of one location are atomic, which they are in any
+//!   ordering.
 //! - *Growing* needs that a draw which happens after another sees a later offset: coherence of one location.
-//! - `start`, `len` and `mark` never change; whoever holds the `Arc` got it through an `ArcSwap` (release/acquire,
-//!   see [`stock`](crate::stock)) or is its creator.
+//! - `start`, `len` and `mark` never change; whoever holds the `Arc` got it through an `ArcSwap`
+//!   (release/acquire, see [`stock`](crate::stock)) or is its creator.
 //!
-//! The watermark's single signal rests on the same atomicity: the offsets `[0, len)` are dealt to draws without
-//! overlap, so exactly one draw holds the offset `mark`.
+//! The watermark's single signal rests on the same atomicity: the offsets `[0, len)` are dealt to draws
+//! without overlap, so exactly one draw holds the offset `mark`.
 
 use crate::error::ErrorKind;
 use crate::range::Range;
 use crate::sync::{ArcSwapOption, AtomicU64, Ordering};
 
-/// Where [`Segment::seal`] puts the cursor: beyond every length, and so far from the end of `u64` that failing
-/// draws cannot bring it around (2^63 of them at one a nanosecond take 292 years).
+/// Where [`Segment::seal`] puts the cursor: beyond every length, and so far from 2^63, which no offset may
+/// reach, that failing draws cannot bring it there (2^62 of them at one a nanosecond take 146 years).
 const SEALED: u64 = 1 << 62;
 
-/// The most ids in one segment. Keeps `cursor + n` far from [`SEALED`] however many draws of a whole segment race.
+/// The most ids in one segment. Keeps `cursor + n` far from [`SEALED`] however many draws of a whole segment
+/// race.
 pub(crate) const MAX_LEN: u64 = 1 << 48;
 
-/// A cursor with nothing else on its cache line, wherever it is allocated: 56 bytes on either side are nobody's. Not
-/// crossbeam's `CachePadded`, whose 128-byte alignment more than doubles an idle sequence's segment and measured no
-/// faster: what lies beyond the padding is written once.
+/// A cursor with nothing else on its cache line: the first field behind the 16 bytes of the `Arc`, in memory
+/// that allocators align to 16. So the offset is at least 8 bytes into its line, and the 48 after it reach
+/// the end. Not crossbeam's `CachePadded`, whose 128-byte alignment more than doubles an idle sequence's
+/// segment and measured no faster: what lies beyond the padding is written once.
 #[derive(Debug)]
 #[repr(C)]
 struct Cursor {
     before: [u64; 7],
     offset: AtomicU64,
-    after: [u64; 7],
+    after: [u64; 6],
 }
 
 impl Cursor {
     fn new() -> Self {
-        Self { before: [0; 7], offset: AtomicU64::new(0), after: [0; 7] }
+        Self { before: [0; 7], offset: AtomicU64::new(0), after: [0; 6] }
     }
 }
 
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Segment {
     /// How many ids were asked of this segment so far. Every draw writes it.
     cursor: Cursor,
@@ -53,8 +58,8 @@ pub(crate) struct Segment {
     mark: u64,
     /// What an empty segment tells its callers; a segment with ids, once they are drawn, is merely dry.
     reason: ErrorKind,
-    /// The segment after this one: set once by the actor, cleared once this one has been left for good, so that
-    /// somebody idle who still holds an old segment does not keep all later ones alive.
+    /// The segment after this one: set once by the actor, cleared once this one has been left for good, so
+    /// that somebody idle who still holds an old segment does not keep all later ones alive.
     next: ArcSwapOption<Segment>,
 }
 
@@ -98,14 +103,32 @@ impl Segment {
     }
 
     /// Draws one id; `None` if there is none left here.
-    #[inline]
     pub(crate) fn draw(&self) -> Option<Drawn> {
+        let mut low = false;
+        let id = self.draw_noting(|| low = true)?;
+        Some(Drawn { id, low })
+    }
+
+    /// Draws one id; `None` if there is none left here. The draw that crosses the watermark calls `low`.
+    #[inline]
+    pub(crate) fn draw_noting(&self, low: impl FnOnce()) -> Option<u64> {
         // Relaxed: see the module's Orderings.
         let offset = self.cursor.offset.fetch_add(1, Ordering::Relaxed);
-        if offset < self.len {
-            return Some(Drawn { id: self.start + offset, low: offset == self.mark });
+        // Both are negative where the draw meets neither the end nor the watermark, as all three are below
+        // 2^63. One branch, and not two: see docs/performance.md.
+        let within = offset.wrapping_sub(self.len) & (offset ^ self.mark).wrapping_neg();
+        (within.cast_signed().is_negative() || self.got_at_an_edge(offset, low)).then(|| self.start + offset)
+    }
+
+    /// Whether a draw that met the watermark or the end got an id.
+    #[cold]
+    #[inline(never)]
+    fn got_at_an_edge(&self, offset: u64, low: impl FnOnce()) -> bool {
+        let got = offset < self.len;
+        if got && offset == self.mark {
+            low();
         }
-        None
+        got
     }
 
     /// Draws up to `n` ids: those that are left where there are fewer, which may be none.

@@ -13,15 +13,15 @@ use crate::store::Bounds;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Order {
-    /// An id asked for after another was returned, *anywhere*, is larger. Costs one round trip to the store, which
-    /// all callers that wait at that moment share; nothing is prefetched, and `try_next` is always dry.
+    /// An id asked for after another was returned, *anywhere*, is larger. Costs one round trip to the store,
+    /// which all callers that wait at that moment share; nothing is prefetched, and `try_next` is always dry.
     Global,
-    /// Ids grow within the process: asked for after another was returned, in any thread, an id is larger. Costs
-    /// nanoseconds.
+    /// Ids grow within the process: asked for after another was returned, in any thread, an id
+    /// is larger. Costs nanoseconds.
     #[default]
     Process,
-    /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain increment, and its
-    /// throughput grows with cores.
+    /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain
+    /// increment, and its throughput grows with cores.
     Thread,
 }
 
@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
     /// How many ids a thread takes for itself at a time under [`Order::Thread`].
     pub(crate) lease: u64,
+    /// How many ids one `take` may ask for.
+    pub(crate) max_take: u64,
     /// Fixes the jitter of retries, for simulations that are to repeat.
     pub(crate) seed: Option<u64>,
 }
@@ -54,6 +56,7 @@ impl Settings {
             ceiling: T::MAX,
             patience: Duration::from_secs(30),
             lease: 64,
+            max_take: LARGEST_TAKE,
             seed: None,
         }
     }
@@ -70,13 +73,15 @@ impl Settings {
         if self.lease == 0 || self.lease > MAX_LEN {
             return invalid(format!("a lease of {} ids; it must be 1 to 2^48", self.lease));
         }
+        if self.max_take == 0 || self.max_take > MAX_LEN {
+            return invalid(format!("a max_take of {} ids; it must be 1 to 2^48", self.max_take));
+        }
         self.sizing.check().map_err(|message| Error::invalid(message).during(Operation::Configure))
     }
 }
 
 /// How much a refill reserves and when it starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-
 pub(crate) enum Sizing {
     /// Always the same.
     Fixed {
@@ -88,6 +93,14 @@ pub(crate) enum Sizing {
     /// From the measured rate and latency.
     Adaptive(Adaptive),
 }
+
+/// What one `take` may ask for unless told otherwise: no more than a restart of the largest sequence
+/// may waste by default, so that one that is cancelled costs no more than that; and more than
+/// databases take in one statement.
+const LARGEST_TAKE: u64 = 1_000_000;
+
+/// The first step where sizes adapt, and any step while replies are lost; less where the settings allow less.
+const LEAST_STEP: u64 = 32;
 
 /// The settings of [`Sizing::Adaptive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,19 +114,45 @@ pub(crate) struct Adaptive {
 }
 
 impl Adaptive {
-    /// The default for a sequence of these bounds: 5 s of budget, and at most a ten-thousandth of the sequence wasted
-    /// by a restart, a million ids at the most.
+    /// The default for a sequence of these bounds: 5 s of budget, and at most a ten-thousandth of the
+    /// sequence wasted by a restart, a million ids at the most.
     pub(crate) fn for_bounds(bounds: Bounds) -> Self {
         Self::of(Duration::from_secs(5), ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000))
     }
 
     /// The smallest step follows from the cap.
     pub(crate) fn of(outage_budget: Duration, max_waste: u64) -> Self {
-        Self { outage_budget, max_waste, min_step: max_waste.div_ceil(2).min(32) }
+        Self { outage_budget, max_waste, min_step: max_waste.div_ceil(2).min(LEAST_STEP) }
     }
 }
 
 impl Sizing {
+    /// The most ids that may be in memory. A fixed step has no bound of its own: what was reserved for
+    /// callers who have given up stays for others.
+    pub(crate) fn most_in_memory(&self) -> u64 {
+        match *self {
+            Self::Fixed { .. } => MAX_LEN,
+            Self::Adaptive(Adaptive { max_waste, .. }) => max_waste,
+        }
+    }
+
+    /// What one `take` may ask for unless told otherwise: as much as may be in
+    /// memory anyway costs nobody more.
+    pub(crate) fn largest_take(&self) -> u64 {
+        match *self {
+            Self::Fixed { step, .. } => step.max(LARGEST_TAKE),
+            Self::Adaptive(Adaptive { max_waste, .. }) => max_waste.max(LARGEST_TAKE),
+        }
+    }
+
+    /// How many ids to reserve while replies are lost: each that is lost makes a gap as large.
+    pub(crate) fn least_step(&self) -> u64 {
+        match *self {
+            Self::Fixed { step, .. } => step.min(LEAST_STEP),
+            Self::Adaptive(Adaptive { min_step, .. }) => min_step,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), String> {
         match *self {
             Self::Fixed { step, .. } if step == 0 || step > MAX_LEN => {

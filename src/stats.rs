@@ -1,21 +1,34 @@
 //! What is counted of one sequence, cheaply enough to be always on: the draws themselves count nothing.
 
+use std::time::Duration;
+
 use crate::store::{Grant, Identity};
 use crate::sync::{Counter, Ordering};
 
+/// No incarnation: these have 63 bits.
+const MET: u64 = u64::MAX;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident / $add:ident),* $(,)?) => {
-        /// Counters of one sequence. All accesses are `Relaxed`: nothing is inferred from one counter about another.
+        /// Counters of one sequence. All accesses are `Relaxed`: nothing is inferred
+        /// from one counter about another.
         #[derive(Debug, Default)]
         pub(crate) struct Stats {
             $($(#[$doc])* $name: Counter,)*
             /// Ids drawn a second, as the bits of an `f64`.
             rate: Counter,
+            /// 0 before the sequence was seen in the store, and [`MET`] where only that is known of it.
             incarnation: Counter,
             epoch: Counter,
             /// The last id there can be, and the last that was granted.
             last: Counter,
             reached: Counter,
+            /// Since when callers wait, and when the store last granted: nanoseconds of the actor's
+            /// clock, plus one; 0 for never.
+            dry_since: Counter,
+            granted_at: Counter,
+            /// Reserves that failed since then.
+            failing: Counter,
         }
 
         impl Stats {
@@ -52,7 +65,8 @@ counters! {
     revoked / gap_revoked,
     /// Of those, the ids that the store took back.
     given_back / add_given_back,
-    /// Ids lost because whoever asked for them had given up, or belonged to another time of the sequence.
+    /// Ids lost because they were granted after the callers that wanted them had given up, or after the
+    /// sequence was revoked or reset.
     abandoned / gap_abandoned,
     /// Ids lost after they had left memory: by a cancelled caller, a failed `take`, a lease that ended.
     dropped / gap_dropped,
@@ -61,7 +75,8 @@ counters! {
 }
 
 impl Stats {
-    /// The actor took ids out of memory for a caller that waits: they count as replied, or as a gap, when that is done.
+    /// The actor took ids out of memory for a caller that waits: they count as replied, or
+    /// as a gap, when that is done.
     pub(crate) fn unpublish(&self, ids: u64) {
         self.published.fetch_sub(ids, Ordering::Relaxed);
     }
@@ -82,10 +97,68 @@ impl Stats {
         self.reached.store(grant.range.last().unwrap_or_default(), Ordering::Relaxed);
     }
 
+    /// The sequence was seen in the store: this process never creates it anew.
+    pub(crate) fn meet(&self) {
+        let _ = self.incarnation.compare_exchange(0, MET, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether it was seen there.
+    pub(crate) fn is_met(&self) -> bool {
+        self.incarnation.load(Ordering::Relaxed) != 0
+    }
+
+    /// The last id that was granted; `None` before the first grant.
+    pub(crate) fn reached(&self) -> Option<u64> {
+        self.identity().map(|_| self.reached.load(Ordering::Relaxed))
+    }
+
+    /// Callers wait since then, or not any more; what they waited is to be added after that.
+    pub(crate) fn note_dry(&self, since: Option<Duration>) {
+        self.dry_since.store(since.map_or(0, mark), Ordering::Relaxed);
+    }
+
+    /// For how long at least one caller waited, up to now. Read as callers stop waiting, it
+    /// may miss what they waited last.
+    pub(crate) fn dry(&self, now: Duration) -> Duration {
+        let waiting = self.dry_since().map(|since| now.saturating_sub(since));
+        Duration::from_nanos(self.dry_nanos()) + waiting.unwrap_or_default()
+    }
+
+    /// Since when callers wait; `None` where nobody does.
+    pub(crate) fn dry_since(&self) -> Option<Duration> {
+        unmark(self.dry_since.load(Ordering::Relaxed))
+    }
+
+    /// The store granted.
+    pub(crate) fn note_success(&self, now: Duration) {
+        self.granted_at.store(mark(now), Ordering::Relaxed);
+        self.failing.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_failing(&self) {
+        self.failing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Reserves that failed since the store last granted.
+    pub(crate) fn failing(&self) -> u64 {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    /// When the store last granted, by the actor's clock.
+    pub(crate) fn granted_at(&self) -> Option<Duration> {
+        unmark(self.granted_at.load(Ordering::Relaxed))
+    }
+
+    /// Whether callers wait.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.dry_since().is_some()
+    }
+
     /// Which sequence the ids in memory belong to; `None` before the first grant.
     pub(crate) fn identity(&self) -> Option<Identity> {
         let incarnation = self.incarnation.load(Ordering::Relaxed);
-        (incarnation != 0).then(|| Identity { incarnation, epoch: self.epoch.load(Ordering::Relaxed) })
+        (incarnation != 0 && incarnation != MET)
+            .then(|| Identity { incarnation, epoch: self.epoch.load(Ordering::Relaxed) })
     }
 
     /// How many ids were left to reserve, of those up to `ceiling`, at the last grant; `None` before that.
@@ -94,4 +167,13 @@ impl Stats {
         let last = self.last.load(Ordering::Relaxed).min(ceiling);
         Some(last.saturating_sub(self.reached.load(Ordering::Relaxed)))
     }
+}
+
+/// A time as a counter holds it, in which 0 is none.
+fn mark(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+fn unmark(mark: u64) -> Option<Duration> {
+    mark.checked_sub(1).map(Duration::from_nanos)
 }

@@ -2,8 +2,9 @@
 
 use std::future::Future as _;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use allocation_counter::{AllocationInfo, measure};
@@ -74,6 +75,31 @@ fn leases_and_stripes_allocate_nothing() {
     assert_none("a lease", || {
         let _ = lease.try_next().unwrap();
     });
+}
+
+/// What a thread holds for itself costs its own memory, and little of all others that live.
+#[test]
+fn stripes_take_memory_in_proportion_to_the_threads() {
+    const LIVE: u64 = 600;
+    let (all, last) = (open(Order::Thread, 0), open(Order::Thread, 0));
+    let (meet, end) = (Barrier::new(601), Barrier::new(601));
+    let first_draw = |ids: &Allocator<u64>| measure(|| assert!(ids.try_next().is_ok())).bytes_total;
+    let (of_the_last, bytes): (u64, u64) = thread::scope(|scope| {
+        let draw = || {
+            let bytes = first_draw(&all);
+            meet.wait();
+            end.wait();
+            bytes
+        };
+        let threads: Vec<_> = (0..LIVE).map(|_| scope.spawn(draw)).collect();
+        meet.wait();
+        let of_the_last = scope.spawn(|| first_draw(&last)).join().unwrap();
+        end.wait();
+        (of_the_last, threads.into_iter().map(|thread| thread.join().unwrap()).sum())
+    });
+    assert!(of_the_last <= 17 * 1024, "{of_the_last} bytes for the one thread that draws");
+    // With what arc-swap keeps for each thread.
+    assert!(bytes <= LIVE * 400, "{} bytes a thread", bytes / LIVE);
 }
 
 #[test]

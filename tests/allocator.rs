@@ -226,8 +226,9 @@ async fn revoking_takes_everything_away_at_once() {
             assert!(lease.try_next().unwrap() <= 100);
         }
         assert!(orders.try_next().unwrap() <= 100);
-        // The first was waited for; after that a thread takes ten at a time, and a lease seven.
-        let drawn = if order == Order::Thread { 1 + 1 + 7 + 10 } else { 3 };
+        // What a thread holds is lost with the rest; the seven that a lease took
+        // are counted when it next draws.
+        let drawn = if order == Order::Thread { 1 + 1 + 7 + 1 } else { 3 };
         assert_eq!(orders.revoke(), 100 - drawn);
         assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
         assert_eq!(handle.try_next().unwrap_err().kind(), ErrorKind::Dry);
@@ -344,15 +345,8 @@ fn programs_without_a_runtime_are_served() {
         }
     }
     assert_eq!(seen.len(), 400);
-    ids.close_blocking();
+    ids.close_blocking().unwrap();
     assert_eq!(orders.next_blocking(Duration::from_secs(10)).unwrap_err().kind(), ErrorKind::Closed);
-}
-
-#[tokio::test]
-async fn a_caller_that_blocks_the_runtime_it_waits_for_gets_its_deadline() {
-    let ids = sequences(&MemoryStore::new());
-    let orders = ids.sequence::<u64>("o").lazy().unwrap();
-    assert_eq!(orders.next_blocking(Duration::from_millis(10)).unwrap_err().kind(), ErrorKind::Deadline);
 }
 
 #[tokio::test]

@@ -10,15 +10,16 @@ fn permutation(key: u128, domain: Result<Domain>) -> Permutation {
     Permutation::v1(Key::from(key), domain.unwrap())
 }
 
-/// A generator without state that every version of every crate has: the tests have to see the same numbers for ever.
+/// A generator without state that every version of every crate has: the tests have to
+/// see the same numbers for ever.
 fn scatter(index: u64) -> u64 {
     let x = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     x ^ x >> 32
 }
 
-/// Made by an implementation of the documented algorithm in another language. Never to be changed: ids that were shown
-/// could no longer be read.
+/// Made by an implementation of the documented algorithm in another language. Never to be changed: ids that
+/// were shown could no longer be read.
 #[test]
 fn permutations_of_version_one_are_what_they_always_were() {
     let big = 0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f_u128;
@@ -136,7 +137,8 @@ fn a_permutation_leaves_no_bit_where_it_was() {
                 }
             }
         }
-        // Half, give or take 6 standard deviations: sums of fair coins, with room for all the pairs that are looked at.
+        // Half, give or take 6 standard deviations: sums of fair coins, with room for all
+        // the pairs that are looked at.
         let close = |sum: u64, coins: u64| {
             (sum as f64 - coins as f64 / 2.0).abs() < 6.0 * (coins as f64).sqrt() / 2.0
         };

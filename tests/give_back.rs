@@ -27,7 +27,7 @@ async fn stored(store: &impl Store, name: &str) -> SequenceInfo {
 
 fn request(name: &str, count: u64) -> Reserve {
     let name = SequenceName::new(name).unwrap();
-    Reserve { name, count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+    Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
 /// Of each allocator: ids given back, and gaps.
@@ -112,7 +112,8 @@ async fn what_a_lease_holds_does_not_go_back() {
     assert_eq!(stored(&store, "orders").await.next, Some(12));
 }
 
-/// Were it sent again, it would take back what others have reserved meanwhile: here, what is as long as the rest.
+/// Were it sent again, it would take back what others have reserved meanwhile: here,
+/// what is as long as the rest.
 #[tokio::test]
 async fn an_answer_that_is_lost_is_not_asked_for_again() {
     let store = MemoryStore::new();

@@ -1,7 +1,8 @@
 //! Reserves for a million ids, at each step: not about so many, but exactly.
 //!
-//! With R reserves of a step each, R × step − N ids are in memory after N were drawn. A reserve is asked for when fewer than the
-//! watermark are, or somebody waits for one, and for no other reason. So once all is quiet,
+//! With R reserves of a step each, R × step − N ids are in memory after N were drawn. A reserve
+//! is asked for when fewer than the watermark are, or somebody waits for one, and for no other
+//! reason. So once all is quiet,
 //!
 //! ```text
 //!   batch:         R = ceil(N / step)
@@ -9,7 +10,8 @@
 //!                                                        would be left without it
 //! ```
 //!
-//! with any number of callers up to the step. More of them share reserves of what they want: there are fewer, of more ids.
+//! with any number of callers up to the step. More of them share reserves of what they want:
+//! there are fewer, of more ids.
 //!
 //! `cargo test --release --test reserves -- --nocapture` prints the table of `docs/performance.md`.
 
@@ -86,11 +88,12 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
             scope.spawn(|| draw(&ids, IDS / threads));
         }
     });
-    // The same actor serves this one, after all that it had heard of the other before: what a draw set off is done.
+    // The same actor serves this one, after all that it had heard of the other before:
+    // what a draw set off is done.
     draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
     let seen = ids.snapshot();
     assert_eq!(store.reserves(), seen.reserves + 3, "what the allocator counts is what the store saw");
-    sequences.close_blocking();
+    sequences.close_blocking().unwrap();
     seen
 }
 

@@ -1,10 +1,15 @@
 //! Many sequences of one store: opened by name, refilled together, failing apart, let go of when idle.
 
+mod hooked;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
-use idmill::{ErrorKind, Order, Sequences, SequencesBuilder};
+use idmill::store::{Capabilities, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::{Error, ErrorKind, Order, Result, Sequences, SequencesBuilder};
+
+use hooked::{Hooked, Hooks};
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
     Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
@@ -170,7 +175,7 @@ fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
         assert_eq!(caller.join().unwrap(), ErrorKind::Closed);
     }
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
-    ids.close_blocking();
+    ids.close_blocking().unwrap();
 }
 
 #[test]
@@ -203,4 +208,69 @@ fn a_store_over_the_network_is_opened_without_a_runtime() {
         error.status() == idmill::Status::Transient && error.to_string().contains("127.0.0.1:1"),
         "{error}"
     );
+}
+
+/// Holds one sequence, as another's transaction does, and notes in which round trips it was asked for.
+#[derive(Debug, Default)]
+struct Held {
+    store: MemoryStore,
+    in_company: AtomicUsize,
+    alone: AtomicUsize,
+}
+
+const REFUSALS: usize = 6;
+
+impl Held {
+    fn outcome<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(async move {
+            let mut outcomes = self.store.reserve_many(requests).await;
+            if let Some(place) = requests.iter().position(|request| request.name.as_str() == "held") {
+                let times = if requests.len() > 1 { &self.in_company } else { &self.alone };
+                times.fetch_add(1, Ordering::SeqCst);
+                if self.alone.load(Ordering::SeqCst) < REFUSALS {
+                    outcomes[place] = Err(Error::new(ErrorKind::Unavailable, "it is held"));
+                }
+            }
+            outcomes
+        })
+    }
+}
+
+impl Hooks for Held {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move { self.outcome(std::slice::from_ref(request)).await.remove(0) })
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        self.outcome(requests)
+    }
+}
+
+/// The store may wait for it then, and nobody waits with it.
+#[tokio::test]
+async fn what_could_not_be_had_in_a_batch_is_asked_for_alone() {
+    let faults = Faults::default().latency(Duration::from_millis(1));
+    let held = Arc::new(Hooked(Held { store: MemoryStore::with_faults(faults), ..Held::default() }));
+    let ids = Sequences::builder(held.clone() as Arc<dyn Store>).start().unwrap();
+    let open = |name: String| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
+    let waiting = open("held".to_owned());
+    let waiting = tokio::spawn(async move { waiting.next().await });
+    let others: Vec<_> = (0..20)
+        .map(|n| {
+            let other = open(format!("s{n}"));
+            tokio::spawn(async move { while other.next().await.is_ok() {} })
+        })
+        .collect();
+    waiting.await.unwrap().unwrap();
+    let (company, alone) = (held.in_company.load(Ordering::SeqCst), held.alone.load(Ordering::SeqCst));
+    assert!(company <= 1 && alone >= REFUSALS, "{company} times with others, {alone} times alone");
+    others.iter().for_each(tokio::task::JoinHandle::abort);
 }

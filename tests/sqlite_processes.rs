@@ -14,6 +14,7 @@ use idmill::store::sqlite::rusqlite::Connection;
 use idmill::store::{Bounds, Reserve, Store};
 
 const FILE: &str = "IDMILL_TEST_CHILD_FILE";
+const MOUNTED: &str = "IDMILL_TEST_CHILD_MOUNTED";
 
 /// Not a test by itself: what each process runs.
 #[test]
@@ -23,7 +24,7 @@ fn child() {
     runtime.block_on(async {
         let store = SqliteStore::open(file).await.unwrap();
         let name = SequenceName::new("s").unwrap();
-        let request = Reserve { name, count: 7, ceiling: u64::MAX, create: Bounds::of::<u64>() };
+        let request = Reserve { name, count: 7, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) };
         for _ in 0..10_000 {
             let range = store.reserve(&request).await.unwrap().range;
             // One write per line, so that a kill leaves whole lines but for the last.
@@ -31,6 +32,50 @@ fn child() {
             std::io::stdout().write_all(line.as_bytes()).unwrap();
         }
     });
+}
+
+/// Not a test by itself: a process in whose file system the database is mounted by itself.
+#[test]
+fn child_that_opens() {
+    let Some(file) = std::env::var_os(MOUNTED) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    match runtime.block_on(SqliteStore::open(file)) {
+        Ok(_) => println!("opened"),
+        Err(error) => println!("refused {}: {error}", error.kind().as_str()),
+    }
+}
+
+/// As a container has it, of whose files the database alone is kept: the log would not be.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_database_that_is_mounted_by_itself_is_refused_and_one_in_a_directory_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, app) = (dir.path().join("host"), dir.path().join("app"));
+    for each in [&host, &app] {
+        std::fs::create_dir(each).unwrap();
+    }
+    std::fs::write(host.join("ids.db"), "").unwrap();
+    std::fs::write(app.join("ids.db"), "").unwrap();
+    let mount = |from: &Path, to: &Path| {
+        let script = format!(
+            "mount --bind '{}' '{}' || exit 77; exec '{}' child_that_opens --exact --nocapture --test-threads=1",
+            from.display(),
+            to.display(),
+            std::env::current_exe().unwrap().display()
+        );
+        let mut command = Command::new("unshare");
+        let output = command.args(["-rm", "sh", "-c", &script]).env(MOUNTED, app.join("ids.db")).output();
+        let Ok(output) = output else { return None };
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (Some(file), Some(directory)) =
+        (mount(&host.join("ids.db"), &app.join("ids.db")), mount(&host, &app))
+    else {
+        println!("skipped: this user may not mount");
+        return;
+    };
+    assert!(file.contains("refused conflict") && file.contains("mount the directory"), "{file}");
+    assert!(directory.contains("opened"), "{directory}");
 }
 
 fn spawn(file: &Path, output: &Path) -> Child {

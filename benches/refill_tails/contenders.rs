@@ -1,4 +1,5 @@
-//! What is measured side by side: ids without a store, ids from ranges that are fetched ahead, and a range behind a mutex.
+//! What is measured side by side: ids without a store, ids from ranges that are fetched
+//! ahead, and a range behind a mutex.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -92,7 +93,8 @@ impl Contender for Idmill {
     }
 }
 
-/// How most allocators do it: a range behind a lock, and whoever finds it empty fetches the next one under the lock.
+/// How most allocators do it: a range behind a lock, and whoever finds it empty fetches
+/// the next one under the lock.
 pub(crate) struct MutexAndFetch {
     /// The next id, and the first that is not there.
     range: Mutex<(u64, u64)>,
@@ -112,7 +114,7 @@ impl MutexAndFetch {
         let it = Self {
             range: Mutex::new((0, 0)),
             store: Arc::new(slow_store(latency)),
-            request: Reserve { name, count: step, ceiling: create.max(), create },
+            request: Reserve { name, count: step, ceiling: create.max(), create: Some(create) },
             runtime: runtime.expect("a thread can be had"),
             fetching: AtomicBool::new(false),
             fetched: AtomicU64::new(0),

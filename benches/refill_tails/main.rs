@@ -1,8 +1,8 @@
 //! What a draw takes while the store refills: callers that waited, and the tail of the latencies.
 //!
-//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`; with `-- drain` or `-- paced`
-//! one of them, and with `-- paced --plot FILE` a picture. Not criterion: what is asked is the distribution of single draws,
-//! not the mean of many.
+//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`; with
+//! `-- drain` or `-- paced` one of them, and with `-- paced --plot FILE` a picture. Not criterion: what is
+//! asked is the distribution of single draws, not the mean of many.
 
 mod contenders;
 mod drain;

@@ -1,8 +1,10 @@
-//! A million ids a second, drawn when they are due, over a store of 10 ms: beside no store at all, and beside a mutex.
+//! A million ids a second, drawn when they are due, over a store of 10 ms: beside no
+//! store at all, and beside a mutex.
 //!
-//! The load is open: an id is due every microsecond, whether the one before has come or not, and its latency counts from when it
-//! was due. So a pause of 10 ms is the pause of the ten thousand draws that were due in it, and nothing has to be corrected
-//! for coordinated omission. A thread that waits for the next due time spins.
+//! The load is open: an id is due every microsecond, whether the one before has come or not, and its
+//! latency counts from when it was due. So a pause of 10 ms is the pause of the ten thousand draws
+//! that were due in it, and nothing has to be corrected for coordinated omission. A thread that waits
+//! for the next due time spins.
 
 use std::fs;
 use std::hint::spin_loop;

@@ -1,7 +1,7 @@
-//! What the benchmarks of idmill share: allocators over the memory store, threads that start together, and the
-//! tables that are printed in the end.
+//! What the benchmarks of idmill share: allocators over the memory store, threads that start together, and
+//! the table of ranges that is printed in the end.
 
-pub mod table;
+pub mod ranges;
 pub mod threads;
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use idmill::store::{Faults, MemoryStore, Store};
 use idmill::{Allocator, Order, Sequences};
 
-/// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in memory,
-/// on a thread of its own.
+/// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in
+/// memory, on a thread of its own.
 pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
     let ids = sequences(MemoryStore::new());
     let allocator =

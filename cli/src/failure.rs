@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as UsageKind;
+use idmill::store::StoreUrl;
 use idmill::{Error, ErrorKind, Operation, Status};
 use serde::Serialize;
 
@@ -181,7 +182,7 @@ fn hint(error: &Error, message: &str) -> Option<String> {
     Some(match error.kind() {
         ErrorKind::Exhausted => format!("`idmill set {name} --max N` raises the last id"),
         ErrorKind::NotFound if connecting => {
-            "`idmill next` and `idmill create` make a store; --store and IDMILL_STORE name another".to_owned()
+            "--store and IDMILL_STORE name another store; `idmill create` makes one that never was, unless its URL has mode=rw".to_owned()
         }
         ErrorKind::NotFound => format!("`idmill list` shows what there is; `idmill create {name}` makes it"),
         ErrorKind::AlreadyExists => format!("`idmill show {name}` shows it, `idmill set {name}` changes it"),
@@ -212,6 +213,12 @@ pub(crate) fn quoted(name: &str) -> String {
     }
 }
 
+/// The text without what looks like a password in any of its words: what was typed may have
+/// been a URL in the wrong place.
+fn redacted(text: &str) -> String {
+    text.split_inclusive(char::is_whitespace).map(StoreUrl::redacted).collect()
+}
+
 /// What the arguments themselves had wrong; or the help that was asked for, which is no failure.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), UsageKind::DisplayHelp | UsageKind::DisplayVersion);
@@ -219,9 +226,14 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let text = error.to_string();
         // What follows an empty line is the usage and where to find more of it.
         let text = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
-        return Failure::usage(text.split_whitespace().collect::<Vec<_>>().join(" ")).report(true);
+        return Failure::usage(redacted(&text.split_whitespace().collect::<Vec<_>>().join(" "))).report(true);
     }
-    // Whoever closed the stream does not want to read it.
-    let _ = error.print();
+    let (text, shown) = (error.to_string(), redacted(&error.to_string()));
+    if asked || shown == text {
+        // The reader closed the stream, and does not want to read it.
+        let _ = error.print();
+    } else {
+        eprint!("{shown}");
+    }
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
 }

@@ -93,7 +93,8 @@ impl Shown {
     }
 }
 
-/// Reads a format, and the keys that it names. Done here and not while arguments are read, whose errors repeat them: it may hold a key.
+/// Reads a format, and the keys that it names. Done here and not while arguments are read, whose errors
+/// repeat them: it may hold a key.
 pub(crate) fn load(text: &str) -> Outcome<Format> {
     let wrong = |error| Failure::from(error).hint("`idmill encode --help` says how a format is written");
     Format::load(text).map_err(wrong)
@@ -114,7 +115,7 @@ pub(crate) fn for_each<T>(
     read: impl Fn(&str) -> Outcome<T>,
     write: impl FnMut(T, &mut Lines<StdoutLock<'_>>) -> Outcome<Reader>,
 ) -> Outcome {
-    // A reader may stall, and so may whoever writes to stdin; whoever listens for signals must not.
+    // The reader of stdout may stall, and the writer of stdin. The thread that listens for signals must not.
     tokio::task::block_in_place(|| {
         let mut lines = Lines::new(stdout().lock());
         let outcome = if given.is_empty() {
@@ -150,7 +151,7 @@ fn from_stdin<'a, T>(
 ) -> Outcome<Reader> {
     let mut input = BufReader::new(stdin().lock());
     for number in 1_u64.. {
-        // Nothing more is there to be read at once: whoever waits for an answer gets it.
+        // Nothing more can be read without waiting, so what is written so far is flushed.
         if input.buffer().is_empty() && lines.flush().map_err(|error| unwritten(&error))? == Reader::Left {
             return Ok(Reader::Left);
         }

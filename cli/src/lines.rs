@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use idmill::Range;
 
-/// What a pipe takes in one piece or not at all (`PIPE_BUF`), and hence the most that is written at once: a process
-/// killed at any moment has written whole lines only.
+/// What a pipe takes in one piece or not at all (`PIPE_BUF`), and hence the most that is written at once: a
+/// process killed at any moment has written whole lines only.
 const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 /// 2^64 - 1 and the end of its line.
 const LONGEST_LINE: usize = 21;

@@ -4,10 +4,14 @@ mod args;
 mod commands;
 mod failure;
 mod formatted;
+#[cfg(test)]
+#[path = "../../tests/hooked/mod.rs"]
+mod hooked;
 mod lines;
 mod opening;
 mod output;
 mod plot;
+mod suggest;
 mod times;
 
 use std::process::ExitCode;
@@ -30,7 +34,7 @@ fn main() -> ExitCode {
     start_logging(cli.global.verbose);
     let outcome = runtime().and_then(|runtime| {
         let outcome = runtime.block_on(until_done_or_told(cli));
-        // Does not wait for a database that is busy: nobody would hear what it says.
+        // Does not wait for a database that is busy: nobody would see its answer.
         runtime.shutdown_background();
         outcome
     });

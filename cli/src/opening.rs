@@ -2,6 +2,7 @@
 
 use std::path::absolute;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idmill::store::sqlite::SqliteOptions;
 use idmill::store::{Durability, Store, StoreUrl};
@@ -12,13 +13,15 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 
 const VARIABLE: &str = "IDMILL_STORE";
+const EXISTING: &str = "IDMILL_EXISTING";
 const DEFAULT: &str = "sqlite:idmill.db";
 
-/// Opens the store for a command that hands out ids or makes a sequence: what is missing is created, and said to be.
-pub(crate) async fn create(global: &Global) -> Outcome<Arc<dyn Store>> {
+/// Opens the store for a command that hands out ids or makes a sequence: what is
+/// missing is created, and said to be.
+pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
     let url = url(global)?;
     let missing = url.file().filter(|file| !file.exists()).map(ToOwned::to_owned);
-    let store = lasting(&url).await?;
+    let store = lasting(&url, within).await?;
     if let Some(file) = missing {
         let place = absolute(&file).unwrap_or(file);
         output::note(global.json, &format!("created the store {url} ({})", place.display()));
@@ -28,7 +31,24 @@ pub(crate) async fn create(global: &Global) -> Outcome<Arc<dyn Store>> {
 
 /// Opens the store for a command that looks at or changes what is there: creates nothing.
 pub(crate) async fn existing(global: &Global) -> Outcome<Arc<dyn Store>> {
-    lasting(&url(global)?.existing()).await
+    lasting(&url(global)?.existing(), StoreUrl::CONNECT_TIMEOUT).await
+}
+
+/// Opens the store for a command that hands out ids of what there is: nothing is
+/// created, neither now nor by a draw.
+pub(crate) async fn existing_sequences(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
+    lasting(&url(global)?.existing_sequences(), within).await
+}
+
+/// Whether ids are to come from sequences that exist only: by the flag, or else the environment.
+pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
+    let value = std::env::var_os(EXISTING).unwrap_or_default();
+    match value.to_str().map(str::trim) {
+        _ if flag => Ok(true),
+        Some("" | "0" | "no" | "false") => Ok(false),
+        Some("1" | "yes" | "true") => Ok(true),
+        _ => Err(Failure::usage(format!("{EXISTING}={} is unknown; there are yes, no", value.display()))),
+    }
 }
 
 /// A store to measure in.
@@ -43,7 +63,8 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// The environment is not looked at: a store that others use is measured, and written to, by explicit wish only.
+    /// The environment is not looked at: a store that others use is measured, and
+    /// written to, by explicit wish only.
     pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
         if let Some(given) = &global.store {
             let (url, given) = (StoreUrl::parse(given)?, given.clone());
@@ -68,16 +89,16 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(StoreUrl::parse(DEFAULT)?);
     };
-    let not_text =
-        |value: std::ffi::OsString| Failure::usage(format!("{VARIABLE} is not UTF-8: {}", value.display()));
-    let url = value.into_string().map_err(not_text)?;
+    // Not echoed: it may hold a password.
+    let url = value.into_string().map_err(|_| Failure::usage(format!("{VARIABLE} is not UTF-8")))?;
     let parsed = StoreUrl::parse(&url).map_err(Failure::from);
     parsed.map_err(|failure| failure.hint(format!("the URL comes from the environment variable {VARIABLE}")))
 }
 
-async fn lasting(url: &StoreUrl) -> Outcome<Arc<dyn Store>> {
-    let store = url.connect().await?;
-    if store.capabilities().durability == Durability::Process {
+async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
+    let store = url.connect_within(within).await?;
+    // Of a server, `durability=process` in its URL says that this is known and meant.
+    if url.scheme() == "memory" && store.capabilities().durability == Durability::Process {
         let message =
             format!("{url} forgets its sequences with this process: the next one would repeat every id");
         return Err(Failure::usage(message).hint(format!("name a store that lasts, such as {DEFAULT}")));

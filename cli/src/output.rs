@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+use idmill::planning::Workload;
 use idmill::store::SequenceInfo;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -71,11 +72,48 @@ fn percent(value: f64) -> String {
 
 const HEADINGS: [&str; 8] = ["NAME", "NEXT", "START", "MAX", "REMAINING", "USED", "INCARNATION", "EPOCH"];
 
-/// Sequences one below the other.
-pub(crate) fn sequences(all: &[Sequence]) -> String {
-    let mut table = table(&HEADINGS, &[0, 6]);
-    table.add_rows(all.iter().map(Sequence::cells));
-    render(&table)
+/// Something that is stored and cannot be read, as JSON has it. Names and meanings are stable.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Unreadable {
+    name: String,
+    kind: &'static str,
+    message: String,
+}
+
+impl From<&idmill::store::Unreadable> for Unreadable {
+    fn from(found: &idmill::store::Unreadable) -> Self {
+        let kind = found.error.kind().as_str();
+        Self { name: found.name.clone(), kind, message: found.error.to_string() }
+    }
+}
+
+/// Sequences one below the other, in pieces: each column stays as wide as it was.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceTable {
+    widths: Vec<u16>,
+}
+
+impl SequenceTable {
+    /// The next rows; the first ones with the headings.
+    pub(crate) fn rows(&mut self, some: &[Sequence]) -> String {
+        let begun = !self.widths.is_empty();
+        if begun && some.is_empty() {
+            return String::new();
+        }
+        let mut table = table(&HEADINGS, &[0, 6]);
+        table.add_rows(some.iter().map(Sequence::cells));
+        self.widths.resize(HEADINGS.len(), 0);
+        for ((width, content), column) in
+            self.widths.iter_mut().zip(table.column_max_content_widths()).zip(table.column_iter_mut())
+        {
+            *width = content.max(*width);
+            // With the blank on either side.
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*width + 2)));
+        }
+        let text = render(&table);
+        // The headings are the first line, of the first piece alone.
+        if begun { text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned()) } else { text }
+    }
 }
 
 /// One sequence, a field a line.
@@ -117,8 +155,8 @@ pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     table
 }
 
-/// A table that people may want to take elsewhere: text on a terminal, or Markdown. The first column is a name, the
-/// others are numbers.
+/// A table that people may want to take elsewhere: text on a terminal, or Markdown. The first column is a
+/// name, the others are numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
     headings: &'static [&'static str],
@@ -217,6 +255,32 @@ pub(crate) fn rate(per_second: f64) -> String {
     }
 }
 
+/// The settings of a sequence, as a program has them.
+pub(crate) fn settings(workload: &Workload) -> String {
+    let seconds = workload.outage_budget.as_secs();
+    // A part of a millisecond more, rather than less.
+    let millis = u64::try_from(workload.outage_budget.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+    let budget = if workload.outage_budget.subsec_nanos() == 0 {
+        format!("Duration::from_secs({})", grouped(seconds))
+    } else {
+        format!("Duration::from_millis({})", grouped(millis))
+    };
+    format!(".outage_budget({budget}).max_waste({})", grouped(workload.max_waste))
+}
+
+/// As arguments and code take it, `_` between thousands.
+pub(crate) fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push('_');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A bar on stderr, where somebody watches.
 pub(crate) fn progress(len: u64) -> ProgressBar {
     if !io::stderr().is_terminal() {
@@ -238,6 +302,7 @@ pub(crate) fn note(json: bool, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_sheet_is_text_or_markdown() {
@@ -245,6 +310,56 @@ mod tests {
         sheet.push(vec!["async".to_owned(), "7".to_owned()]);
         assert_eq!(sheet.text(), "MODE   VALUES/S\nasync         7\n");
         assert_eq!(sheet.markdown(), "| mode | values/s |\n|---|---:|\n| async | 7 |\n");
+    }
+
+    #[test]
+    fn a_table_in_pieces_keeps_its_columns() {
+        let one = |name: &str| Sequence {
+            name: name.to_owned(),
+            next: Some(1),
+            start: 1,
+            max: 9,
+            remaining: 9,
+            used_percent: 0.0,
+            incarnation: "0000000000000001".to_owned(),
+            epoch: 0,
+        };
+        let mut table = SequenceTable::default();
+        let first = table.rows(&[one("a-long-name")]);
+        let second = table.rows(&[one("b")]);
+        let at = |text: &str, line: usize| text.lines().nth(line).unwrap().find("0000").unwrap();
+        assert_eq!((first.lines().count(), second.lines().count()), (2, 1), "{first}{second}");
+        assert_eq!(at(&first, 1), at(&second, 0), "{first}{second}");
+        assert_eq!(table.rows(&[]), "");
+        assert_eq!(SequenceTable::default().rows(&[]).lines().count(), 1, "the headings of nothing");
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (value, text) in
+            [(0, "0"), (999, "999"), (1000, "1_000"), (u64::MAX, "18_446_744_073_709_551_615")]
+        {
+            assert_eq!(grouped(value), text);
+        }
+    }
+
+    #[test]
+    fn settings_are_rust() {
+        let of = |budget: Duration| {
+            settings(&Workload { rate: 1.0, latency: budget, outage_budget: budget, max_waste: 12_345 })
+        };
+        assert_eq!(
+            of(Duration::from_secs(5000)),
+            ".outage_budget(Duration::from_secs(5_000)).max_waste(12_345)"
+        );
+        assert_eq!(
+            of(Duration::from_millis(71_200)),
+            ".outage_budget(Duration::from_millis(71_200)).max_waste(12_345)"
+        );
+        assert_eq!(
+            of(Duration::from_micros(1_500)),
+            ".outage_budget(Duration::from_millis(2)).max_waste(12_345)"
+        );
     }
 
     #[test]

@@ -32,7 +32,8 @@ const SIZE: (u32, u32) = (900, 480);
 const INK: RGBColor = RGBColor(1, 2, 3);
 const GRID: RGBColor = RGBColor(4, 5, 6);
 const BAND: RGBColor = RGBColor(7, 8, 9);
-/// Told apart by people who see no red or green, on white and on black (Okabe and Ito's set without its extremes).
+/// Told apart by people who see no red or green, on white and on black (Okabe and
+/// Ito's set without its extremes).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -141,7 +142,8 @@ pub(crate) struct Group {
     pub(crate) values: Vec<f64>,
 }
 
-/// The height of a bar, which has its value written behind it; of the legend; and what a picture of bars needs besides.
+/// The height of a bar, whose value is written behind it; of the legend; and of
+/// the rest of a picture of bars.
 const BAR: u32 = 13;
 const LEGEND: u32 = 24;
 const FRAME: u32 = 92;
@@ -242,7 +244,8 @@ impl Bars {
     }
 }
 
-/// In a line above what it explains, where it hides nothing; each sign so much to either side of the line's middle.
+/// In a line above what it explains, where it hides nothing; each sign so much to
+/// either side of the line's middle.
 fn draw_legend<'a>(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     (left, half): (u32, i32),

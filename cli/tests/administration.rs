@@ -32,13 +32,13 @@ fn a_sequence_has_the_same_fields_wherever_it_is_printed() {
         "incarnation": incarnation, "epoch": 0,
     });
     assert_eq!(shown, expected);
-    assert_eq!(place.json(&["list", "--json"]), json!({ "sequences": [shown] }));
+    assert_eq!(place.json(&["list", "--json"]), json!({ "sequences": [shown], "unreadable": [] }));
     let changed = place.json(&["set", "s", "--next", "15", "--json"]);
     assert_eq!(keys(&changed), ["after", "before"]);
     assert_eq!((&changed["before"], &changed["after"]["next"]), (&expected, &json!(15)));
     let removed = place.json(&["remove", "s", "--yes", "--json"]);
     assert_eq!(removed, json!({ "removed": changed["after"] }));
-    assert_eq!(place.json(&["list", "--json"]), json!({ "sequences": [] }));
+    assert_eq!(place.json(&["list", "--json"]), json!({ "sequences": [], "unreadable": [] }));
 }
 
 #[test]
@@ -133,5 +133,88 @@ fn looking_for_a_store_never_makes_one() {
         assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{args:?}");
         assert!(ran.err.contains("idmill.db: there is no such file"), "{}", ran.err);
         assert!(place.files().is_empty());
+    }
+}
+
+#[test]
+fn a_name_that_is_not_there_is_answered_with_the_nearest() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    for args in [&["show", "odrers"][..], &["set", "Orders", "--next", "9"], &["remove", "order"]] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, 4, "{args:?}: {ran:?}");
+        assert!(ran.err.contains("hint: there is orders; `idmill list` shows all"), "{args:?}: {}", ran.err);
+    }
+    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` makes it"));
+}
+
+/// The columns of a row, but for its name.
+const ROW: &str = "next, start, max, incarnation, epoch, format";
+
+fn database(place: &Place) -> idmill::store::sqlite::rusqlite::Connection {
+    idmill::store::sqlite::rusqlite::Connection::open(place.path().join("idmill.db")).unwrap()
+}
+
+#[test]
+fn a_list_has_what_begins_so_and_as_many_as_were_asked_for() {
+    let place = Place::with_sequence(1, 9);
+    for name in ["orders-b", "orders-a", "other"] {
+        place.run(&["create", name]);
+    }
+    let names = |args: &[&str]| {
+        let listed = place.json(args);
+        let all = listed["sequences"].as_array().unwrap().iter();
+        all.map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&["list", "--json", "--prefix", "orders-"]), ["orders-a", "orders-b"]);
+    assert_eq!(names(&["list", "--json", "--limit", "2"]), ["orders-a", "orders-b"]);
+    assert_eq!(names(&["list", "--json", "--prefix", "x"]), [""; 0]);
+    assert_eq!(place.run(&["list", "--prefix", "orders-"]).out.lines().count(), 3);
+    assert_eq!(place.run(&["list", "--limit", "0"]).code, 2);
+}
+
+#[test]
+fn what_cannot_be_read_is_reported_beside_the_others() {
+    let place = Place::with_sequence(1, 9);
+    place.run(&["create", "bad"]);
+    database(&place)
+        .execute("UPDATE idmill_sequences SET start = 5, next = 3 WHERE name = 'bad'", [])
+        .unwrap();
+    let ran = place.run(&["list"]);
+    assert_eq!((ran.code, ran.out.lines().count()), (1, 2), "{ran:?}");
+    assert!(
+        ran.err.contains("error: list: the row \"bad\"") && ran.err.contains("1 of the store's"),
+        "{}",
+        ran.err
+    );
+    let ran = place.run(&["list", "--json"]);
+    let listed: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &listed["sequences"][0]["name"]), (1, &json!("s")));
+    assert_eq!(listed["unreadable"][0]["name"], json!("bad"));
+    assert_eq!(listed["unreadable"][0]["kind"], json!("store_violation"));
+}
+
+/// In a tenth of the memory that a list of all of them would take.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_list_takes_no_more_memory_the_longer_it_is() {
+    let place = Place::with_sequence(1, 9);
+    database(&place)
+        .execute(
+            &format!(
+                "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 200000) \
+                 INSERT INTO idmill_sequences (name, {ROW}) SELECT printf('many-%d', n), 1, 1, 9, 1, 0, 1 FROM n"
+            ),
+            [],
+        )
+        .unwrap();
+    for (args, lines) in [("list", 200_002), ("list --json", 2_000_015)] {
+        // In kilobytes of address space: a runtime's threads and a database's cache, and little else.
+        let limited = format!("ulimit -v 160000; exec {} {args}", env!("CARGO_BIN_EXE_idmill"));
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &limited]).current_dir(place.path()).env("MALLOC_ARENA_MAX", "1");
+        let output = command.env_remove("IDMILL_STORE").output().unwrap();
+        let ran = common::Ran::from(output);
+        assert_eq!((ran.code, ran.out.lines().count()), (0, lines), "{args}: {}", ran.err);
     }
 }

@@ -38,7 +38,8 @@ fn check(run: &Value) {
     let (times, corrected) = (&run["times_ms"], &run["corrected_ms"]);
     for name in ["p50", "p75", "p90", "p99", "p99_9", "max"] {
         assert!(times[name].as_f64() >= Some(1.0), "shorter than the work itself: {run}");
-        // As many again that would have begun meanwhile can only add long ones among the slow, but never a longer one.
+        // As many again that would have begun meanwhile can only add long ones among the
+        // slow, but never a longer one.
         assert!(corrected["max"].as_f64() >= times[name].as_f64(), "{run}");
     }
 }

@@ -48,8 +48,8 @@ fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
             (1, Some(lease)) => lease.next_blocking(LONG),
             _ => handle.next_blocking(LONG),
         };
-        // One write for a line, so that a kill leaves whole lines but for the last. The harness writes of its own
-        // too, hence the mark.
+        // One write for a line, so that a kill leaves whole lines but for the last. The harness writes of
+        // its own too, hence the mark.
         let line = format!("id {}\n", id.expect("the store is there"));
         std::io::stdout().write_all(line.as_bytes()).expect("stdout is a file");
     }

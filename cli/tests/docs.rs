@@ -1,4 +1,5 @@
-//! docs/cli.md shows what really comes: its `console` blocks are run, from the first to the last in one directory.
+//! docs/cli.md shows what really comes: its `console` blocks are run, from the first
+//! to the last in one directory.
 //!
 //! `IDMILL_DOCS=write cargo test -p idmill-cli --test docs` puts what came in place of what was there.
 
@@ -56,6 +57,7 @@ fn shell(command: &str, place: &Place) -> String {
         .current_dir(place.path())
         .env("PATH", path.unwrap())
         .env_remove("IDMILL_STORE")
+        .env_remove("IDMILL_EXISTING")
         .env_remove("COLUMNS")
         .stdin(Stdio::null())
         .output()

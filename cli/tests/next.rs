@@ -15,10 +15,52 @@ fn the_first_run_makes_the_store_and_says_so_and_the_second_goes_on() {
     let first = place.run(&["next", "s", "-n", "3"]);
     assert_eq!((first.code, first.out.as_str()), (0, "1\n2\n3\n"));
     assert!(first.err.starts_with("note: created the store sqlite:idmill.db (/"), "{}", first.err);
-    assert_eq!(first.err.lines().count(), 1);
+    assert!(first.err.contains("note: `s` is a new sequence\n"), "{}", first.err);
+    assert_eq!(first.err.lines().count(), 2);
     let second = place.run(&["next", "s"]);
     assert_eq!((second.code, second.out.as_str(), second.err.as_str()), (0, "4\n", ""));
     assert_eq!(place.files(), ["idmill.db"]);
+}
+
+#[test]
+fn a_new_sequence_is_announced_with_the_name_that_could_have_been_meant() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let first = place.run(&["next", "orders"]);
+    assert_eq!((first.ids(), first.err.as_str()), (vec![1], ""), "it existed");
+    let typo = place.run(&["next", "odrers", "--json"]);
+    assert_eq!(typo.ids(), [1]);
+    let note: serde_json::Value = serde_json::from_str(&typo.err).unwrap();
+    assert_eq!(note["note"], "`odrers` is a new sequence; there is orders too, and --existing creates none");
+    let far = place.run(&["next", "invoices", "--start", "5"]);
+    assert_eq!((far.ids(), far.err.as_str()), (vec![5], "note: `invoices` is a new sequence\n"));
+}
+
+#[test]
+fn what_has_to_exist_is_never_created() {
+    let place = Place::new();
+    let nowhere = place.run(&["next", "orders", "--existing"]);
+    assert_eq!((nowhere.code, nowhere.out.as_str()), (4, ""));
+    assert!(place.files().is_empty(), "a store was made");
+    assert_eq!(place.run(&["next", "orders"]).ids(), [1]);
+    let by = |args: &[&str], variable: &str| -> Ran {
+        place.command(args).env("IDMILL_EXISTING", variable).output().unwrap().into()
+    };
+    assert_eq!(place.run(&["next", "orders", "--existing"]).ids(), [2]);
+    assert_eq!(by(&["next", "orders"], "yes").ids(), [3]);
+    for typo in [
+        place.run(&["next", "odrers", "--existing"]),
+        place.run(&["next", "odrers", "--existing", "--start", "1"]),
+        by(&["next", "odrers"], "1"),
+        place.run(&["next", "odrers", "--store", "sqlite:idmill.db?existing=yes"]),
+    ] {
+        assert_eq!((typo.code, typo.out.as_str()), (4, ""), "{typo:?}");
+        assert!(typo.err.contains("hint: there is orders;"), "{}", typo.err);
+    }
+    assert_eq!(place.json(&["list", "--json"])["sequences"].as_array().unwrap().len(), 1);
+    assert_eq!(by(&["next", "new"], "no").ids(), [1]);
+    let wrong = by(&["next", "new"], "maybe");
+    assert!(wrong.code == 2 && wrong.err.contains("there are yes, no"), "{wrong:?}");
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn a_cap_that_is_too_low_is_refused_with_the_one_that_is_not() {
 fn ids_that_do_not_last_are_refused() {
     let ran = Place::new().run(&["plan", "--rate", "1000", "--bits", "31", "--outage", "1s"]);
     assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.err.contains("last 24days"), "{ran:?}");
+    assert!(ran.err.contains("last 24 days"), "{ran:?}");
+    assert!(ran.out.contains("holds         NO: the ids last 24 days\n"), "{ran:?}");
     let ran = Place::new().run(&["plan", "--rate", "0"]);
     assert_eq!(ran.code, 2, "{ran:?}");
 }

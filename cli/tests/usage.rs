@@ -124,7 +124,9 @@ fn errors_are_json_where_json_is_asked_for() {
     }
     let noted = place.run(&["next", "s", "--json", "--store", "sqlite:new.db"]);
     assert_eq!(noted.out, "1\n");
-    assert!(serde_json::from_str::<Value>(&noted.err).unwrap()["note"].is_string());
+    for line in noted.err.lines() {
+        assert!(serde_json::from_str::<Value>(line).unwrap()["note"].is_string(), "{line}");
+    }
 }
 
 #[test]
@@ -142,4 +144,40 @@ fn completions_know_every_command() {
         let script = place.run(&["completions", shell]).out;
         assert!(COMMANDS.iter().all(|command| script.contains(command)), "{shell}");
     }
+}
+
+#[test]
+fn no_password_is_shown_by_a_url_that_is_written_wrongly_or_in_the_wrong_place() {
+    let place = Place::new();
+    let urls = [
+        "\"postgres://app:hunter2@127.0.0.1:1/shop",
+        " postgres//app:hunter2@127.0.0.1:1/shop",
+        "host=127.0.0.1 user=app password=hunter2",
+        "postgres://app:hunter2/shop",
+        "app:hunter2@127.0.0.1:1/shop",
+    ];
+    for url in urls {
+        let by_variable = place.command(&["next", "s"]).env("IDMILL_STORE", url).output().unwrap();
+        for ran in [
+            Ran::from(by_variable),
+            place.run(&["next", "s", "--store", url]),
+            place.run(&["next", "s", url]),
+        ] {
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{url}: {ran:?}");
+            assert!(!ran.err.contains("hunter2"), "{url}: {}", ran.err);
+        }
+    }
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn quotes_and_white_space_around_a_url_are_none_of_its_file() {
+    let place = Place::new();
+    for (url, id) in
+        [("sqlite:ids.db", 1), ("sqlite:ids.db\n", 2), (" sqlite:ids.db ", 3), ("\"sqlite:ids.db\"", 4)]
+    {
+        let ran = Ran::from(place.command(&["next", "s"]).env("IDMILL_STORE", url).output().unwrap());
+        assert_eq!((ran.code, ran.ids()), (0, vec![id]), "{url:?}: {ran:?}");
+    }
+    assert_eq!(place.files(), ["ids.db"]);
 }

@@ -1,5 +1,5 @@
-//! Reading a format never panics; what is printed reads back as the same; ids go through it and back; and no two texts
-//! mean the same id but for what `crockford` lets people write.
+//! Reading a format never panics; what is printed reads back as the same; ids go through it and back; and no
+//! two texts mean the same id but for what `crockford` lets people write.
 #![no_main]
 
 use idmill::ErrorKind;

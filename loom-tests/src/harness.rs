@@ -17,8 +17,9 @@ macro_rules! models {
 }
 pub(crate) use models;
 
-/// Runs the models whose names contain one of the arguments, or with `--exact` are one; all if there are none.
-/// `--list` names them. Options that libtest knows and that change nothing here are taken for what they are.
+/// Runs the models whose names contain one of the arguments, or with `--exact` are one; all if
+/// there are none. `--list` names them. Options that libtest knows and that change nothing here
+/// are taken for what they are.
 pub fn main() -> ExitCode {
     let (options, names): (Vec<_>, Vec<_>) =
         std::env::args().skip(1).partition(|argument| argument.starts_with('-'));

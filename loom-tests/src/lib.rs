@@ -1,7 +1,8 @@
 //! Models of the concurrency of idmill, explored by loom. See the README beside this.
 //!
-//! Empty without `--cfg idmill_loom`. With it, the library's own files are compiled here once more, over the stand-ins
-//! of `src/sync/model`; at the root of this crate, so that their `crate::` paths lead to where they do in the library.
+//! Empty without `--cfg idmill_loom`. With it, the library's own files are compiled here once more, over
+//! the stand-ins of `src/sync/model`; at the root of this crate, so that their `crate::` paths lead to
+//! where they do in the library.
 
 #[cfg(idmill_loom)]
 macro_rules! library {
@@ -33,7 +34,9 @@ library! {
     "../../src/mailbox.rs" mailbox,
     "../../src/name.rs" name,
     "../../src/pending.rs" pending,
+    "../../src/process.rs" process,
     "../../src/range.rs" range,
+    "../../src/recent.rs" recent,
     "../../src/refill/mod.rs" refill,
     "../../src/registry.rs" registry,
     "../../src/segment.rs" segment,

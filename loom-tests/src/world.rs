@@ -73,6 +73,7 @@ pub(crate) fn settings(step: u64, watermark: u64, last: u64) -> Settings {
         ceiling: u64::MAX,
         patience: NEVER,
         lease: 2,
+        max_take: 1_000,
         // Without one the jitter would differ from one interleaving to the next.
         seed: Some(1),
     }
@@ -117,8 +118,8 @@ pub(crate) fn asked(
     pending
 }
 
-/// What the actor does with its mailbox, without clock and store: reserves are granted at once, from a counter. The
-/// real one adds timers, batches and flights, none of which share memory with callers.
+/// What the actor does with its mailbox, without clock and store: reserves are granted at once, from a
+/// counter. The real one adds timers, batches and flights, none of which share memory with callers.
 pub(crate) struct Actor {
     mailbox: Arc<Mailbox>,
     core: Arc<Core>,
@@ -175,8 +176,9 @@ impl Actor {
     }
 
     fn grant(&mut self, mut order: Option<Reserve>, refilled: &mut impl FnMut()) {
-        while let Some(Reserve { count, create, .. }) = order {
+        while let Some(Reserve { count, .. }) = order {
             self.reserves += 1;
+            let create = self.driver.core().settings.bounds;
             let left = create.max() + 1 - self.next;
             let range = range(self.next, count.min(left));
             self.next += range.len();

@@ -1,21 +1,28 @@
-//! The cache window: every process runs the decisions of `idmill::tier::cache`, over a cache that forgets and restarts.
+//! The cache window: every process runs the decisions of `idmill::tier::cache`, over a
+//! cache that forgets and restarts.
 //!
-//! The cache numbers its items (cas) as they are written, and begins again when it is restarted; connections do not
-//! survive that. It may lose the item at any time, which stands for a stub that expires as well. An answer may be lost, and a command whose
-//! sender gave up may still be done later. The two commands of a clear are done one after the other, with anything
-//! between them. A process may stop between any two steps, for ever too.
+//! The cache numbers its items (cas) as they are written, and begins again when it is restarted; connections
+//! do not survive that. It may lose the item at any time, which stands for a stub that expires as well. An
+//! answer may be lost, and a command whose sender gave up may still be done later. The two commands of a
+//! clear are done one after the other, with anything between them. A process may stop between any two steps,
+//! for ever too. What prepares the next range goes its own way beside its process. Somebody may reserve from
+//! the store directly; such ids need not grow.
 
+mod ahead;
 mod server;
 
 use idmill::Range;
-use idmill::tier::cache::{self, Blocks, Command, Fence, Next, Refill, Seen};
+use idmill::tier::cache::{self, Command, Fence, Layout, Next, Refill, Seen, Taken};
 
 use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
-use server::{Item, Number, Reply, Sent, Server, number, small};
+use ahead::Ahead;
+use server::{Item, Number, Reply, Sent, Server, small};
 
-/// Ids of a block.
-const LEN: u64 = 2;
+/// Ids that are reserved for an empty window: one is the winner's, and of the others the first
+/// draw prepares the next range.
+const SIZE: u64 = 3;
+const LAYOUT: Layout = Layout::new(1);
 /// Ids of a draw.
 const COUNT: u64 = 1;
 
@@ -35,6 +42,12 @@ pub(crate) enum Bug {
     Resent,
     /// There are two caches, and not everybody changes over at once.
     TwoServers,
+    /// A window's end is moved on as it was seen by the draw that was to do so, without looking again.
+    ExtendsUnseen,
+    /// The end of any window is moved on.
+    ExtendsAnother,
+    /// A range is joined to a window that ends before it begins.
+    JoinsAcrossAGap,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +58,10 @@ pub(crate) struct CacheWindow {
     pub(crate) restarts: u8,
     /// Answers that are lost, and commands that are done late or never.
     pub(crate) losses: u8,
+    /// Reserves from the store directly.
+    pub(crate) strangers: u8,
+    /// Ranges that are prepared at the same time.
+    pub(crate) ahead: usize,
     /// The last id; the first is 1.
     pub(crate) max: u64,
     pub(crate) bug: Bug,
@@ -66,6 +83,8 @@ enum At {
     Idle,
     Adding,
     Looking,
+    /// It is used up: somebody prepares the next range.
+    Awaiting(u8, u8),
     Clearing(u8, u8),
     /// The second half of it, which is lost with the connection.
     LookingAfter(u8),
@@ -85,13 +104,17 @@ pub(crate) struct State {
     /// The next id of the store behind.
     next: u8,
     processes: Vec<Process>,
+    ahead: Vec<Ahead>,
     /// Commands that are done at any later time, on which server.
     flights: Vec<(usize, Sent)>,
     calls: u8,
     evictions: u8,
     restarts: u8,
     losses: u8,
+    strangers: u8,
     issued: u32,
+    /// By strangers.
+    taken: u32,
     broken: Option<&'static str>,
 }
 
@@ -110,12 +133,24 @@ pub(crate) enum Step {
     Reserves {
         process: usize,
     },
+    /// Whoever prepares the next range is waited for no longer; or still.
+    Waits {
+        process: usize,
+        longer: bool,
+    },
     PutsIfAbsent {
         process: usize,
     },
     ChangesServer {
         process: usize,
     },
+    /// What prepares the next range goes on.
+    Prepares {
+        ahead: usize,
+        what: Option<Sent>,
+        fate: Fate,
+    },
+    Stranger,
     Arrives {
         what: Sent,
         flight: usize,
@@ -133,10 +168,6 @@ fn bits((start, end): Ids) -> u32 {
 }
 
 impl CacheWindow {
-    fn blocks() -> Blocks {
-        Blocks::new(1, LEN).expect("a length")
-    }
-
     /// Whether what was learnt on a connection still counts.
     fn knows(&self, state: &State, process: usize, connection: u8) -> bool {
         let server = state.servers[usize::from(state.processes[process].server)];
@@ -174,8 +205,8 @@ impl CacheWindow {
     fn hears(&self, state: &mut State, process: usize, at: At, reply: Reply) {
         let connection = state.servers[usize::from(state.processes[process].server)].restarts;
         let next = match (reply, at) {
-            (Reply::Added(added), _) => cache::after_add(Self::blocks(), COUNT, added),
-            (Reply::Seen(seen), _) => cache::after_look(Self::blocks(), connection.into(), seen),
+            (Reply::Added(added), _) => cache::after_add(LAYOUT, COUNT, added),
+            (Reply::Seen(seen), _) => cache::after_look(connection.into(), seen),
             (Reply::Done(true), At::Putting(_, _, own)) => {
                 state.hand_out(process, own, self.max);
                 return;
@@ -188,24 +219,32 @@ impl CacheWindow {
             (Reply::Done(_), _) => Next::Draw,
         };
         state.processes[process].at = match next {
-            Next::Take(range) => return state.hand_out(process, ids(range), self.max),
+            Next::Take(taken) => return self.takes(state, process, &taken),
             Next::Send(Command::Look) if self.bug == Bug::ReserveBeforeWinning => At::ReservingEarly,
             Next::Send(Command::Look) => At::Looking,
             Next::Send(Command::Clear { cas }) => At::Clearing(connection, small(cas)),
+            Next::Await { cas, .. } => At::Awaiting(connection, small(cas)),
             Next::Refill(fence) => {
                 let cas = fence.cas_on(connection.into()).expect("of this connection");
                 At::Reserving(connection, small(cas))
             }
             Next::Wait if self.bug == Bug::WaiterGoesToTheStore => At::GoingToTheStore,
             Next::Draw | Next::Wait => At::Adding,
-            Next::Send(_) | Next::Foreign => unreachable!("after neither"),
+            Next::Send(_) | Next::Foreign | Next::Unnumbered => unreachable!("after neither"),
         };
     }
 
+    fn takes(&self, state: &mut State, process: usize, taken: &Taken) {
+        if taken.low && state.ahead.len() < self.ahead {
+            state.ahead.push(Ahead::new(taken, state.processes[process].server));
+        }
+        state.hand_out(process, ids(taken.range), self.max);
+    }
+
     /// From the store behind, which has the last word on how many there are.
-    fn reserve(&self, state: &mut State) -> Option<Range> {
+    fn reserve(&self, state: &mut State, count: u64, size: u64) -> Option<Range> {
         let next = u64::from(state.next);
-        let wanted = Self::blocks().refill_of((next <= self.max).then_some(next), self.max, COUNT);
+        let wanted = LAYOUT.refill_of((next <= self.max).then_some(next), self.max, count, size);
         let count = wanted.min((self.max + 1).saturating_sub(next));
         state.next += small(count);
         Range::new(next, count).filter(|range| !range.is_empty())
@@ -213,7 +252,7 @@ impl CacheWindow {
 
     fn reserves(&self, state: &mut State, process: usize) {
         let at = state.processes[process].at;
-        let Some(range) = self.reserve(state) else {
+        let Some(range) = self.reserve(state, COUNT, SIZE) else {
             // Exhausted: it gives its stub back.
             if let At::Reserving(on, cas) = at
                 && self.knows(state, process, on)
@@ -228,18 +267,18 @@ impl CacheWindow {
                 let here = state.servers[usize::from(state.processes[process].server)].restarts;
                 let fence = fence(on, cas);
                 let here = if self.bug == Bug::CasAfterReconnect { on } else { here };
-                match cache::refill(Self::blocks(), fence, here.into(), range, COUNT) {
+                match cache::refill(LAYOUT, fence, here.into(), range, COUNT) {
                     Some(Refill { command, own, .. }) => At::Putting(here, Sent::of(command), ids(own)),
                     None => At::Adding,
                 }
             }
             At::ReservingEarly => {
                 let Some(Refill { command: Command::Put { number: put, .. }, own, .. }) =
-                    cache::refill(Self::blocks(), fence(0, 0), 0, range, COUNT)
+                    cache::refill(LAYOUT, fence(0, 1), 0, range, COUNT)
                 else {
                     return state.ends(process);
                 };
-                At::PuttingIfAbsent(number(put), ids(own))
+                At::PuttingIfAbsent(put, ids(own))
             }
             _ => {
                 let mut range = range;
@@ -263,7 +302,7 @@ impl CacheWindow {
 }
 
 fn fence(connection: u8, cas: u8) -> Fence {
-    match cache::after_look(CacheWindow::blocks(), connection.into(), Seen::Won { cas: cas.into() }) {
+    match cache::after_look(connection.into(), Seen::Won { cas: cas.into() }) {
         Next::Refill(fence) => fence,
         next => unreachable!("{next:?}"),
     }
@@ -279,7 +318,7 @@ impl State {
     fn hand_out(&mut self, process: usize, own: Ids, max: u64) {
         let ids = bits(own);
         let worst = [
-            (self.issued & ids != 0, UNIQUE),
+            ((self.issued | self.taken) & ids != 0, UNIQUE),
             (u64::from(own.1) > max + 1, BOUNDED),
             (own.0 < self.processes[process].floor, GROWING),
         ];
@@ -300,14 +339,20 @@ impl Protocol for CacheWindow {
     type Step = Step;
 
     fn start(&self) -> State {
-        let Self { calls, evictions, restarts, losses, .. } = *self;
+        let Self { calls, evictions, restarts, losses, strangers, .. } = *self;
         let processes = vec![Process::default(); self.processes];
-        State { next: 1, processes, calls, evictions, restarts, losses, ..State::default() }
+        State { next: 1, processes, calls, evictions, restarts, losses, strangers, ..State::default() }
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step>) {
         for process in 0..self.processes {
             self.steps_of(state, process, steps);
+        }
+        for ahead in 0..state.ahead.len() {
+            Self::steps_ahead(state, ahead, steps);
+        }
+        if state.strangers > 0 && u64::from(state.next) <= self.max {
+            steps.push(Step::Stranger);
         }
         for (flight, (_, what)) in state.flights.iter().enumerate() {
             steps.push(Step::Arrives { what: *what, flight });
@@ -330,10 +375,26 @@ impl Protocol for CacheWindow {
             }
             Step::Sends { process, what, fate } => self.sends(&mut next, process, what, fate),
             Step::Reserves { process } => self.reserves(&mut next, process),
+            Step::Waits { process, longer } => {
+                let At::Awaiting(on, cas) = state.processes[process].at else {
+                    unreachable!("offered there alone")
+                };
+                next.processes[process].at = if longer { At::Looking } else { At::Clearing(on, cas) };
+            }
             Step::PutsIfAbsent { process } => self.puts_if_absent(&mut next, process),
             Step::ChangesServer { process } => {
                 next.processes[process].server = 1;
                 next.processes[process].at = At::Idle;
+            }
+            Step::Prepares { ahead, what, fate } => self.prepares(&mut next, ahead, what, fate),
+            Step::Stranger => {
+                next.strangers -= 1;
+                let id = (next.next, next.next + 1);
+                if next.issued & bits(id) != 0 {
+                    next.broken.get_or_insert(UNIQUE);
+                }
+                next.taken |= bits(id);
+                next.next += 1;
             }
             Step::Arrives { flight, .. } => {
                 let (server, what) = next.flights.remove(flight);
@@ -355,6 +416,7 @@ impl Protocol for CacheWindow {
 
     fn canonical(&self, mut state: State) -> State {
         state.processes.sort_unstable();
+        state.ahead.sort_unstable();
         state
     }
 
@@ -380,6 +442,9 @@ impl CacheWindow {
                 return steps.push(Step::Reserves { process });
             }
             At::PuttingIfAbsent(..) => return steps.push(Step::PutsIfAbsent { process }),
+            At::Awaiting(..) => {
+                return steps.extend([false, true].map(|longer| Step::Waits { process, longer }));
+            }
             At::Adding => Sent::Add,
             At::Looking | At::LookingAfter(_) => Sent::Look,
             At::Clearing(_, cas) => Sent::Clear(cas),
@@ -394,7 +459,8 @@ impl CacheWindow {
 
     /// Whether a process that is alone gets an id, or hears that the store has none.
     fn is_served(&self, state: &State) -> bool {
-        let mut state = State { flights: Vec::new(), calls: 1, losses: 0, ..state.clone() };
+        let mut state =
+            State { flights: Vec::new(), ahead: Vec::new(), calls: 1, losses: 0, ..state.clone() };
         let before = state.issued;
         state.processes.iter_mut().for_each(|process| process.at = At::Idle);
         state = self.after(&state, Step::Begins { process: 0, looks: false });

@@ -2,7 +2,7 @@
 
 use crate::cache::{self, CacheWindow};
 use crate::datacenter::{Bug, Windows};
-use crate::era::{Befalls, Life};
+use crate::era::{Befalls, Bug as Forgetful, Life};
 use crate::explore::{Verdict, breaks, holds};
 use crate::fenced::{self, FencedWindow};
 use crate::paxos::{Call, Commit, Level, Paxos};
@@ -37,11 +37,24 @@ pub(crate) fn all() -> Vec<Check> {
 
 fn caches() -> Vec<Check> {
     let bug = cache::Bug::None;
-    let small = CacheWindow { processes: 3, calls: 4, evictions: 2, restarts: 1, losses: 1, max: 20, bug };
+    let small = CacheWindow {
+        processes: 3,
+        calls: 4,
+        evictions: 2,
+        restarts: 1,
+        losses: 1,
+        strangers: 0,
+        ahead: 1,
+        max: 20,
+        bug,
+    };
     let more = CacheWindow { calls: if large() { 6 } else { 5 }, ..small };
     let mut checks = vec![
-        check(HOLDS, "cache/three-processes", move || holds(more, 500_000)),
-        check(HOLDS, "cache/near-the-end", move || holds(CacheWindow { max: 3, ..small }, 30_000)),
+        check(HOLDS, "cache/three-processes", move || holds(more, 5_000_000)),
+        check(HOLDS, "cache/near-the-end", move || holds(CacheWindow { max: 5, ..small }, 60_000)),
+        check(HOLDS, "cache/beside-direct-reserves", move || {
+            holds(CacheWindow { processes: 2, strangers: 2, ahead: 2, ..small }, 3_500_000)
+        }),
     ];
     let two = CacheWindow { processes: 2, calls: 5, evictions: 2, restarts: 1, losses: 0, ..small };
     for (name, bug, promise) in [
@@ -51,9 +64,14 @@ fn caches() -> Vec<Check> {
         ("waiter-goes-to-the-store", cache::Bug::WaiterGoesToTheStore, GROWING),
         ("install-sent-again-by-a-proxy", cache::Bug::Resent, UNIQUE),
         ("two-servers-and-a-ring-change", cache::Bug::TwoServers, GROWING),
+        ("end-moved-on-without-looking", cache::Bug::ExtendsUnseen, UNIQUE),
+        ("end-of-another-window-moved-on", cache::Bug::ExtendsAnother, GROWING),
+        ("joined-across-a-gap", cache::Bug::JoinsAcrossAGap, UNIQUE),
     ] {
         checks.push(check(CAUGHT, &format!("cache/{name}"), move || {
-            breaks(CacheWindow { bug, ..two }, promise)
+            let strangers = u8::from(bug == cache::Bug::JoinsAcrossAGap);
+            let calls = if bug == cache::Bug::ExtendsAnother { 6 } else { two.calls };
+            breaks(CacheWindow { calls, strangers, bug, ..two }, promise)
         }));
     }
     checks
@@ -77,11 +95,14 @@ fn fenced_windows() -> Vec<Check> {
     let split = FencedWindow { split: true, growing: false, expiries: 0, ..alone };
     let waits = FencedWindow { split: true, waits: true, ..alone };
     let mut checks = vec![
-        check(HOLDS, "fenced/one-master-at-a-time", move || holds(alone, 10_000)),
-        check(HOLDS, "fenced/started-over-an-old-file", move || holds(restarts, 10_000)),
-        check(HOLDS, "fenced/two-masters-at-a-time", move || holds(split, 10_000)),
-        check(HOLDS, "fenced/two-masters-and-replicas-have-to-know", move || holds(waits, 10_000)),
-        check(HOLDS, "fenced/near-the-end", move || holds(FencedWindow { max: 3, ..alone }, 10_000)),
+        check(HOLDS, "fenced/one-master-at-a-time", move || holds(alone, 150_000)),
+        check(HOLDS, "fenced/started-over-an-old-file", move || holds(restarts, 90_000)),
+        check(HOLDS, "fenced/two-masters-at-a-time", move || holds(split, 35_000)),
+        check(HOLDS, "fenced/two-masters-and-replicas-have-to-know", move || holds(waits, 80_000)),
+        check(HOLDS, "fenced/on-into-the-next-range", move || {
+            holds(FencedWindow { calls: 6, failovers: 1, losses: 0, ..alone }, 240_000)
+        }),
+        check(HOLDS, "fenced/near-the-end", move || holds(FencedWindow { max: 3, ..alone }, 35_000)),
     ];
     let small = FencedWindow { calls: 5, restarts: 0, expiries: 0, losses: 0, growing: false, ..alone };
     let growing = FencedWindow { growing: true, ..small };
@@ -90,6 +111,12 @@ fn fenced_windows() -> Vec<Check> {
         ("run-alone-and-a-failback", small, fenced::Bug::RunAlone, UNIQUE),
         ("install-without-fence", growing, fenced::Bug::UnfencedInstall, GROWING),
         ("reserve-before-claiming", growing, fenced::Bug::ReserveBeforeClaiming, GROWING),
+        (
+            "prepared-for-another-range",
+            FencedWindow { calls: 6, ..growing },
+            fenced::Bug::PreparesForAnother,
+            GROWING,
+        ),
         // A limit: without replicas that have to know, two masters at a time do not grow.
         ("two-masters", FencedWindow { split: true, ..growing }, fenced::Bug::None, GROWING),
     ] {
@@ -103,18 +130,19 @@ fn datacenters() -> Vec<Check> {
     let mut checks = vec![
         check(HOLDS, "datacenter/two-processes-each", || {
             let max = if large() { 4 } else { 3 };
-            holds(Windows::of(2, max, 1), 400_000)
+            holds(Windows::of(2, max, 1), 940_000)
         }),
         check(HOLDS, "datacenter/two-in-flight", || {
             let processes = if large() { 2 } else { 1 };
-            holds(Windows::of(processes, 3, 2), 100_000)
+            holds(Windows::of(processes, 3, 2), 137_000)
         }),
         check(HOLDS, "datacenter/three-processes-each", || {
+            // Claims of one id, so that there are several.
             let max = if large() { 2 } else { 1 };
-            holds(Windows::of(3, max, 1), 50_000)
+            holds(Windows { size: 1, ..Windows::of(3, max, 1) }, 900_000)
         }),
         check(HOLDS, "datacenter/two-ids-at-a-time", || {
-            holds(Windows { count: 2, size: 3, ..Windows::of(2, 3, 1) }, 50_000)
+            holds(Windows { count: 2, size: 3, ..Windows::of(2, 3, 1) }, 360_000)
         }),
     ];
     let small = Windows::of(2, 2, 1);
@@ -145,16 +173,25 @@ fn specimens() -> Vec<Check> {
 
 /// What befalls rows.
 fn lives() -> Vec<Check> {
-    let life = |befalls| Life { processes: 2, in_flight: 1, befalls };
+    let life = |befalls| Life { processes: 2, in_flight: 1, befalls, bug: Forgetful::None };
+    // Who never saw the window cannot know that it went back, nor can anybody while an install is on its way.
+    let alone = Life { processes: 1, in_flight: 0, ..life(Befalls::RestoreUnderway) };
+    let global = life(Befalls::GlobalRestore);
     vec![
-        check(HOLDS, "era/created-and-recalled", move || holds(life(Befalls::Recall), 1000)),
-        check(HOLDS, "era/window-lost", move || holds(Life { in_flight: 0, ..life(Befalls::Loss) }, 1000)),
+        check(HOLDS, "era/created-and-recalled", move || holds(life(Befalls::Recall), 385_000)),
+        check(HOLDS, "era/window-lost", move || holds(Life { in_flight: 0, ..life(Befalls::Loss) }, 7_300)),
         // A limit: a window may only be lost while nothing is on its way.
         check(CAUGHT, "era/window-lost-with-its-creation-on-the-way", move || {
             breaks(life(Befalls::Loss), UNIQUE)
         }),
-        check(HOLDS, "era/restored-and-recalled", move || holds(life(Befalls::RestoreAndRecall), 1000)),
+        check(HOLDS, "era/restored-and-recalled", move || holds(life(Befalls::RestoreAndRecall), 628_000)),
         check(CAUGHT, "era/restored-window-served", move || breaks(life(Befalls::Restore), UNIQUE)),
+        check(HOLDS, "era/restored-under-a-process", move || holds(alone, 430)),
+        check(CAUGHT, "era/no-floor", move || breaks(Life { bug: Forgetful::NoFloor, ..alone }, UNIQUE)),
+        check(HOLDS, "era/global-row-restored", move || holds(global, 554_000)),
+        check(CAUGHT, "era/claim-unchecked", move || {
+            breaks(Life { bug: Forgetful::ClaimUnchecked, ..global }, UNIQUE)
+        }),
     ]
 }
 
@@ -170,27 +207,30 @@ fn levels() -> Vec<Check> {
         late_is_never: false,
     };
     let mut checks = Vec::new();
-    let mut mixed = |name: &str, commit, paxos: Paxos, bad: bool| {
+    // Where it holds, how many states show that.
+    let mut mixed = |name: &str, commit, paxos: Paxos, at_least: Option<usize>| {
         let name = format!("levels/{name}-commit-{commit:?}");
-        checks.push(if bad {
-            check(CAUGHT, &name, move || breaks(paxos.clone(), UNIQUE))
-        } else {
-            check(HOLDS, &name, move || holds(paxos.clone(), 1_000))
+        checks.push(match at_least {
+            None => check(CAUGHT, &name, move || breaks(paxos.clone(), UNIQUE)),
+            Some(states) => check(HOLDS, &name, move || holds(paxos.clone(), states)),
         });
     };
-    for commit in [Commit::LocalQuorum, Commit::Quorum, Commit::EachQuorum, Commit::All] {
-        let lost_far = commit == Commit::LocalQuorum;
-        mixed("local-then-serial", commit, paxos(&[local, serial], commit, true, 3), lost_far);
-        let lost_near = commit == Commit::Quorum;
-        mixed("serial-then-local", commit, paxos(&[serial, local], commit, true, 3), lost_near);
-        mixed("local-beside-serial", commit, paxos(&[local, serial], commit, false, 2), true);
+    for (commit, far, near) in [
+        (Commit::LocalQuorum, None, Some(57_000)),
+        (Commit::Quorum, Some(39_000), None),
+        (Commit::EachQuorum, Some(27_000), Some(30_000)),
+        (Commit::All, Some(2_700), Some(3_500)),
+    ] {
+        mixed("local-then-serial", commit, paxos(&[local, serial], commit, true, 3), far);
+        mixed("serial-then-local", commit, paxos(&[serial, local], commit, true, 3), near);
+        mixed("local-beside-serial", commit, paxos(&[local, serial], commit, false, 2), None);
     }
     let quorum = Commit::LocalQuorum;
-    mixed("local-alone", quorum, paxos(&[local, local], quorum, false, 5), false);
-    mixed("serial-alone", quorum, paxos(&[serial, serial], quorum, false, 2), false);
+    mixed("local-alone", quorum, paxos(&[local, local], quorum, false, 5), Some(1_200_000));
+    mixed("serial-alone", quorum, paxos(&[serial, serial], quorum, false, 2), Some(3_200_000));
     let (refill, read) = (Call::Refill(Level::Serial), Call::Read(Level::Serial));
     let published =
         Paxos { next: 0, late_is_never: true, ..paxos(&[refill, local, read, local], quorum, true, 4) };
-    mixed("published-scheme", quorum, published, true);
+    mixed("published-scheme", quorum, published, None);
     checks
 }

@@ -1,10 +1,11 @@
-//! Datacenter windows: every process runs the decisions of `idmill::tier::datacenter`, over rows that are registers with
-//! linearizable conditional writes.
+//! Datacenter windows: every process runs the decisions of `idmill::tier::datacenter`, over rows that are
+//! registers with linearizable conditional writes.
 //!
-//! The global row and the window of each datacenter are registers of their own, as partitions are that are never touched with more
-//! than one level. A process may stop between any two steps for any time, or for ever: it keeps nothing in memory that another
-//! one would not have. A conditional write is answered, or applied without an answer, or stays on its way: then it is applied
-//! at any later time, or never. A link that is cut is no more than processes that stop where they need the global row.
+//! The global row and the window of each datacenter are registers of their own, as partitions are that are
+//! never touched with more than one level. A process may stop between any two steps for any time, or for
+//! ever: it keeps nothing in memory that another one would not have. A conditional write is answered, or
+//! applied without an answer, or stays on its way: then it is applied at any later time, or never. A link
+//! that is cut is no more than processes that stop where they need the global row.
 
 mod steps;
 

@@ -1,8 +1,10 @@
-//! The life of one datacenter's window: made by whoever needs it first, recalled, lost, and put back from a backup.
+//! The life of one datacenter's window: made by whoever needs it first, recalled,
+//! lost, and put back from a backup.
 //!
-//! Unlike in `datacenter`, a process remembers what it heard of the global row and what it saw of the window (its
-//! floor), and holds the window against it. It asks for the era before every draw. A window is lost or put back while all processes are stopped:
-//! they come back remembering nothing, while what they sent may still arrive.
+//! Unlike in `datacenter`, a process remembers what it heard of the global row and what it saw of the
+//! window (its floor), and holds the window against it. It asks for the era before every draw. A
+//! window is lost or put back while all processes are stopped: they come back remembering nothing,
+//! while what they sent may still arrive.
 
 use idmill::store::{Bounds, Identity};
 use idmill::tier::datacenter::{
@@ -27,6 +29,20 @@ pub(crate) enum Befalls {
     RestoreAndRecall,
     /// The window is put back from a backup: a planted bug, of whoever does it.
     Restore,
+    /// The same, while the process that saw it runs on, and remembers.
+    RestoreUnderway,
+    /// The global row is put back from a backup, while the windows stay as they are.
+    GlobalRestore,
+}
+
+/// A decision that is made wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// A window is not held against what was seen of it, as long as the era is the same.
+    NoFloor,
+    /// A claim is made of whatever the global row has, although the window has more.
+    ClaimUnchecked,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +50,7 @@ pub(crate) struct Life {
     pub(crate) processes: usize,
     pub(crate) in_flight: usize,
     pub(crate) befalls: Befalls,
+    pub(crate) bug: Bug,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -67,6 +84,7 @@ pub(crate) struct State {
     window: Option<WindowRow>,
     global: GlobalRow,
     backup: Option<WindowRow>,
+    global_backup: Option<GlobalRow>,
     befell: bool,
     processes: Vec<Process>,
     flights: Vec<Write>,
@@ -124,10 +142,10 @@ impl Life {
         done
     }
 
-    fn reads_window(state: &mut State, p: usize) {
+    fn reads_window(&self, state: &mut State, p: usize) {
         let Process { era, floor, .. } = state.processes[p];
         let window = state.window;
-        if floor.is_some_and(|floor| !floor.allows(window.as_ref())) {
+        if self.bug != Bug::NoFloor && floor.is_some_and(|floor| !floor.allows(window.as_ref())) {
             return state.refuses(p);
         }
         if let Some(row) = &window {
@@ -142,7 +160,7 @@ impl Life {
         };
     }
 
-    fn reads_global(state: &mut State, p: usize) {
+    fn reads_global(&self, state: &mut State, p: usize) {
         let global = state.global;
         let Process { at, floor, .. } = state.processes[p];
         state.processes[p].era = Some(global.era);
@@ -157,7 +175,7 @@ impl Life {
                 }
                 Prepare::Corrupt(_) => return state.refuses(p),
             },
-            At::Claiming(token) => match global.claim(&token, SIZE, u64::MAX) {
+            At::Claiming(token) => match self.claim(&global, &token) {
                 ClaimStep::Recorded(span) => {
                     At::Writing(Write::Install(Install::new(&token, span, global.bounds)))
                 }
@@ -173,6 +191,17 @@ impl Life {
             },
             _ => unreachable!("offered in these alone"),
         };
+    }
+
+    fn claim(&self, global: &GlobalRow, token: &Token) -> ClaimStep {
+        let step = global.claim(token, SIZE, u64::MAX);
+        if self.bug != Bug::ClaimUnchecked || !matches!(step, ClaimStep::Corrupt(_)) {
+            return step;
+        }
+        let span =
+            Span { start: global.next, end: (global.next + u128::from(SIZE)).min(u128::from(MAX) + 1) };
+        let claim = Claim { token: token.generation, span };
+        ClaimStep::Send(ClaimWrite { era: global.era, seen: global.next, max: MAX, claim })
     }
 
     fn writes(state: &mut State, p: usize, fate: Fate) {
@@ -195,6 +224,7 @@ impl Life {
             Write::Take(take) => {
                 if let Taken::Ids(ids) = take.after(outcome) {
                     state.hand_out(ids);
+                    state.processes[p].took(&take);
                 }
                 At::Idle
             }
@@ -207,15 +237,27 @@ impl Life {
             state.global.era.recalls += 1;
             state.global.claim = None;
         }
-        if self.befalls == Befalls::Recall {
-            return;
+        match self.befalls {
+            Befalls::Recall => return,
+            Befalls::GlobalRestore => state.global = state.global_backup.unwrap_or(state.global),
+            Befalls::Loss => state.window = None,
+            Befalls::RestoreAndRecall | Befalls::Restore | Befalls::RestoreUnderway => {
+                state.window = state.backup;
+            }
         }
-        state.window = state.backup.filter(|_| self.befalls != Befalls::Loss);
-        state.processes.fill(Process::default());
+        if self.befalls != Befalls::RestoreUnderway {
+            state.processes.fill(Process::default());
+        }
     }
 }
 
 impl Process {
+    /// What it took is not there any more, as the store remembers it too.
+    fn took(&mut self, take: &Take) {
+        let generation = self.floor.filter(|floor| floor.era == take.era).map_or(0, |floor| floor.generation);
+        self.raise(Floor { era: take.era, generation, next: take.current.start });
+    }
+
     fn raise(&mut self, floor: Floor) {
         self.floor = Some(self.floor.map_or(floor, |known| known.raised(floor)));
     }
@@ -251,6 +293,7 @@ impl Protocol for Life {
             window: None,
             global: GlobalRow { era, bounds: Bounds::new(0, MAX).expect("bounds"), next: 0, claim },
             backup: None,
+            global_backup: None,
             befell: false,
             processes: vec![Process::default(); self.processes],
             flights: Vec::new(),
@@ -290,14 +333,17 @@ impl Protocol for Life {
                 next.processes[process].era = Some(state.global.era);
                 next.processes[process].at = At::Reading;
             }
-            Step::ReadsWindow { process } => Self::reads_window(&mut next, process),
-            Step::ReadsGlobal { process } => Self::reads_global(&mut next, process),
+            Step::ReadsWindow { process } => self.reads_window(&mut next, process),
+            Step::ReadsGlobal { process } => self.reads_global(&mut next, process),
             Step::Writes { process, fate } => Self::writes(&mut next, process, fate),
             Step::Arrives { flight } => {
                 let write = next.flights.remove(flight);
                 Self::does(&mut next, write);
             }
-            Step::BacksUp => next.backup = state.window,
+            Step::BacksUp => {
+                next.backup = state.window;
+                next.global_backup = Some(state.global);
+            }
             Step::Befalls(_) => self.befalls(&mut next),
         }
         next

@@ -88,8 +88,8 @@ fn told<State, Step: Debug>(path: Path<State, Step>) -> String {
 
 const PROMISES: &str = "every promise is kept";
 
-/// A protocol for stateright. One property for all promises, because several hinder it from finding the shortest trace: a later
-/// find of one replaces an earlier one as long as another is still looked for.
+/// A protocol for stateright. One property for all promises, because several hinder it from finding the
+/// shortest trace: a later find of one replaces an earlier one as long as another is still looked for.
 struct Explored<P> {
     protocol: P,
     /// Only this promise matters.

@@ -1,18 +1,28 @@
-//! The window on Redis: every process runs the decisions of `idmill::tier::fenced`, over two servers that replace one another.
+//! The window on Redis: every process runs the decisions of `idmill::tier::fenced`, over two
+//! servers that replace one another.
 //!
-//! One is the master and the other follows it, some way behind. The follower may be promoted at any time, as it is; the old master
-//! then stands still, or goes on for those who still ask it (`split`), until it follows the new one and takes over what that
-//! has. A server may be started anew over what it had saved at any time before. What is kept may expire. An answer may be lost, and a
-//! command whose sender gave up may still be done later. A process may stop between any two steps, for ever too.
+//! One is the master and the other follows it, some way behind. The follower may be promoted at any time, as
+//! it is; the old master then stands still, or goes on for those who still ask it (`split`), until it follows
+//! the new one and takes over what that has. A server may be started anew over what it had saved at any time
+//! before. What is kept may expire. An answer may be lost, and a command whose sender gave up may still be
+//! done later. A process may stop between any two steps, for ever too.
+
+mod ahead;
+mod befalls;
+mod served;
 
 use idmill::Range;
 use idmill::tier::fenced::{self, Draw, Kept};
 
 use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
+use ahead::Ahead;
 
-/// Ids that are reserved at a time.
-const BLOCK: u64 = 2;
+/// Ids that are reserved at a time: one is the claimant's, and of the others the first
+/// draw prepares the next range.
+const BLOCK: u64 = 3;
+/// Ids of a range that is prepared.
+const NEXT: u64 = 2;
 /// Ids of a draw.
 const COUNT: u64 = 1;
 
@@ -28,6 +38,8 @@ pub(crate) enum Bug {
     UnfencedInstall,
     /// A range is reserved before the window is claimed.
     ReserveBeforeClaiming,
+    /// A range that was prepared is put behind whatever range is there.
+    PreparesForAnother,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +89,8 @@ pub(crate) enum Sent {
     /// With the token that it would claim with.
     Draw(u8),
     Install(u8, Ids),
+    /// Behind the range of which so many ids were left.
+    Prepare(u8, Ids, u8),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +116,7 @@ pub(crate) struct State {
     /// The next id of the store behind.
     next: u8,
     processes: Vec<Process>,
+    ahead: Vec<Ahead>,
     flights: Vec<(u8, Sent)>,
     /// The last run, history and token that there was.
     names: (u8, u8, u8),
@@ -127,6 +142,11 @@ pub(crate) enum Step {
     },
     Reserves {
         process: usize,
+    },
+    /// What prepares the next range goes on.
+    Prepares {
+        ahead: usize,
+        fate: Fate,
     },
     Arrives {
         server: u8,
@@ -188,7 +208,7 @@ impl FencedWindow {
         match self.bug {
             Bug::NoFence => (0, 0),
             Bug::RunAlone => (server.run, 0),
-            Bug::None | Bug::UnfencedInstall | Bug::ReserveBeforeClaiming => (server.run, server.history),
+            _ => (server.run, server.history),
         }
     }
 
@@ -215,7 +235,22 @@ impl FencedWindow {
                 }
                 Reply::Installed(installed)
             }
+            Sent::Prepare(token, block, left) => {
+                if let (Bug::PreparesForAnother, Some(Kept::Range { ahead, next: None, .. })) =
+                    (self.bug, &mut server.kept)
+                {
+                    *ahead = Some(token.into());
+                }
+                let refill = fenced::prepared(range(block), left.into());
+                Reply::Installed(fenced::install(&mut server.kept, &here, token.into(), &refill))
+            }
         }
+    }
+
+    fn reserve(&self, state: &mut State, count: u64) -> Option<Ids> {
+        let block = (state.next, small((u64::from(state.next) + count).min(self.max + 1)));
+        state.next = block.1.max(block.0);
+        (block.0 < block.1).then_some(block)
     }
 
     fn sends(&self, state: &mut State, process: usize, what: Sent, fate: Fate) {
@@ -230,7 +265,8 @@ impl FencedWindow {
         }
         let reply = self.does(&mut state.servers[usize::from(server)], what);
         // A token counts from the claim that is made with it.
-        if let (Reply::Drawn(Draw::Claimed), Sent::Draw(token)) = (&reply, what) {
+        if let (Reply::Drawn(Draw::Claimed | Draw::Ids { low: true, .. }), Sent::Draw(token)) = (&reply, what)
+        {
             state.names.2 = token;
         }
         let known = state.servers[other(server)].role == Role::Follows;
@@ -248,7 +284,13 @@ impl FencedWindow {
             return state.ends(process);
         }
         state.processes[process].at = match (reply, at) {
-            (Reply::Drawn(Draw::Ids(range)), _) => return self.hand_out(state, process, ids(range)),
+            (Reply::Drawn(Draw::Ids { range, left, low, .. }), _) => {
+                if low && state.ahead.is_empty() {
+                    let token = state.names.2;
+                    state.ahead.push(Ahead { token, server, left: small(left), range: None });
+                }
+                return self.hand_out(state, process, ids(range));
+            }
             (Reply::Installed(true), At::Installing(_, block)) => {
                 let own = fenced::refill(range(block), COUNT, u64::MAX).own;
                 return self.hand_out(state, process, ids(own));
@@ -262,15 +304,13 @@ impl FencedWindow {
     }
 
     fn reserves(&self, state: &mut State, process: usize) {
-        let block = (state.next, small((u64::from(state.next) + BLOCK).min(self.max + 1)));
-        if block.0 >= block.1 {
+        let Some(block) = self.reserve(state, BLOCK) else {
             if let At::Reserving(token) = state.processes[process].at {
                 let server = usize::from(state.processes[process].server);
                 fenced::release(&mut state.servers[server].kept, token.into());
             }
             return state.ends(process);
-        }
-        state.next = block.1;
+        };
         state.processes[process].at = match state.processes[process].at {
             At::Reserving(token) => At::Installing(token, block),
             _ => At::DrawingWith(block),
@@ -296,40 +336,6 @@ impl State {
     fn ends(&mut self, process: usize) {
         self.processes[process] = Process::default();
     }
-
-    fn promotes(&mut self, server: u8, split: bool) {
-        self.failovers -= 1;
-        self.names.1 += 1;
-        let old = &mut self.servers[other(server)];
-        if old.role == Role::Master && !split {
-            old.role = Role::Deposed;
-        }
-        let new = &mut self.servers[usize::from(server)];
-        new.role = Role::Master;
-        new.history = self.names.1;
-    }
-
-    fn follows(&mut self, server: u8) {
-        let master = self.servers[other(server)].clone();
-        let follower = &mut self.servers[usize::from(server)];
-        follower.role = Role::Follows;
-        follower.history = master.history;
-        follower.kept = master.kept;
-    }
-
-    fn restarts(&mut self, server: u8) {
-        self.restarts -= 1;
-        self.names.0 += 1;
-        let started = &mut self.servers[usize::from(server)];
-        started.run = self.names.0;
-        started.kept = started.saved.clone();
-        if started.role == Role::Master {
-            self.names.1 += 1;
-            started.history = self.names.1;
-        }
-        // What was on its way goes down with its connection.
-        self.flights.retain(|(to, _)| *to != server);
-    }
 }
 
 impl Protocol for FencedWindow {
@@ -342,6 +348,7 @@ impl Protocol for FencedWindow {
             servers: [server(1, Role::Master), server(2, Role::Follows)],
             next: 1,
             processes: vec![Process::default(); self.processes],
+            ahead: Vec::new(),
             flights: Vec::new(),
             names: (2, 1, 0),
             calls: self.calls,
@@ -357,6 +364,12 @@ impl Protocol for FencedWindow {
     fn steps(&self, state: &State, steps: &mut Vec<Step>) {
         for process in 0..self.processes {
             Self::steps_of(state, process, steps);
+        }
+        for ahead in 0..state.ahead.len() {
+            steps.push(Step::Prepares { ahead, fate: Fate::Answered });
+            if state.losses > 0 && state.ahead[ahead].range.is_some() {
+                steps.push(Step::Prepares { ahead, fate: Fate::OnItsWay });
+            }
         }
         for (flight, (server, what)) in state.flights.iter().enumerate() {
             steps.push(Step::Arrives { server: *server, what: *what, flight });
@@ -400,6 +413,7 @@ impl Protocol for FencedWindow {
             }
             Step::Sends { process, what, fate } => self.sends(&mut next, process, what, fate),
             Step::Reserves { process } => self.reserves(&mut next, process),
+            Step::Prepares { ahead, fate } => self.prepares(&mut next, ahead, fate),
             Step::Arrives { server, what, flight } => {
                 next.flights.remove(flight);
                 self.does(&mut next.servers[usize::from(server)], what);
@@ -425,6 +439,7 @@ impl Protocol for FencedWindow {
     fn canonical(&self, mut state: State) -> State {
         state.processes.sort_unstable();
         state.flights.sort_unstable();
+        state.ahead.sort_unstable();
         state
     }
 
@@ -461,33 +476,5 @@ impl FencedWindow {
             let lost = [Fate::ReplyLost, Fate::OnItsWay];
             steps.extend(lost.map(|fate| Step::Sends { process, what, fate }));
         }
-    }
-
-    /// Whether a process that is alone gets an id, or the store has none.
-    fn is_served(&self, state: &State) -> bool {
-        let mut state = State { flights: Vec::new(), calls: 1, losses: 0, ..state.clone() };
-        state.processes.iter_mut().for_each(|process| *process = Process::default());
-        // The newest master, and the other at its side again.
-        let Some(server) = state.masters().max_by_key(|server| state.servers[usize::from(*server)].history)
-        else {
-            return false;
-        };
-        state.follows(1 - server);
-        let before = state.issued;
-        state = self.after(&state, Step::Begins { process: 0, server });
-        for _ in 0..16 {
-            if state.processes[0].at == At::Idle {
-                return state.issued != before || u64::from(state.next) > self.max;
-            }
-            // Whoever claimed it is gone, and the claim expires.
-            let kept = &mut state.servers[usize::from(server)].kept;
-            if state.processes[0].at == At::Drawing && matches!(kept, Some(Kept::Claim { .. })) {
-                *kept = None;
-            }
-            let mut steps = Vec::new();
-            Self::steps_of(&state, 0, &mut steps);
-            state = self.after(&state, steps[0]);
-        }
-        false
     }
 }

@@ -1,13 +1,14 @@
-//! Conditional writes as Cassandra does them, message by message: why SERIAL and LOCAL_SERIAL must not meet on one
-//! partition.
+//! Conditional writes as Cassandra does them, message by message: why SERIAL and LOCAL_SERIAL
+//! must not meet on one partition.
 //!
-//! Three replicas in each of two datacenters, one counter. A take reads it and adds one with a conditional write, whose
-//! rounds are Paxos: prepare, propose, commit. SERIAL asks four of all six replicas, LOCAL_SERIAL two of the local three. No message
-//! is lost, but each may come late, also after the call that sent it has returned. A round that finds a
-//! proposal which was accepted and perhaps not committed finishes that one first, under its own ballot.
+//! Three replicas in each of two datacenters, one counter. A take reads it and adds one with a conditional
+//! write, whose rounds are Paxos: prepare, propose, commit. SERIAL asks four of all six replicas,
+//! LOCAL_SERIAL two of the local three. No message is lost, but each may come late, also after the call that
+//! sent it has returned. A round that finds a proposal which was accepted and perhaps not committed finishes
+//! that one first, under its own ballot.
 //!
-//! A coordinator goes on with the first answers that are enough. One whose proposal is refused somewhere may wait for
-//! ever, which stands for its time-out.
+//! A coordinator goes on with the first answers that are enough. One whose proposal is refused somewhere may
+//! wait for ever, which stands for its time-out.
 
 use crate::explore::Protocol;
 use crate::promises::UNIQUE;
@@ -59,7 +60,8 @@ pub(crate) struct Paxos {
     pub(crate) next: u8,
     /// Ballots that there are, hence rounds.
     pub(crate) ballots: u8,
-    /// What has not arrived when its call returns comes after the end of time: fewer orders, for finding alone.
+    /// What has not arrived when its call returns comes after the end of time:
+    /// fewer orders, for finding alone.
     pub(crate) late_is_never: bool,
 }
 

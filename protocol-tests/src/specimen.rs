@@ -1,8 +1,9 @@
-//! The published scheme of a counter in a cache, which is broken: a specimen that the models of ours are held against.
+//! The published scheme of a counter in a cache, which is broken: a specimen that the
+//! models of ours are held against.
 //!
-//! Each call counts itself in the durable store, then increments the counter in the cache. Where the cache has lost it, the
-//! durable count, which is at least as large, is put there if nothing is. A process that pauses between reading
-//! the durable count and putting it into the cache puts an old count there.
+//! Each call counts itself in the durable store, then increments the counter in the cache. Where the cache
+//! has lost it, the durable count, which is at least as large, is put there if nothing is. A process that
+//! pauses between reading the durable count and putting it into the cache puts an old count there.
 
 use crate::explore::Protocol;
 use crate::promises::{GROWING, UNIQUE};

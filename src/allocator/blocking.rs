@@ -1,4 +1,4 @@
-//! Waiting on a thread that has no async runtime.
+//! Waiting on a thread that has no async runtime, or that cannot give its own up.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,8 +6,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::sync::{Parker, Unparker};
+use tokio::runtime::{Handle as RuntimeHandle, RuntimeFlavor};
+use tokio::task::{self, coop};
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
 struct Unpark(Unparker);
@@ -21,9 +23,25 @@ impl Wake for Unpark {
 /// How much longer than its deadline a caller waits for the actor, which has the better error for it.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Waits for a reply of the actor, which comes by the deadline; or, should the actor be kept from running (by this very
-/// thread, say), until shortly after it.
-pub(super) fn block_on_reply<T>(reply: impl Future<Output = Result<T>>, timeout: Duration) -> Result<T> {
+/// Waits for what the actor's runtime brings, by the deadline; or, should that be kept from
+/// running, until shortly after it.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] at once, naming the method to use `instead`, on the thread
+/// that would have to bring it.
+pub(crate) fn block_on_reply<T>(
+    runtime: &RuntimeHandle,
+    instead: &str,
+    reply: impl Future<Output = Result<T>>,
+    timeout: Duration,
+) -> Result<T> {
+    if would_wait_for_itself(runtime) {
+        let message = format!(
+            "this thread drives the refills, and would wait for itself for ever; use {instead}, or \
+             `SequencesBuilder::own_thread`"
+        );
+        return Err(Error::invalid(message));
+    }
     let deadline = Instant::now().checked_add(timeout.saturating_add(GRACE));
     block_until(reply, deadline).unwrap_or_else(|| Err(ErrorKind::Deadline.into()))
 }
@@ -37,7 +55,9 @@ fn block_until<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Out
     let parker = Parker::new();
     let waker = Waker::from(Arc::new(Unpark(parker.unparker().clone())));
     let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    // In a task, each poll costs a step of the task's budget; whoever has used it up is woken when the task
+    // has ended, and this thread is in it.
+    let mut future = pin!(coop::unconstrained(future));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Some(output);
@@ -48,4 +68,27 @@ fn block_until<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Out
             None => parker.park(),
         }
     }
+}
+
+/// Whether this runtime has no other thread than this one to get on with.
+fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
+    if !RuntimeHandle::try_current().is_ok_and(|current| current.id() == runtime.id()) {
+        return false;
+    }
+    let only = match runtime.runtime_flavor() {
+        RuntimeFlavor::CurrentThread => true,
+        // A task is on a worker's thread; what a runtime blocks on is not.
+        _ => runtime.metrics().num_workers() == 1 && task::try_id().is_some(),
+    };
+    only && is_in_a_poll()
+}
+
+/// Whether a runtime is in the middle of a poll on this thread. A thread for blocking work, or one
+/// that has entered a runtime, belongs to that too, but is not the one that drives it: it has no
+/// budget of steps that could run out.
+fn is_in_a_poll() -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    // tokio counts the steps of a budget in a byte. The poll that this one is in yields
+    // the earlier for it, no more.
+    (0..=u8::MAX).any(|_| pin!(coop::consume_budget()).poll(&mut context).is_pending())
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Allocator, block_on_reply, first};
+use super::{Allocator, first};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::lease::Block;
@@ -42,7 +42,7 @@ macro_rules! waiting_draws {
             match self.draw().map_or_else(|| self.draw_on(), Ok) {
                 Ok(id) => Ok(T::from_raw(id)),
                 Err(ErrorKind::Dry) => {
-                    block_on_reply(self.allocator.wait(1, timeout), timeout).map(|ids| first(&ids))
+                    self.allocator.wait_blocking("`next`", 1, timeout).map(|ids| first(&ids))
                 }
                 Err(reason) => Err(self.allocator.sorry(reason)),
             }
@@ -56,7 +56,10 @@ macro_rules! waiting_draws {
         pub fn try_next(&mut self) -> Result<T> {
             match self.draw() {
                 Some(id) => Ok(T::from_raw(id)),
-                None => self.draw_on().map(T::from_raw).map_err(Error::from),
+                None => match self.draw_on() {
+                    Ok(id) => Ok(T::from_raw(id)),
+                    Err(reason) => Err(self.allocator.core().refused(reason)),
+                },
             }
         }
 
@@ -118,8 +121,8 @@ impl<T: Id> fmt::Debug for Handle<T> {
     }
 }
 
-/// A view of an [`Allocator`] for one thread that takes a block of ids for itself and draws from that by a plain
-/// increment. Ids grow per lease.
+/// A view of an [`Allocator`] for one thread that takes a block of ids for itself and draws from that by a
+/// plain increment. Ids grow per lease.
 ///
 /// What is left in it when it is dropped is a gap.
 pub struct Lease<T: Id = u64> {

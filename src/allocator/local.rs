@@ -1,11 +1,12 @@
 //! Each thread's memory of the segments that it last drew from, for callers of `&Allocator`.
 //!
-//! Loading an `ArcSwap` for every draw costs three to four bare instructions, for its debt slots. A remembered segment
-//! needs no revalidation at all: while it has ids it is right to draw from it, whether it is still the
-//! published one or not, and revoking seals it. So a draw looks up its sequence's slot and adds.
+//! Loading an `ArcSwap` for every draw costs three to four bare instructions, for its debt slots. A
+//! remembered segment needs no revalidation at all: while it has ids it is right to draw from it, whether it
+//! is still the published one or not, and revoking seals it. So a draw looks up its sequence's slot and adds.
 //!
-//! Slots are few and overwritten by whichever sequence maps there next; that costs a reload, never an id.
-//! What a slot keeps alive is one segment.
+//! The memory grows with the sequences that the thread draws from, up to [`MOST`] slots of 16 bytes. Beyond
+//! that, slots are overwritten by whichever sequence maps there next; that costs a reload, never an id. What
+//! a slot keeps alive is one segment, until the memory next grows or the slot is overwritten.
 
 use std::cell::RefCell;
 
@@ -14,8 +15,12 @@ use crate::error::ErrorKind;
 use crate::segment::Segment;
 use crate::sync::Arc;
 
-/// A power of two.
-const SLOTS: usize = 16;
+/// Slots of a thread that draws from few sequences; a power of two, as is each number of them after that.
+const FIRST: usize = 16;
+/// The most slots that one thread has.
+const MOST: usize = 4096;
+/// How far from its first slot a sequence may be remembered.
+const REACH: usize = 8;
 
 struct Slot {
     /// The [`Core::key`] it was filled for; never used again, so that a slot cannot be mistaken.
@@ -24,7 +29,7 @@ struct Slot {
 }
 
 thread_local! {
-    static REMEMBERED: [RefCell<Option<Slot>>; SLOTS] = const { [const { RefCell::new(None) }; SLOTS] };
+    static REMEMBERED: RefCell<Memory> = const { RefCell::new(Memory(Vec::new())) };
 }
 
 /// The next id of the segment that this thread remembers, if it remembers one that has any.
@@ -32,10 +37,9 @@ thread_local! {
 #[inline(always)]
 pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
     REMEMBERED
-        .try_with(|slots| {
-            let slot = slots[slot_of(core)].try_borrow().ok()?;
-            let slot = slot.as_ref().filter(|slot| slot.key == core.key)?;
-            core.draw_here(&slot.segment)
+        .try_with(|memory| {
+            let memory = memory.try_borrow().ok()?;
+            core.draw_here(memory.first(core.key)?)
         })
         .ok()
         .flatten()
@@ -43,16 +47,132 @@ pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
 
 /// The next id of whatever is published, which this thread remembers from now on.
 pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
+    if let Some(id) = draw_further(core) {
+        return Ok(id);
+    }
     let mut segment = core.stock.current();
     let outcome = core.draw(&mut segment);
     let slot = Slot { key: core.key, segment };
-    // Refused while the thread is ending: its memory is gone. Nothing is remembered then.
-    let _ = REMEMBERED.try_with(|slots| slots[slot_of(core)].replace(Some(slot)));
+    // Refused while the thread is ending: its memory is gone. Nothing is remembered then, nor
+    // while it is being drawn from.
+    let _ = REMEMBERED.try_with(|memory| memory.try_borrow_mut().map(|mut memory| memory.put(slot)));
     outcome
 }
 
-// Truncation keeps the low bits, which are what picks the slot.
-#[allow(clippy::cast_possible_truncation)]
-fn slot_of(core: &Core) -> usize {
-    core.key as usize & (SLOTS - 1)
+/// As [`draw`], where the sequence's first slot is another's.
+fn draw_further(core: &Arc<Core>) -> Option<u64> {
+    let further = |memory: &RefCell<Memory>| {
+        let memory = memory.try_borrow().ok()?;
+        let index = memory.find(core.key).filter(|index| *index != memory.home(core.key))?;
+        core.draw_here(&memory.0[index].as_ref()?.segment)
+    };
+    REMEMBERED.try_with(further).ok().flatten()
+}
+
+/// Slots by key: a sequence's own, or one of the next few. Keys are consecutive, so that the sequences of a
+/// process, opened one after the other, all have their own.
+struct Memory(Vec<Option<Slot>>);
+
+impl Memory {
+    // Truncation keeps the low bits, which are what picks the slot.
+    #[allow(clippy::cast_possible_truncation)]
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        key as usize & self.0.len().wrapping_sub(1)
+    }
+
+    /// What the key's own slot remembers, if it is the key's.
+    #[inline]
+    fn first(&self, key: u64) -> Option<&Segment> {
+        let slot = self.0.get(self.home(key))?.as_ref()?;
+        (slot.key == key).then(|| &*slot.segment)
+    }
+
+    fn within_reach(&self, key: u64) -> impl Iterator<Item = usize> + use<> {
+        let (home, len) = (self.home(key), self.0.len());
+        (0..REACH.min(len)).map(move |step| (home + step) & (len - 1))
+    }
+
+    fn find(&self, key: u64) -> Option<usize> {
+        self.within_reach(key).find(|index| self.0[*index].as_ref().is_some_and(|slot| slot.key == key))
+    }
+
+    fn put(&mut self, slot: Slot) {
+        let place = loop {
+            if let Some(index) = self.find(slot.key).or_else(|| self.free(slot.key)) {
+                break index;
+            }
+            if self.0.len() >= MOST {
+                break self.home(slot.key);
+            }
+            self.grow();
+        };
+        self.0[place] = Some(slot);
+    }
+
+    /// A slot within reach that remembers nothing anybody else still refers to.
+    fn free(&self, key: u64) -> Option<usize> {
+        self.within_reach(key).find(|index| self.0[*index].as_ref().is_none_or(Slot::is_over))
+    }
+
+    fn grow(&mut self) {
+        let larger = (self.0.len() * 2).max(FIRST);
+        let slots = std::mem::take(&mut self.0);
+        self.0.resize_with(larger, || None);
+        for slot in slots.into_iter().flatten().filter(|slot| !slot.is_over()) {
+            // Twice as many slots may still not do for keys that lie unluckily; a reload puts it back.
+            if let Some(index) = self.free(slot.key) {
+                self.0[index] = Some(slot);
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Whether nobody else refers to its segment: the sequence has left it, or is gone.
+    fn is_over(&self) -> bool {
+        Arc::strong_count(&self.segment) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(key: u64, segments: &mut Vec<Arc<Segment>>) -> Slot {
+        let segment = Arc::new(Segment::empty(ErrorKind::Dry));
+        segments.push(segment.clone());
+        Slot { key, segment }
+    }
+
+    #[test]
+    fn a_thousand_sequences_opened_in_turn_all_have_their_own_slot() {
+        let (mut memory, mut segments) = (Memory(Vec::new()), Vec::new());
+        for key in 5_000..6_000 {
+            memory.put(slot(key, &mut segments));
+        }
+        assert!((5_000..6_000).all(|key| memory.first(key).is_some()));
+        assert_eq!(memory.0.len(), 1024);
+    }
+
+    #[test]
+    fn keys_that_lie_unluckily_are_within_reach() {
+        let (mut memory, mut segments) = (Memory(Vec::new()), Vec::new());
+        let keys = || (0..500).map(|n| 7 + n * 64);
+        keys().for_each(|key| memory.put(slot(key, &mut segments)));
+        assert!(keys().all(|key| memory.find(key).is_some()));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_forgets_what_is_over() {
+        let (mut memory, mut segments) = (Memory(Vec::new()), Vec::new());
+        for key in 0..100_000 {
+            memory.put(slot(key, &mut segments));
+            assert!(memory.first(key).is_some());
+        }
+        assert_eq!(memory.0.len(), MOST);
+        segments.clear();
+        memory.grow();
+        assert_eq!(memory.0.iter().flatten().count(), 0);
+    }
 }

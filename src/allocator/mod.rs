@@ -3,7 +3,9 @@
 mod blocking;
 mod handle;
 mod local;
+mod seat;
 mod stripes;
+mod take;
 mod wait;
 
 use std::fmt;
@@ -16,15 +18,13 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
-use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
 use crate::sequences::Inner;
 use crate::settings::Order;
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 
-pub(crate) use blocking::block_on;
-use blocking::block_on_reply;
+pub(crate) use blocking::{block_on, block_on_reply};
 pub use handle::{Handle, Lease};
 pub(crate) use stripes::Stripes;
 
@@ -57,9 +57,9 @@ impl Drop for Tenant {
 
 /// Hands out the ids of one sequence. Cheap to clone; shared by as many threads and tasks as you like.
 ///
-/// Opened by [`Sequences::sequence`](crate::Sequences::sequence). Every method may be called from any thread. A call
-/// that is cancelled (its future dropped) at any point is safe: at most the ids it would have had become a gap, and
-/// are counted as one.
+/// Opened by [`Sequences::sequence`](crate::Sequences::sequence). Every method may be called from any thread.
+/// A call that is cancelled (its future dropped) at any point is safe: at most the ids it would have had
+/// become a gap, and are counted as one.
 pub struct Allocator<T: Id = u64> {
     tenant: Tenant,
     of: PhantomData<fn() -> T>,
@@ -70,21 +70,23 @@ impl<T: Id> Allocator<T> {
         Self { tenant, of: PhantomData }
     }
 
-    fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.tenant.core
     }
 
-    /// The next id, from memory; never waits, never locks, never allocates.
+    /// The next id, from memory; never waits, never locks, never allocates. Where there
+    /// is none, that starts a refill.
     ///
     /// # Errors
     /// [`ErrorKind::Dry`] if nothing is in memory right now (always, under [`Order::Global`]);
-    /// [`ErrorKind::Exhausted`], which the store is asked about again every 30 s at most, and [`ErrorKind::Closed`] for good.
+    /// [`ErrorKind::Exhausted`], which the store is asked about again every 30 s at most, and
+    /// [`ErrorKind::Closed`] for good.
     #[allow(clippy::inline_always)] // a call, and the error type it returns by memory, cost as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {
         match self.draw_fast() {
             Some(id) => Ok(T::from_raw(id)),
-            None => self.draw_on().map(T::from_raw).map_err(Error::from),
+            None => self.draw_on().map(T::from_raw).map_err(|reason| self.core().refused(reason)),
         }
     }
 
@@ -117,13 +119,13 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// The next id; ready at once and without an allocation while there are ids in memory, else as soon as the refill
-    /// lands. First come, first served.
+    /// The next id; ready at once and without an allocation while there are ids in memory, else as soon as
+    /// the refill lands. First come, first served.
     ///
     /// # Errors
-    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), with the store's
-    /// last error as its source; [`ErrorKind::Overloaded`] if too many wait already; permanent errors of the
-    /// store; [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
+    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), with the
+    /// store's last error as its source; [`ErrorKind::Overloaded`] if too many wait already; permanent errors
+    /// of the store; [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
     #[inline]
     pub fn next(&self) -> Next<'_, T> {
         Next { allocator: self, waiting: None }
@@ -131,17 +133,16 @@ impl<T: Id> Allocator<T> {
 
     /// The next id, for threads outside any async runtime: waits up to `timeout`.
     ///
-    /// Called on a thread of the very runtime that drives the refills, it can block the refill it waits for, until the
-    /// timeout.
+    /// Called on a worker of the very runtime that drives the refills, it can block the refill it
+    /// waits for, until the timeout.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// As [`next`](Self::next); [`ErrorKind::InvalidInput`] where it had to wait for the very thread it is
+    /// called on: in async code of a runtime that drives the refills and has no other thread.
     pub fn next_blocking(&self, timeout: Duration) -> Result<T> {
         match self.draw() {
             Ok(id) => Ok(T::from_raw(id)),
-            Err(ErrorKind::Dry) => {
-                block_on_reply(self.wait(1, timeout), timeout).map(|ids| self.waited(&ids))
-            }
+            Err(ErrorKind::Dry) => self.wait_blocking("`next`", 1, timeout).map(|ids| self.waited(&ids)),
             Err(reason) => Err(self.sorry(reason)),
         }
     }
@@ -156,64 +157,6 @@ impl<T: Id> Allocator<T> {
         id
     }
 
-    /// Exactly `n` ids, in growing order, in as few ranges as they lie in: usually one, several where the ranges
-    /// reserved from the store end. None of them is handed out otherwise.
-    ///
-    /// Under [`Order::Thread`] they do not grow with the thread's other draws, which come from its own block.
-    ///
-    /// # Errors
-    /// As [`next`](Self::next). Where the sequence ends with fewer than `n` ids, [`ErrorKind::Exhausted`]; those left
-    /// stay for smaller draws. A call that fails or is cancelled after it had got some of its ids makes them a gap.
-    pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
-        let mut begun = None;
-        loop {
-            let part = match self.take_from_memory(n) {
-                Ok(ids) => return Ok(ids.cast()),
-                Err(part) => part,
-            };
-            let left = self.left_of(self.patience(), &mut begun);
-            let rest = self.wait(part.missing, left).await?;
-            if let Some(ids) = part.and(rest) {
-                return Ok(ids.cast());
-            }
-        }
-    }
-
-    /// [`take`](Self::take) for threads outside any async runtime; waits up to `timeout`.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
-    pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
-        let mut begun = None;
-        loop {
-            let part = match self.take_from_memory(n) {
-                Ok(ids) => return Ok(ids.cast()),
-                Err(part) => part,
-            };
-            let left = self.left_of(timeout, &mut begun);
-            let rest = block_on_reply(self.wait(part.missing, left), left)?;
-            if let Some(ids) = part.and(rest) {
-                return Ok(ids.cast());
-            }
-        }
-    }
-
-    /// What is left of `patience` since this was first asked; a draw that need not wait never looks at the clock.
-    fn left_of(&self, patience: Duration, begun: &mut Option<Time>) -> Duration {
-        let now = self.tenant.inner.clock.now();
-        patience.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
-    }
-
-    /// `n` ids, or the part of them that there is.
-    fn take_from_memory(&self, n: u64) -> Result<Ranges, Part<'_>> {
-        if n == 0 {
-            return Ok(Ranges::none());
-        }
-        let core = self.core();
-        let generation = core.stock.generation();
-        core.take(n).map_err(|short| Part { core, generation, missing: short.missing, ids: short.got })
-    }
-
     fn patience(&self) -> Duration {
         self.core().settings.patience
     }
@@ -223,8 +166,23 @@ impl<T: Id> Allocator<T> {
         wait::wait(self.tenant.clone(), want, patience)
     }
 
-    /// Waits until there are ids in memory, so that draws after this need not wait. Under [`Order::Global`] there
-    /// never are, and this returns at once.
+    /// [`wait`](Self::wait) on this thread; whoever cannot do that is told what to use `instead`.
+    fn wait_blocking(&self, instead: &str, want: u64, timeout: Duration) -> Result<Ranges> {
+        self.on_reply(instead, self.wait(want, timeout), timeout)
+    }
+
+    fn on_reply(
+        &self,
+        instead: &str,
+        reply: impl Future<Output = Result<Ranges>>,
+        timeout: Duration,
+    ) -> Result<Ranges> {
+        let outcome = block_on_reply(&self.tenant.inner.runtime, instead, reply, timeout);
+        outcome.map_err(|error| error.of(&self.core().name).during(Operation::Draw))
+    }
+
+    /// Waits until there are ids in memory, so that draws after this need not wait. Under [`Order::Global`]
+    /// there never are, and this returns at once.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -240,26 +198,27 @@ impl<T: Id> Allocator<T> {
         Handle::new(self.clone())
     }
 
-    /// A view for one thread that takes `size` ids for itself at a time, 1 to 2^48, and then draws at the speed of
-    /// a plain increment. What it has left when dropped is a gap.
+    /// A view for one thread that takes `size` ids for itself at a time, 1 to 2^48, and then draws at the
+    /// speed of a plain increment. What it has left when dropped is a gap.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a size out of bounds, or unless the sequence's order is [`Order::Thread`]: ids
-    /// of several leases do not grow across them.
+    /// [`ErrorKind::InvalidInput`] for a size out of bounds, or unless the sequence's order is
+    /// [`Order::Thread`]: ids of several leases do not grow across them.
     pub fn lease(&self, size: u64) -> Result<Lease<T>> {
         Lease::new(self.clone(), size)
     }
 
     /// Throws away every id in memory, for everybody in this process, at once: for use after something went
-    /// wrong with the store. Returns how many ids that cost; leases add what they held when they next draw. When this returns,
-    /// no draw that begins gets an id reserved before it was called.
+    /// wrong with the store. Returns how many ids that cost, with those that threads held for themselves;
+    /// leases add what they held when they next draw. When this returns, no draw that begins gets an id
+    /// reserved before it was called.
     pub fn revoke(&self) -> u64 {
         self.core().revoke()
     }
 
     /// Counters, levels and estimates as of now. Cheap enough to be read every second.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(self.core())
+        Snapshot::of(self.core(), self.tenant.inner.clock.now())
     }
 
     /// The sequence's name.
@@ -268,7 +227,13 @@ impl<T: Id> Allocator<T> {
     }
 
     fn sorry(&self, reason: ErrorKind) -> Error {
-        Error::from(reason).of(&self.core().name).during(Operation::Draw)
+        let error = if self.core().stock.is_forked() {
+            let message = "this process was forked from the one that opened the sequence; connect to the store again in it";
+            Error::new(reason, message)
+        } else {
+            Error::from(reason)
+        };
+        error.of(&self.core().name).during(Operation::Draw)
     }
 }
 
@@ -281,35 +246,6 @@ impl<T: Id> Clone for Allocator<T> {
 impl<T: Id> fmt::Debug for Allocator<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Allocator").field("name", &self.core().name).finish_non_exhaustive()
-    }
-}
-
-/// What a `take` has while it waits for the rest: a gap if that cannot be had, or nobody waits for it any more.
-struct Part<'a> {
-    core: &'a Core,
-    /// The stock's generation before it was taken.
-    generation: u64,
-    missing: u64,
-    ids: Ranges,
-}
-
-impl Part<'_> {
-    /// All that was wanted; `None`, and both a gap, if the sequence was revoked or reset meanwhile: the rest may be of
-    /// another identity, and hold the same numbers.
-    fn and(mut self, rest: Ranges) -> Option<Ranges> {
-        if !self.ids.is_empty() && !self.core.stock.stands(self.generation) {
-            self.core.stats.gap_dropped(rest.len());
-            return None;
-        }
-        let mut all = std::mem::replace(&mut self.ids, Ranges::none());
-        rest.into_iter().for_each(|range| all.push(range));
-        Some(all)
-    }
-}
-
-impl Drop for Part<'_> {
-    fn drop(&mut self) {
-        self.core.stats.gap_dropped(self.ids.len());
     }
 }
 

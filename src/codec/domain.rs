@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::error::{Error, Operation, Result};
 
-/// The numbers `0..=max` that a codec takes, and that it makes: written as how many bits they have or what they are
-/// below.
+/// The numbers `0..=max` that a codec takes, and that it makes: written as how many bits they
+/// have or what they are below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Domain {
     max: u64,
@@ -15,8 +15,8 @@ impl Domain {
     /// Every `u64`.
     pub const ALL: Self = Self { max: u64::MAX };
 
-    /// The numbers of so many bits, 1 to 64: 31 for what fits an `i32`, 53 for what JavaScript keeps exactly, 63 for what
-    /// fits an `i64`.
+    /// The numbers of this many bits, 1 to 64: 31 for what fits an `i32`, 53 for what JavaScript keeps
+    /// exactly, 63 for what fits an `i64`.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of bits.

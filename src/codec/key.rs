@@ -13,8 +13,8 @@ const LONGEST: u64 = 4096;
 
 /// The key of a [`Permutation`](super::Permutation), of 128 bits. `Debug` does not show it.
 ///
-/// A key cannot be changed once ids were shown under it: what was shown can only be read back with the key that made it.
-/// Losing it loses the way back.
+/// A key cannot be changed once ids were shown under it: what was shown can only be read back with the key
+/// that made it. Losing it loses the way back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key([u8; 16]);
 
@@ -32,8 +32,8 @@ impl From<u64> for Key {
 }
 
 impl Key {
-    /// From any bytes but none at all, at least 16 random ones if you can: these are hashed (SipHash-2-4 of 128 bits under a key of
-    /// zeros).
+    /// From any bytes but none at all, at least 16 random ones if you can: these are hashed (SipHash-2-4 of
+    /// 128 bits under a key of zeros).
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) where there are none.
@@ -44,12 +44,12 @@ impl Key {
         Ok(Self(SipHasher24::new().hash(bytes).as_bytes()))
     }
 
-    /// As it is written in formats, variables and files: a whole number, decimal or hexadecimal after `0x`, of at most 128 bits
-    /// is that number; anything else is its bytes.
+    /// As it is written in formats, variables and files: a whole number, decimal or hexadecimal after `0x`,
+    /// of at most 128 bits is that number; anything else is its bytes.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for an empty text, and for a number of more bits. The text is
-    /// never part of the error.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an empty text, and for a number of more bits. The
+    /// text is never part of the error.
     pub fn parse(text: &str) -> Result<Self> {
         let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
         if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
@@ -97,8 +97,9 @@ impl KeySource {
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) for a variable that is not set and a file that is not there,
-    /// [`Denied`](ErrorKind::Denied) for a file that may not be read, [`InvalidInput`](ErrorKind::InvalidInput) for what is
-    /// no key. They name the place and never what is there.
+    /// [`Denied`](ErrorKind::Denied) for a file that may not be read,
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is no key. They name the
+    /// place and never what is there.
     pub fn load(&self) -> Result<Key> {
         let text = match self {
             Self::Env(name) => variable(name),

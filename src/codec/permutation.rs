@@ -1,9 +1,10 @@
 //! A keyed permutation of the numbers below any bound.
 //!
-//! **Source.** A Feistel network turns any keyed function into a permutation that can be undone (Luby and Rackoff, *How to
-//! construct pseudorandom permutations from pseudorandom functions*, 1988). It permutes numbers of a whole number of bits;
-//! for any other bound it is applied again until the number is below it, *cycle walking* (Black and Rogaway, *Ciphers with
-//! arbitrary finite domains*, 2002). The keyed function is SipHash-2-4 (Aumasson and Bernstein, 2012).
+//! **Source.** A Feistel network turns any keyed function into a permutation that can be undone (Luby and
+//! Rackoff, *How to construct pseudorandom permutations from pseudorandom functions*, 1988). It permutes
+//! numbers of a whole number of bits; for any other bound it is applied again until the number is below it,
+//! *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002). The keyed function is
+//! SipHash-2-4 (Aumasson and Bernstein, 2012).
 
 use std::fmt;
 
@@ -17,31 +18,33 @@ const ROUNDS: u8 = 8;
 /// Before the domain in what the key of the rounds is derived from: another algorithm would have another.
 const LABEL: &[u8] = b"idmill permutation v1";
 
-/// A keyed permutation of a [`Domain`]: each number becomes another one of the same domain, in an order that only the key
-/// tells.
+/// A keyed permutation of a [`Domain`]: each number becomes another one of the same domain, in an
+/// order that only the key tells.
 ///
-/// **This is obfuscation, not encryption.** It keeps a customer, a competitor or a scraper from reading amounts and
-/// neighbours off your ids. It is not meant to withstand a cryptanalyst, has no authentication (every number of the domain
-/// decodes to an id), and an id is no access control: check who asks.
+/// **This is obfuscation, not encryption.** It keeps a customer, a competitor or a scraper from reading
+/// amounts and neighbours off your ids. It is not meant to withstand a cryptanalyst, has no authentication
+/// (every number of the domain decodes to an id), and an id is no access control: check who asks.
 ///
-/// **The key can never be rotated**: what was shown under it can be read back with it alone, and ids under an old and
-/// a new key would collide. Should a key leak, what leaks is order and amount. To change it, give new ids another prefix.
+/// **The key can never be rotated**: what was shown under it can be read back with it alone, and ids under
+/// an old and a new key would collide. Should a key leak, what leaks is order and amount. To change it,
+/// give new ids another prefix.
 ///
-/// It is a bijection: different ids stay different. Small domains have little to hide in: below some thousand numbers, choose a larger
-/// domain than you have ids. One number of the domain becomes 0.
+/// It is a bijection: different ids stay different. Small domains have little to hide in: below some thousand
+/// numbers, choose a larger domain than you have ids. One number of the domain becomes 0.
 ///
 /// # Algorithm v1
 /// For a domain `0..=max` of `w` bits, so that others can read such ids too:
 ///
 /// - `low` is the lower ⌈w/2⌉ bits of the number, `high` the others.
-/// - The key of the rounds is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1` and `max` (8 bytes,
-///   little-endian): first half, second half.
-/// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the key of the rounds, over the eight bytes of `half | r << 56`,
-///   little-endian. An even round r is `high ^= F(r, low)`, an odd one `low ^= F(r, high)`, cut to the half's bits.
+/// - The key of the rounds is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1`
+///   and `max` (8 bytes, little-endian): first half, second half.
+/// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the key of the rounds, over the eight bytes
+///   of `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd one
+///   `low ^= F(r, high)`, cut to the half's bits.
 /// - While the result is larger than `max`, it goes through all the rounds again.
 ///
-/// The 2^w numbers are less than twice as many as those of the domain, so a number walks less than twice on average,
-/// and once for a domain given in bits.
+/// The 2^w numbers are less than twice as many as those of the domain, so a number walks less than twice on
+/// average, and once for a domain given in bits.
 #[derive(Clone)]
 pub struct Permutation {
     domain: Domain,
@@ -139,7 +142,7 @@ impl Permutation {
     }
 }
 
-/// So many ones, 0 to 32.
+/// This many ones, 0 to 32.
 fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }

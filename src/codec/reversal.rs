@@ -5,9 +5,10 @@ use crate::error::Result;
 
 /// Reverses the bits of a number at a declared width, so that numbers that follow each other are far apart.
 ///
-/// Against hotspots: a store that splits its keys into ranges (Spanner, Cassandra's ordered partitions, HBase, …)
-/// puts growing keys on the same server, one after the other; reversed, they spread evenly over all. It hides nothing:
-/// whoever sees two of them can undo it. Choose 63 bits for a signed column of 64, so that no key is negative.
+/// Against hotspots: a store that splits its keys into ranges (Spanner, Cassandra's ordered partitions,
+/// HBase, …) puts growing keys on the same server, one after the other; reversed, they spread evenly
+/// over all. It hides nothing: two of them are enough to undo it. Choose 63 bits for a signed column of
+/// 64, so that no key is negative.
 ///
 /// ```
 /// use idmill::codec::BitReversal;
@@ -24,7 +25,7 @@ pub struct BitReversal {
 }
 
 impl BitReversal {
-    /// At so many bits, 1 to 64.
+    /// At this many bits, 1 to 64.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of bits.

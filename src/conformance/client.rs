@@ -9,7 +9,9 @@ use super::ledger::{Entry, Ledger, Reply, now};
 use super::outcome::{Outcome, Stop, fail};
 use crate::error::{ErrorKind, Result, Status};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Capabilities, Change, GiveBack, Grant, Reserve, SequenceInfo, Store};
+use crate::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store,
+};
 
 /// A client of the store. The outer result of each call is the trial's: no answer at all ends it.
 #[derive(Clone, Debug)]
@@ -31,8 +33,8 @@ impl Client {
         self.store.capabilities()
     }
 
-    /// Calls until there is an answer other than that it may work later, as the allocator would; for errors that say so,
-    /// nothing has happened. Stores may be busy with others.
+    /// Calls until there is an answer other than that it may work later, as the allocator would; for errors
+    /// that say so, nothing has happened. Stores may be busy with others.
     async fn settled<T, F: Future<Output = Result<T>>>(
         &self,
         what: &str,
@@ -74,7 +76,11 @@ impl Client {
     }
 
     pub(super) async fn list(&self) -> Outcome<Result<Vec<SequenceInfo>>> {
-        self.settled("list", || self.store.list()).await
+        self.settled("list", || self.store.list_all()).await
+    }
+
+    pub(super) async fn page(&self, page: &Page) -> Outcome<Result<Listing>> {
+        self.settled("list", || self.store.list(page)).await
     }
 
     pub(super) async fn set(&self, name: &SequenceName, change: Change) -> Outcome<Result<SequenceInfo>> {
@@ -94,7 +100,8 @@ impl Client {
         }
     }
 
-    /// Reserves. Without an answer in time the future is dropped, which is how the allocator gives up on a store.
+    /// Reserves. Without an answer in time the future is dropped, which is how the
+    /// allocator gives up on a store.
     pub(super) async fn attempt(&self, request: &Reserve, patience: Duration) -> Entry {
         let began = now();
         let reply = match timeout(patience, self.store.reserve(request)).await {
@@ -112,7 +119,8 @@ impl Client {
         entry.reply
     }
 
-    /// As [`record`](Self::record), of a healthy store: tried again, as an allocator would, while others are in the way.
+    /// As [`record`](Self::record), of a healthy store: tried again, as an allocator would,
+    /// while others are in the way.
     pub(super) async fn granted(&self, ledger: &Ledger, request: &Reserve) -> Outcome<Grant> {
         match self.granted_or_exhausted(ledger, request).await? {
             Some(grant) => Ok(grant),

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::client::Client;
 use super::outcome::{Outcome, Stop};
 use super::suite::{Endpoint, Setup};
+use super::trials::Trial;
 use crate::name::SequenceName;
 use crate::store::{Bounds, Reserve};
 use crate::sync::{Arc, Mutex};
@@ -16,16 +17,17 @@ use crate::sync::{Arc, Mutex};
 pub(super) struct Context {
     pub(super) setup: Arc<Setup>,
     pub(super) dir: PathBuf,
-    trial: &'static str,
+    trial: &'static Trial,
     run: u32,
     rng: Mutex<fastrand::Rng>,
     names: Mutex<Vec<SequenceName>>,
 }
 
 impl Context {
-    pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static str, seed: u64) -> Self {
+    pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static Trial, seed: u64) -> Self {
         // Of its own for each trial, so that one that runs alone does what it does among the others.
-        let own = trial.bytes().fold(seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
+        let own = trial.name().bytes().fold(seed, mix);
         let rng = Mutex::new(fastrand::Rng::with_seed(own));
         // Not from the seed: an engine that outlives the suite still has the names of the last run.
         Self { setup, dir, trial, run: fastrand::u32(..), rng, names: Mutex::default() }
@@ -33,7 +35,7 @@ impl Context {
 
     /// Where the store is, with nothing in between.
     pub(super) fn endpoint(&self) -> Endpoint {
-        Endpoint::new(self.setup.engine.as_ref().map(|engine| engine.address()), self.dir.clone())
+        self.setup.endpoint(self.dir.clone(), self.trial.needs_a_short_timeout())
     }
 
     /// A client of its own, as another process would have.
@@ -56,7 +58,7 @@ impl Context {
 
     /// A sequence of this trial alone.
     pub(super) fn name(&self, label: &str) -> SequenceName {
-        let text = format!("{}-{label}-{:08x}", self.trial, self.run);
+        let text = format!("{}-{label}-{:08x}", self.trial.name(), self.run);
         let name = SequenceName::new(&text).expect("a legal name");
         self.forget_later(name.clone());
         name
@@ -67,7 +69,8 @@ impl Context {
         self.names.lock().push(name);
     }
 
-    /// Removes what the trial made. What cannot be removed stays: that is for the trials about removing to find.
+    /// Removes what the trial made. What cannot be removed stays: that is for the
+    /// trials about removing to find.
     pub(super) async fn clean_up(&self) {
         let names = std::mem::take(&mut *self.names.lock());
         let removing = async {
@@ -86,7 +89,7 @@ impl Context {
 
     /// A request that creates its sequence with [`bounds`](Self::bounds).
     pub(super) fn request(&self, name: &SequenceName, count: u64) -> Reserve {
-        Reserve { name: name.clone(), count, ceiling: u64::MAX, create: self.bounds() }
+        Reserve { name: name.clone(), count, ceiling: u64::MAX, create: Some(self.bounds()) }
     }
 
     /// How many ids the store may reserve ahead of what it grants.

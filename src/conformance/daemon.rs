@@ -23,8 +23,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A free port on the loopback interface, never the same one twice in a process.
 ///
-/// From below the range that the system takes the ports of outgoing connections from: none of those can take the port while its
-/// engine is down, nor meet itself there.
+/// From below the range that the system takes the ports of outgoing connections from: none of those can take
+/// the port while its engine is down, nor meet itself there.
 pub fn free_port() -> u16 {
     static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
     let mut taken = TAKEN.lock();
@@ -39,10 +39,11 @@ pub fn free_port() -> u16 {
 
 type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
 
-/// A server as a child process: started, killed, paused, and started again at the same address over the same data.
+/// A server as a child process: started, killed, paused, and started again at the
+/// same address over the same data.
 ///
-/// It runs in a process group of its own, which every signal goes to, so that what it forks meets the same fate. It is
-/// killed when this is dropped, and also when this process ends without dropping it.
+/// It runs in a process group of its own, which every signal goes to, so that what it forks meets the same
+/// fate. It is killed when this is dropped, and also when this process ends without dropping it.
 ///
 /// ```no_run
 /// use idmill::conformance::{Daemon, free_port};
@@ -78,8 +79,8 @@ struct Running {
 }
 
 impl Running {
-    /// The last of what it printed, once it was killed. What it forked may have left its process group and hold its
-    /// output open, so patience is limited.
+    /// The last of what it printed, once it was killed. What it forked may have left its process group and
+    /// hold its output open, so patience is limited.
     async fn last_words(self) -> Vec<u8> {
         let begun = Instant::now();
         while !self.readers.iter().all(thread::JoinHandle::is_finished) && begun.elapsed() < LAST_WORDS {
@@ -120,7 +121,8 @@ impl Daemon {
         self
     }
 
-    /// What has to succeed, besides a TCP connection, before the server counts as ready. Tried again and again until it does.
+    /// What has to succeed, besides a TCP connection, before the server counts as ready. Tried
+    /// again and again until it does.
     #[must_use]
     pub fn ready<F>(mut self, probe: impl Fn(SocketAddr) -> F + Send + Sync + 'static) -> Self
     where
@@ -162,8 +164,8 @@ impl Daemon {
     /// Starts it and waits until it is ready; at once if it runs already. Cancelling leaves it starting.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`], with the last of what it printed, if it cannot be started, ends, or is not ready by the
-    /// deadline (it is killed then).
+    /// [`ErrorKind::Unavailable`], with the last of what it printed, if it cannot be started, ends, or is not
+    /// ready by the deadline (it is killed then).
     pub async fn start(&self) -> Result<()> {
         let begun = Instant::now();
         if self.pid().is_none() {
@@ -215,7 +217,8 @@ impl Daemon {
         self.take_down();
     }
 
-    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is answered. Returns when it stands.
+    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is
+    /// answered. Returns when it stands.
     pub fn pause(&self) {
         if let Some(running) = &*self.running.lock() {
             running.process.pause();

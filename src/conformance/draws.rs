@@ -13,7 +13,7 @@ use crate::range::Range;
 use crate::sequences::Sequences;
 use crate::sync::{Arc, Mutex};
 
-/// Every range of ids that was drawn, whoever drew it. Clones share it.
+/// Every range of ids that was drawn, by any process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drawn(Arc<Mutex<Vec<Range>>>);
 
@@ -42,7 +42,7 @@ pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receive
     let ids = Sequences::builder(client.store().clone()).store_timeout(order.patience).start()?;
     let sequence = ids
         .sequence::<u64>(order.request.name.as_str())
-        .max(order.request.create.max())
+        .max(order.request.creation()?.max())
         .step(40)
         .watermark(20);
     let allocator = sequence.patience(Duration::from_secs(1)).lazy()?;

@@ -10,10 +10,11 @@ use crate::store::StoreFuture;
 
 /// The server behind a store, which the suite starts, kills and pauses.
 ///
-/// [`Daemon`] is one for any server that runs in the foreground. An implementation of your own can stand for a cluster: then
-/// `kill` and `pause` take down as much of it as makes the store stop answering.
+/// [`Daemon`] is one for any server that runs in the foreground. An implementation of your own can stand for
+/// a cluster: then `kill` and `pause` take down as much of it as makes the store stop answering.
 ///
-/// Nothing is started before [`start`](Self::start) is called; processes that only work for the suite never do.
+/// Nothing is started before [`start`](Self::start) is called; processes that only
+/// work for the suite never do.
 pub trait Engine: Send + Sync + fmt::Debug {
     /// What it is called.
     fn name(&self) -> &str;
@@ -24,11 +25,12 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// Where clients reach it, the same over all restarts.
     fn address(&self) -> SocketAddr;
 
-    /// Starts it where it is down, over the data that it had, and returns when it answers. Does nothing where it runs.
+    /// Starts it where it is down, over the data that it had, and returns when it
+    /// answers. Does nothing where it runs.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if it cannot be had on this machine: the suite is skipped then,
-    /// or fails where the environment says `CI=true`. Any other error fails the suite.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if it cannot be had on this machine: the
+    /// suite is skipped then, or fails where the environment says `CI=true`. Any other error fails the suite.
     fn start(&self) -> StoreFuture<'_, Result<()>>;
 
     /// Ends it as a crash would, also when it is paused; returns when it is gone.

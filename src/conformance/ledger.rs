@@ -46,7 +46,7 @@ pub(super) struct Entry {
     pub(super) reply: Reply,
 }
 
-/// Every reserve of one sequence, whoever made it. Clones share it.
+/// Every reserve of one sequence, by any process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     entries: Arc<Mutex<Vec<Entry>>>,
@@ -111,7 +111,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nobody reset the sequence or made it anew, so it is what it was.
+    /// Nobody reset the sequence or created it again, so its identity is the same.
     pub(super) fn one_identity(&self) -> Outcome {
         let identities: Vec<_> = self.by_identity().into_keys().collect();
         check!(
@@ -122,8 +122,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Every grant is what was asked for: not empty, not more, within the bounds and below the ceiling; shorter only where those end,
-    /// or where the store has a `window`.
+    /// Every grant is what was asked for: not empty, not more, within the bounds and below the ceiling;
+    /// shorter only where those end, or where the store has a `window`.
     pub(super) fn sound(&self, window: bool) -> Outcome {
         for (entry, grant) in self.granted() {
             let (range, bounds) = (grant.range, grant.bounds);
@@ -143,7 +143,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whoever asks after another has been answered gets larger ids.
+    /// A reserve that begins after another was answered gets larger ids.
     pub(super) fn growing(&self) -> Outcome {
         for granted in self.by_identity().into_values() {
             let mut ended: Vec<_> = granted.iter().map(|(entry, grant)| (entry.ended, grant.range)).collect();
@@ -165,8 +165,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The stored sequence has moved by what was granted, and by no more than what is in doubt (and the `window` that the
-    /// store reserves ahead for).
+    /// The stored sequence has moved by what was granted, and by no more than what is in doubt (and the
+    /// `window` that the store reserves ahead for).
     pub(super) fn accounted(&self, info: &SequenceInfo, window: u64) -> Outcome {
         let reached = info.next.map_or(u128::from(info.bounds.max()) + 1, u128::from);
         let identity = self.by_identity().remove(&info.identity).unwrap_or_default();

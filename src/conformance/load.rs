@@ -11,8 +11,8 @@ use super::outcome::Outcome;
 use super::worker::{Order, State, say_entry};
 use crate::store::Reserve;
 
-/// Every client reserves `times` times, each in `tasks` tasks, all at once; a healthy store is expected to grant all of it. Counts
-/// vary: lengths that are all the same hide errors of arithmetic.
+/// Every client reserves `times` times, each in `tasks` tasks, all at once; a healthy store is expected to
+/// grant all of it. Counts vary: lengths that are all the same hide errors of arithmetic.
 pub(super) async fn healthy(
     clients: Vec<Client>,
     tasks: u64,

@@ -1,8 +1,8 @@
 //! The suite that every store has to pass, for the stores of this crate and for those of others.
 //!
-//! One builder says how to connect to the store and, if it has one, how to start its engine. The suite does the rest: it
-//! runs every [trial](trials) from several tasks and several real processes, kills and pauses the engine, cuts and garbles
-//! connections, and checks what was granted.
+//! One builder says how to connect to the store and, if it has one, how to start its engine. The suite does
+//! the rest: it runs every [trial](trials) from several tasks and several real processes, kills and pauses
+//! the engine, cuts and garbles connections, and checks what was granted.
 //!
 //! ```no_run
 //! use idmill::conformance::Suite;
@@ -21,11 +21,11 @@
 //! }
 //! ```
 //!
-//! `cargo test --test conformance -- --list` shows the trials; a word runs those whose names hold it. The guide
-//! `docs/conformance.md` says what each of them proves.
+//! `cargo test --test conformance -- --list` shows the trials; a word runs those whose names hold it. The
+//! guide `docs/conformance.md` says what each of them proves.
 //!
-//! Several processes are the test's own executable, started again with a variable in its environment: its `main` reaches the same
-//! builder, which then works for the suite instead of running it.
+//! Several processes are the test's own executable, started again with a variable in its environment: its
+//! `main` reaches the same builder, which then works for the suite instead of running it.
 
 mod client;
 mod context;

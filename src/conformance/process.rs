@@ -15,7 +15,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// What a signal brings about is not waited for any longer.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A child in a process group of its own, which every signal goes to, as to its children elsewhere. Killed when dropped.
+/// A child in a process group of its own, which every signal goes to, as to its children
+/// elsewhere. Killed when dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) child: Child,
@@ -51,7 +52,8 @@ impl Process {
         left
     }
 
-    /// SIGSTOP; returns once the child stands still: for a moment after the signal was sent, its threads may go on.
+    /// SIGSTOP; returns once the child stands still: for a moment after the signal was
+    /// sent, its threads may go on.
     pub(super) fn pause(&self) {
         // Twice: what was forked between the look and the signal is found once nothing forks any more.
         self.signal(Signal::STOP);
@@ -77,7 +79,8 @@ impl Process {
         // All of these fail only where there is nothing left to end.
         self.signal(Signal::KILL);
         let _ = self.child.wait();
-        // Its forks die on their own time, and may hold a port until then. One that nobody waits for stays for ever.
+        // Its forks die on their own time, and may hold a port until then. One that
+        // nobody waits for stays for ever.
         let begun = Instant::now();
         while test_kill_process_group(self.group).is_ok() && begun.elapsed() < LONGEST {
             thread::sleep(LOOK);

@@ -1,8 +1,8 @@
 //! A TCP proxy that cuts, withholds and garbles, when it is told to.
 //!
-//! A fault waits for bytes that a client sends. Drivers send a request in pieces, over several connections, and pings in between, so
-//! nobody can say which piece belongs to a reserve; a fault that lets some pieces pass first, and many rounds of them,
-//! come to every step of a protocol.
+//! A fault waits for bytes that a client sends. Drivers send a request in pieces, over several connections,
+//! and pings in between, so nobody can say which piece belongs to a reserve; a fault that lets some pieces
+//! pass first, and many rounds of them, come to every step of a protocol.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use tokio::time::timeout;
 use super::outcome::Outcome;
 use crate::sync::{Arc, Mutex};
 
-/// For how long the engine's side of a connection whose client was cut off is kept, so that the engine reads what it was sent.
+/// For how long the engine's side of a connection whose client was cut off is kept, so that the
+/// engine reads what it was sent.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// What is done to one connection.
@@ -35,7 +36,8 @@ pub(super) enum Fault {
     Garble(Nonsense),
 }
 
-/// What comes instead of an answer. Nothing that could be a wrong answer in any protocol: no store could tell.
+/// What comes instead of an answer. Nothing that could be a wrong answer in any
+/// protocol: no store could tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nonsense {
     /// As many random bytes.

@@ -69,6 +69,11 @@ impl Report {
         self.seed
     }
 
+    /// How long the trials took, one after the other.
+    fn took(&self) -> Duration {
+        self.trials.iter().map(|(.., took)| *took).sum()
+    }
+
     /// Why trials were skipped, each reason once, with the trials that it concerns.
     fn reasons(&self) -> String {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -89,13 +94,17 @@ impl Report {
         let Some(path) = std::env::var_os(FILE) else { return };
         let (passed, failed, skipped) = (self.passed().len(), self.failed().len(), self.skipped().len());
         let mut lines = format!(
-            "passed {passed}\nfailed {failed}\nignored {skipped}\nengine\t{}\t{}\t{}\t{skipped}\t{}\n",
+            "passed {passed}\nfailed {failed}\nignored {skipped}\nengine\t{}\t{}\t{:.0}\t{}\t{skipped}\t{}\n",
             self.store,
             self.engine.replace(['\t', '\n'], " "),
+            self.took().as_secs_f64(),
             passed + failed,
             self.reasons().replace(['\t', '\n'], " "),
         );
-        for (name, verdict, _) in &self.trials {
+        for (name, verdict, took) in &self.trials {
+            if *took > Duration::from_secs(1) {
+                let _ = writeln!(lines, "slow {:.1} {} {name}", took.as_secs_f64(), self.store);
+            }
             if let Verdict::Failed(reason) = verdict {
                 let _ = writeln!(lines, "failure {} {name}: {}", self.store, reason.replace('\n', " "));
             }
@@ -112,7 +121,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (passed, failed, skipped) = (self.passed().len(), self.failed().len(), self.skipped().len());
         write!(f, "{} ({}): {} trials run, ", self.store, self.engine, passed + failed)?;
-        write!(f, "{passed} passed, {failed} FAILED, {skipped} skipped")?;
+        write!(
+            f,
+            "{passed} passed, {failed} FAILED, {skipped} skipped, in {:.0} s",
+            self.took().as_secs_f64()
+        )?;
         if skipped > 0 {
             write!(f, " ({})", self.reasons())?;
         }

@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use super::client::Client;
 use super::context::Context;
+use super::ledger::Ledger;
 use super::outcome::{Outcome, Stop, panicked};
 use super::report::{Report, Verdict};
-use super::suite::{Endpoint, Setup, Suite};
+use super::suite::{Setup, Suite};
 use super::trials::{Trial, trials};
 use super::worker;
 use crate::error::ErrorKind;
-use crate::store::Capabilities;
+use crate::name::SequenceName;
+use crate::store::{Bounds, Capabilities, Reserve};
 
 const SEED: &str = "IDMILL_CONFORMANCE_SEED";
 
@@ -28,8 +31,8 @@ const USAGE: &str = "\
 IDMILL_CONFORMANCE_SEED repeats what is random; IDMILL_CI_REPORT names a file to which results are added.
 ";
 
-/// [`Suite::main`] for several suites in one executable: arguments name those that are to run, `all` is all of them. Without,
-/// it says which there are.
+/// [`Suite::main`] for several suites in one executable: arguments name those that are to run, `all` is all
+/// of them. Without, it says which there are.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
     if let Some(order) = worker::order() {
@@ -61,7 +64,8 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
             _ => words.push(argument),
         }
     }
-    // One suite is what its executable is for; of several, most need an engine that nobody may have asked for.
+    // One suite is what its executable is for; of several, most need an engine
+    // that nobody may have asked for.
     if chosen.is_empty() && suites.len() > 1 {
         let names: Vec<_> = suites.iter().map(Suite::name).collect();
         println!("skipped: no store was named, of {}; `all` is all of them", names.join(", "));
@@ -148,7 +152,7 @@ struct Run {
 }
 
 impl Run {
-    async fn run(self) -> Report {
+    async fn run(mut self) -> Report {
         let mut report = Report {
             store: self.setup.name.clone(),
             engine: "embedded".to_owned(),
@@ -179,7 +183,7 @@ impl Run {
     }
 
     /// Starts the engine and asks a client what the store can do.
-    async fn begin(&self, version: &mut String) -> Outcome<Capabilities> {
+    async fn begin(&mut self, version: &mut String) -> Outcome<Capabilities> {
         if let Some(engine) = &self.setup.engine {
             engine.name().clone_into(version);
             engine.start().await.map_err(|error| match error.kind() {
@@ -188,8 +192,14 @@ impl Run {
             })?;
             format!("{} {}", engine.name(), engine.version()).trim().clone_into(version);
         }
-        let address = self.setup.engine.as_ref().map(|engine| engine.address());
-        let client = self.setup.connect(Endpoint::new(address, self.dir.clone())).await?;
+        let client = self.setup.connect(self.setup.endpoint(self.dir.clone(), false)).await?;
+        let slowest = slowest_reserve(&client).await?;
+        let setup = Arc::get_mut(&mut self.setup).expect("no trial has begun");
+        let scaled = setup.timeouts.scaled(slowest);
+        if scaled.pause > setup.timeouts.pause {
+            println!("a reserve takes up to {slowest:.1?} here: pauses last {:.1?}", scaled.pause);
+        }
+        setup.timeouts = scaled;
         Ok(client.capabilities())
     }
 
@@ -213,7 +223,7 @@ impl Run {
             engine.resume();
             engine.start().await?;
         }
-        let context = Arc::new(Context::new(self.setup.clone(), self.dir.clone(), trial.name(), self.seed));
+        let context = Arc::new(Context::new(self.setup.clone(), self.dir.clone(), trial, self.seed));
         // In a task, so that its panics are a verdict.
         let mut running = tokio::spawn(trial.run(context.clone()));
         let limit = self.setup.timeouts.trial;
@@ -228,6 +238,23 @@ impl Run {
         context.clean_up().await;
         outcome
     }
+}
+
+/// How long a reserve takes here at worst, by a few of them after the first, which creates the sequence.
+async fn slowest_reserve(client: &Client) -> Outcome<Duration> {
+    const TIMES: u32 = 8;
+    let name = SequenceName::new(&format!("machine-{:08x}", fastrand::u32(..))).expect("a legal name");
+    let create = Bounds::new(1, 1_000_000).expect("at least one id");
+    let request = Reserve { name, count: 1, ceiling: u64::MAX, create: Some(create) };
+    let (ledger, mut slowest) = (Ledger::default(), Duration::ZERO);
+    client.granted(&ledger, &request).await?;
+    for _ in 0..TIMES {
+        let began = Instant::now();
+        client.granted(&ledger, &request).await?;
+        slowest = slowest.max(began.elapsed());
+    }
+    client.remove(&request.name).await??;
+    Ok(slowest)
 }
 
 fn in_ci() -> bool {

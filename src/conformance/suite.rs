@@ -24,14 +24,16 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct Endpoint {
     address: Option<SocketAddr>,
     dir: PathBuf,
+    timeout: Duration,
 }
 
 impl Endpoint {
-    pub(super) fn new(address: Option<SocketAddr>, dir: PathBuf) -> Self {
-        Self { address, dir }
+    pub(super) fn new(address: Option<SocketAddr>, dir: PathBuf, timeout: Duration) -> Self {
+        Self { address, dir, timeout }
     }
 
-    /// Where to connect to: the engine, or a proxy in front of it. A client must reach the engine by this address alone.
+    /// Where to connect to: the engine, or a proxy in front of it. A client must reach the
+    /// engine by this address alone.
     ///
     /// # Panics
     /// If the suite has no engine.
@@ -39,9 +41,18 @@ impl Endpoint {
         self.address.expect("this suite has no engine: `Suite::engine` adds one")
     }
 
-    /// A directory, the same for all clients of one run, for stores that are kept in files. Removed after the run.
+    /// A directory, the same for all clients of one run, for stores that are kept in
+    /// files. Removed after the run.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// How long the store may wait for its engine: the time limit to open it with.
+    ///
+    /// It is shorter than the suite's pauses in the trials that pause something or withhold a reply, and
+    /// generous in all others, so that a slow machine fails none of them.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     pub(super) fn to(&self, address: SocketAddr) -> Self {
@@ -53,8 +64,8 @@ impl Endpoint {
     }
 }
 
-/// How long the suite waits. Raise them for slow engines: they bound failures, and cost nothing where nothing fails, but
-/// for [`pause`](Self::pause).
+/// How long the suite waits. Raise them for slow engines: they bound failures, and cost nothing where nothing
+/// fails, but for [`pause`](Self::pause).
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     pub(super) call: Duration,
@@ -82,8 +93,9 @@ impl Timeouts {
         self
     }
 
-    /// How long engines and clients are paused, and replies withheld: should be more than the store's own timeouts, if they are
-    /// set so that this is bearable. Default 3 s.
+    /// How long engines and clients are paused, and replies withheld. [`Endpoint::timeout`] is two thirds of
+    /// it in those trials: a store that waits longer is not shown to give up. Default 3 s; more where the
+    /// first reserves show that the machine is slow.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
@@ -102,6 +114,20 @@ impl Timeouts {
     pub fn trial(mut self, trial: Duration) -> Self {
         self.trial = trial;
         self
+    }
+
+    /// For a machine on which a reserve of a healthy store took up to `slowest`: what is short on purpose has
+    /// to remain long beside that. At most ten times what it was, so that a run ends.
+    pub(super) fn scaled(mut self, slowest: Duration) -> Self {
+        self.pause = self.pause.max(slowest.saturating_mul(40).min(self.pause * 10));
+        self
+    }
+
+    /// The time limit for a store: shorter than a pause, or than a call.
+    pub(super) fn of_the_store(&self, short: bool) -> Duration {
+        let millis = (if short { self.pause } else { self.call } * 2 / 3).as_millis();
+        // Whole, as some stores want it.
+        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 }
 
@@ -131,8 +157,14 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// A client. An engine that began again a moment ago may turn some away at first: what passes is tried again, for as long
-    /// as recovery may take.
+    /// Where a client finds the store, and how long it may wait there.
+    pub(super) fn endpoint(&self, dir: PathBuf, short: bool) -> Endpoint {
+        let address = self.engine.as_ref().map(|engine| engine.address());
+        Endpoint::new(address, dir, self.timeouts.of_the_store(short))
+    }
+
+    /// A client. An engine that began again a moment ago may turn some away at first: what passes is tried
+    /// again, for as long as recovery may take.
     pub(super) async fn connect(&self, endpoint: Endpoint) -> Outcome<Client> {
         let (patience, begun) = (self.timeouts.call, Instant::now());
         loop {
@@ -158,8 +190,9 @@ impl fmt::Debug for Setup {
 }
 
 impl Suite {
-    /// A suite for the store that `connect` gives clients of: each call a new one, with connections of its own, as another process
-    /// would have. It is called with the address of the engine or of a proxy in front of it, and several times for each trial.
+    /// A suite for the store that `connect` gives clients of: each call a new one, with connections of its
+    /// own, as another process would have. It is called with the address of the engine or of a proxy in front
+    /// of it, and several times for each trial.
     pub fn new<F>(name: impl Into<String>, connect: impl Fn(Endpoint) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Arc<dyn Store>>> + Send + 'static,
@@ -179,7 +212,8 @@ impl Suite {
         Self { setup, filters: Vec::new(), seed: None }
     }
 
-    /// The engine to start, kill and pause. A store without one is embedded: it has no connections that could be cut.
+    /// The engine to start, kill and pause. A store without one is embedded: it has no
+    /// connections that could be cut.
     pub fn engine(mut self, engine: impl Engine + 'static) -> Self {
         self.setup.engine = Some(Box::new(engine));
         self
@@ -205,15 +239,15 @@ impl Suite {
         self
     }
 
-    /// Says that the store has a window in front of it: a grant may be shorter than was asked for, and the stored sequence
-    /// up to `ids` ahead of what was granted.
+    /// Says that the store has a window in front of it: a grant may be shorter than was asked for, and the
+    /// stored sequence up to `ids` ahead of what was granted.
     pub fn window(mut self, ids: u64) -> Self {
         self.setup.window = Some(ids);
         self
     }
 
-    /// Says that the engine skips up to `ids` of a sequence when it is killed, as one does that counts ahead in its log. Default 0: nothing
-    /// is lost but what is in doubt.
+    /// Says that the engine skips up to `ids` of a sequence when it is killed, as one does that counts ahead
+    /// in its log. Default 0: nothing is lost but what is in doubt.
     pub fn skips_at_a_kill(mut self, ids: u64) -> Self {
         self.setup.skipped_at_a_kill = ids;
         self
@@ -231,8 +265,9 @@ impl Suite {
         self
     }
 
-    /// The arguments with which this executable reaches this suite when it is started again as another process. None are
-    /// needed where `main` does; in a test of the usual harness: its name, `--exact`, `--nocapture`.
+    /// The arguments with which this executable reaches this suite when it is started again as
+    /// another process. None are needed where `main` does; in a test of the usual harness: its
+    /// name, `--exact`, `--nocapture`.
     pub fn worker_arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.setup.worker_arguments = arguments.into_iter().map(Into::into).collect();
         self
@@ -244,7 +279,8 @@ impl Suite {
         self
     }
 
-    /// Fixes what is random, to repeat a run. The environment variable `IDMILL_CONFORMANCE_SEED` does the same.
+    /// Fixes what is random, to repeat a run. The environment variable
+    /// `IDMILL_CONFORMANCE_SEED` does the same.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -257,7 +293,8 @@ impl Suite {
 
     /// Runs the suite, printing a line for each trial.
     ///
-    /// In a process that was started to work for a suite of this name, does that instead, and does not return.
+    /// In a process that was started to work for a suite of this name, does that
+    /// instead, and does not return.
     ///
     /// # Panics
     /// If called from within an async runtime.
@@ -265,9 +302,34 @@ impl Suite {
         run::run(self)
     }
 
-    /// All that the `main` of a test with `harness = false` needs: reads the command line, [runs](Self::run), and exits with
-    /// status 1 if a trial failed.
+    /// All that the `main` of a test with `harness = false` needs: reads the command line, [runs](Self::run),
+    /// and exits with status 1 if a trial failed.
     pub fn main(self) -> ! {
         run::main([self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_store_gives_up_within_a_pause_only_where_that_is_looked_at() {
+        let timeouts = Timeouts::default();
+        assert_eq!((timeouts.of_the_store(true), timeouts.of_the_store(false)), (seconds(2), seconds(20)));
+        let uneven = timeouts.pause(seconds(7)).of_the_store(true);
+        assert_eq!(uneven, Duration::from_millis(4666), "in whole milliseconds");
+    }
+
+    #[test]
+    fn pauses_grow_with_what_a_reserve_takes_but_not_for_ever() {
+        let pause = |slowest| Timeouts::default().scaled(slowest).pause;
+        assert_eq!(pause(Duration::from_millis(50)), seconds(3));
+        assert_eq!(pause(Duration::from_millis(200)), seconds(8));
+        assert_eq!(pause(seconds(20)), seconds(30));
     }
 }

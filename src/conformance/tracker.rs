@@ -1,8 +1,8 @@
 //! Whether what a store says of a failed reserve is true.
 //!
-//! Every reserve asks for another power of two. Of how far the stored sequence has moved, take away what was granted: the
-//! bits of the rest name the reserves that took effect without a grant. Each of them must be one that was left in doubt:
-//! the bit of a reserve that was said to have done nothing convicts the store.
+//! Every reserve asks for another power of two. Of how far the stored sequence has moved, take away what was
+//! granted: the bits of the rest name the reserves that took effect without a grant. Each of them must be one
+//! that was left in doubt: the bit of a reserve that was said to have done nothing convicts the store.
 
 use super::client::Client;
 use super::ledger::Reply;

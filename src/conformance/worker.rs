@@ -1,7 +1,8 @@
-//! Other processes that work for the suite: this executable again, told by a variable in its environment what to do.
+//! Other processes that work for the suite: this executable again, told by a variable
+//! in its environment what to do.
 //!
-//! They answer on standard output, a line each time, and do as standard input says: its first line lets them begin,
-//! its end ends them.
+//! They answer on standard output, a line each time, and do as standard input says: its first line lets
+//! them begin, its end ends them.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -59,18 +60,21 @@ impl Order {
         if let Some(address) = self.endpoint.given() {
             form.append_pair("address", &address.to_string());
         }
+        let timeout = u64::try_from(self.endpoint.timeout().as_millis()).expect("not for ever");
         form.append_pair("dir", self.endpoint.dir().to_str().expect("the suite's own path"));
         form.append_pair("job", if self.job == Job::Draw { "draw" } else { "reserve" });
         form.append_pair("name", &request.name);
         let patience = u64::try_from(self.patience.as_millis()).expect("not for ever");
+        let create = request.create.expect("a worker creates its sequence");
         let numbers = [
             ("count", request.count),
             ("ceiling", request.ceiling),
-            ("start", request.create.start()),
-            ("max", request.create.max()),
+            ("start", create.start()),
+            ("max", create.max()),
             ("tasks", self.tasks),
             ("times", self.times),
             ("patience", patience),
+            ("timeout", timeout),
         ];
         for (key, number) in numbers {
             form.append_pair(key, &number.to_string());
@@ -90,11 +94,11 @@ impl Order {
             name: SequenceName::new(get("name")?).ok()?,
             count: number("count")?,
             ceiling: number("ceiling")?,
-            create: Bounds::new(number("start")?, number("max")?).ok()?,
+            create: Some(Bounds::new(number("start")?, number("max")?).ok()?),
         };
         Some(Self {
             suite: get("suite")?.to_owned(),
-            endpoint: Endpoint::new(address, get("dir")?.into()),
+            endpoint: Endpoint::new(address, get("dir")?.into(), Duration::from_millis(number("timeout")?)),
             job: if get("job")? == "draw" { Job::Draw } else { Job::Reserve },
             request,
             tasks: number("tasks")?,
@@ -110,7 +114,8 @@ pub(super) fn order() -> Option<Order> {
     Some(Order::parse(&text).unwrap_or_else(|| panic!("{VARIABLE} is not of this version: {text}")))
 }
 
-// ---------------------------------------------------------------------------------------------- in the other process
+// ----------------------------------------------------------------------------------------------
+// in the other process
 
 /// Does as it was told, and exits.
 pub(super) fn serve(setup: &Setup, order: &Order) -> ! {
@@ -193,7 +198,8 @@ pub(super) fn say_drawn(range: Range) {
     say(&format!("drawn {} {}", range.start(), range.len()));
 }
 
-// ---------------------------------------------------------------------------------------------------- in the suite's
+// ----------------------------------------------------------------------------------------------------
+// in the suite's
 
 /// What another process told.
 #[derive(Debug)]
@@ -276,7 +282,8 @@ impl Worker {
         Ok(self.stdin.as_mut().expect("not ended yet").write_all(b"begin\n")?)
     }
 
-    /// Waits until it has done its work: all of what it was told, or what it has begun where it was told no end.
+    /// Waits until it has done its work: all of what it was told, or what it has
+    /// begun where it was told no end.
     pub(super) async fn finish(mut self, patience: Duration) -> Outcome {
         match self.event(patience).await? {
             Event::Done => Ok(()),
@@ -390,13 +397,17 @@ mod tests {
     fn orders_read_back() {
         let order = Order {
             suite: "a & b".to_owned(),
-            endpoint: Endpoint::new(Some(([127, 0, 0, 1], 7).into()), "/tmp/x y".into()),
+            endpoint: Endpoint::new(
+                Some(([127, 0, 0, 1], 7).into()),
+                "/tmp/x y".into(),
+                Duration::from_secs(2),
+            ),
             job: Job::Draw,
             request: Reserve {
                 name: SequenceName::new("é=1&%").unwrap(),
                 count: 3,
                 ceiling: u64::MAX,
-                create: Bounds::new(4, 5).unwrap(),
+                create: Some(Bounds::new(4, 5).unwrap()),
             },
             tasks: 6,
             times: 7,

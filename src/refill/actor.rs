@@ -1,62 +1,41 @@
 //! The refill actor: one task that keeps every sequence of a [`Sequences`](crate::Sequences) filled.
 //!
-//! It owns no decision: events go to the drivers, the reserves they order go to the store, and answers come back as
-//! events. Orders that fall due together go out in one round trip where the store can do that; where it cannot,
-//! each goes on its own, so that no sequence waits for another.
+//! It owns no decision: events go to the drivers, the reserves they order go to the store, and answers come
+//! back as events. Orders that fall due together go out in one round trip where the store can do that; where
+//! it cannot, each goes on its own, so that no sequence waits for another. So does one that could not be had
+//! when others of its round trip could.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, HashSet};
 use std::future::{Future, poll_fn};
-use std::panic::AssertUnwindSafe;
+use std::iter;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt as _};
+use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tracing::Instrument as _;
+use tokio::time::{Sleep, sleep_until, timeout};
 
+use super::clock::Clock;
 use super::driver::Driver;
+use super::flight::{Flight, Order, give_back};
 use crate::core::{Core, NO_SLOT};
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::ErrorKind;
 use crate::mailbox::{Ending, Mailbox, Message, Time};
-#[cfg(feature = "metrics")]
-use crate::observe::record;
 use crate::registry::Registry;
-use crate::store::{GiveBack, Grant, Reserve, Store};
+use crate::store::{Capabilities, GiveBack, Reserve, Store};
 use crate::sync::{Arc, Ordering};
 
 /// The most sequences in one round trip: bounds the store's transaction and the memory of a burst.
 const LARGEST_BATCH: usize = 256;
 
-/// How many sequences give their rests back at the same time: at the end of a process there is no hurry, and the store may be busy with the
-/// ends of many.
+/// How many sequences give their rests back at the same time: at the end of a process there is no hurry, and
+/// the store may be busy with the ends of many.
 const GIVEN_BACK_AT_ONCE: usize = 16;
 
 /// The most sequences looked at for eviction before the actor turns to its callers again.
 const SWEEP: usize = 4096;
-
-type Flight = Pin<Box<dyn Future<Output = Vec<(usize, Result<Grant>)>> + Send>>;
-
-/// The actor's clock, which its callers reckon their deadlines by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn now(self) -> Time {
-        self.0.elapsed()
-    }
-
-    fn instant(self, time: Time) -> Instant {
-        self.0 + time
-    }
-}
 
 /// What the actor is to do besides refilling.
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +44,15 @@ pub(crate) struct Duties {
     pub(crate) store_timeout: Duration,
     /// How long a sequence that nobody refers to is kept.
     pub(crate) idle: Option<Duration>,
+    /// What the store can do.
+    pub(crate) can: Capabilities,
 }
 
 pub(crate) struct Actor {
     mailbox: Arc<Mailbox>,
     store: Arc<dyn Store>,
+    /// Where the store's work runs.
+    store_runtime: RuntimeHandle,
     registry: Arc<Registry>,
     clock: Clock,
     duties: Duties,
@@ -77,11 +60,15 @@ pub(crate) struct Actor {
     places: Arc<Semaphore>,
     drivers: Vec<Option<Box<Driver>>>,
     free: Vec<usize>,
-    /// When which slot is to be woken. A tick too many does nothing.
-    timers: BinaryHeap<Reverse<(Time, usize)>>,
+    /// When which slot is to be woken: each once, at the time that its driver is [armed](Driver::armed) for.
+    /// A tick too many does nothing.
+    timers: BTreeSet<(Time, usize)>,
     flights: FuturesUnordered<Flight>,
     /// Ordered but not yet sent.
-    orders: Vec<(usize, Reserve)>,
+    orders: Vec<Order>,
+    /// Those that were not to be had in a batch of which others were: the store may have to wait for them,
+    /// and the others not with it. By [`Core::key`].
+    alone: HashSet<u64>,
     sweep: Sweep,
 }
 
@@ -97,25 +84,28 @@ struct Sweep {
 impl Actor {
     pub(crate) fn new(
         mailbox: Arc<Mailbox>,
-        store: Arc<dyn Store>,
+        (store, store_runtime): (Arc<dyn Store>, RuntimeHandle),
         registry: Arc<Registry>,
         clock: Clock,
         duties: Duties,
         places: Arc<Semaphore>,
     ) -> Self {
-        let sweep = Sweep { due: duties.idle.map(|idle| clock.now() + idle), ..Sweep::default() };
+        let due = duties.idle.map(|idle| clock.now().saturating_add(idle));
+        let sweep = Sweep { due, ..Sweep::default() };
         Self {
             mailbox,
             store,
+            store_runtime,
             registry,
             clock,
             duties,
             places,
             drivers: Vec::new(),
             free: Vec::new(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
             flights: FuturesUnordered::new(),
             orders: Vec::new(),
+            alone: HashSet::new(),
             sweep,
         }
     }
@@ -147,10 +137,16 @@ impl Actor {
         // What was asked for and not answered is a gap: nobody waits for it any more.
         self.flights.clear();
         let backs = self.end();
-        if self.store.capabilities().gives_back {
+        if self.duties.can.gives_back {
             let giving = stream::iter(backs).for_each_concurrent(GIVEN_BACK_AT_ONCE, |(slot, back)| {
                 let driver = self.drivers[slot].as_deref().expect("it is its own rest");
-                give_back(&*self.store, driver, back)
+                let ids = back.rest.len();
+                let asked = give_back(&self.store_runtime, self.store.clone(), back);
+                async move {
+                    if asked.await {
+                        driver.gave_back(ids);
+                    }
+                }
             });
             if timeout(self.duties.store_timeout, giving).await.is_err() {
                 tracing::warn!("the store did not take back all that was left: that is a gap");
@@ -183,6 +179,16 @@ impl Actor {
 
     /// Hands an event to a core's driver, making one where it has none yet.
     fn each(&mut self, core: &Arc<Core>, event: impl FnOnce(&mut Driver, Time) -> Option<Reserve>) {
+        let slot = self.seat(core);
+        // A late message of a core that was evicted meanwhile is not for whoever has its slot now.
+        let is_its_own = |driver: &Driver| Arc::ptr_eq(driver.core(), core);
+        if self.drivers[slot].as_deref().is_some_and(is_its_own) {
+            self.event(slot, event);
+        }
+    }
+
+    /// The slot of a core, which has a driver from its first one on.
+    fn seat(&mut self, core: &Arc<Core>) -> usize {
         // Relaxed, as are all accesses of it: only this task uses the slot.
         let mut slot = core.slot.load(Ordering::Relaxed);
         if slot == NO_SLOT {
@@ -191,52 +197,68 @@ impl Actor {
                 self.drivers.len() - 1
             });
             core.slot.store(slot, Ordering::Relaxed);
-            self.drivers[slot] = Some(Box::new(Driver::new(core.clone())));
+            self.drivers[slot] =
+                Some(Box::new(Driver::remembering(core.clone(), self.registry.recall(&core.name))));
         }
-        // A late message of a core that was evicted meanwhile is not for whoever has its slot now.
-        let is_its_own = |driver: &Driver| Arc::ptr_eq(driver.core(), core);
-        if self.drivers[slot].as_deref().is_some_and(is_its_own) {
-            self.event(slot, event);
-        }
+        slot
     }
 
     fn event(&mut self, slot: usize, event: impl FnOnce(&mut Driver, Time) -> Option<Reserve>) {
         let Some(driver) = self.drivers.get_mut(slot).and_then(Option::as_mut) else { return };
-        if let Some(order) = event(driver, self.clock.now()) {
-            self.orders.push((slot, order));
+        if let Some(request) = event(driver, self.clock.now()) {
+            let (core, seen) = (driver.core().clone(), driver.seen().clone());
+            self.orders.push(Order { core, request, seen });
         }
-        record(driver.core());
-        if let Some(time) = driver.arm() {
-            self.timers.push(Reverse((time, slot)));
+        if let Some(back) = driver.surplus()
+            && self.duties.can.gives_back
+        {
+            let (runtime, store, core) =
+                (self.store_runtime.clone(), self.store.clone(), driver.core().clone());
+            self.flights.push(Flight::give_back(runtime, store, core, back, self.duties.store_timeout));
+        }
+        record(driver.core(), self.clock.now());
+        if let Some((before, due)) = driver.rearm() {
+            before.map(|time| self.timers.remove(&(time, slot)));
+            due.map(|time| self.timers.insert((time, slot)));
         }
     }
 
     fn tick(&mut self) {
         let now = self.clock.now();
-        while let Some(Reverse((time, slot))) = self.timers.peek().copied() {
+        while let Some((time, slot)) = self.timers.first().copied() {
             if time > now {
                 break;
             }
-            self.timers.pop();
+            self.timers.pop_first();
             self.event(slot, Driver::tick);
         }
     }
 
     fn send(&mut self) {
-        let mut orders = std::mem::take(&mut self.orders);
-        let batch = if self.store.capabilities().batches { LARGEST_BATCH } else { 1 };
+        let orders = std::mem::take(&mut self.orders);
+        let (alone, mut orders): (Vec<_>, Vec<_>) =
+            orders.into_iter().partition(|order| self.alone.contains(&order.core.key));
+        for order in alone {
+            self.fly(vec![order]);
+        }
+        let batch = if self.duties.can.batches { LARGEST_BATCH } else { 1 };
         while !orders.is_empty() {
             let rest = orders.split_off(orders.len().min(batch));
-            self.flights.push(Box::pin(fly(self.store.clone(), orders, self.duties.store_timeout)));
+            self.fly(orders);
             orders = rest;
         }
+    }
+
+    fn fly(&self, orders: Vec<Order>) {
+        let limit = self.duties.store_timeout;
+        self.flights.push(Flight::send(self.store_runtime.clone(), self.store.clone(), orders, limit));
     }
 
     /// Waits until a message or signal arrives, the store answers, or a timer is due.
     async fn wait(&mut self) {
         let mailbox = self.mailbox.clone();
         let mut woken = pin!(mailbox.woken());
-        let due = [self.timers.peek().map(|timer| timer.0.0), self.sweep.due].into_iter().flatten().min();
+        let due = [self.timers.first().map(|timer| timer.0), self.sweep.due].into_iter().flatten().min();
         let mut timer = pin!(due.map(|time| sleep_until(self.clock.instant(time))));
         let answers = poll_fn(|cx| {
             if let Poll::Ready(Some(answers)) = Pin::new(&mut self.flights).poll_next(cx) {
@@ -248,8 +270,19 @@ impl Actor {
             Poll::Pending
         })
         .await;
-        for (slot, outcome) in answers {
-            self.event(slot, |driver, now| driver.answered(outcome, now));
+        let some_were_granted = answers.iter().any(|(_, outcome)| outcome.is_ok());
+        // Forked while it was under way: the answer is the parent's.
+        if self.mailbox.is_forked() {
+            return;
+        }
+        for (core, outcome) in answers {
+            let was_busy = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable);
+            if !was_busy {
+                self.alone.remove(&core.key);
+            } else if some_were_granted {
+                self.alone.insert(core.key);
+            }
+            self.each(&core, |driver, now| driver.answered(outcome, now));
         }
     }
 
@@ -260,14 +293,19 @@ impl Actor {
         if now < due {
             return;
         }
+        // Cores that no event has come for yet are to be let go of too.
+        let opened: Vec<_> = iter::from_fn(|| self.registry.next_opened()).take(SWEEP).collect();
+        for core in &opened {
+            self.seat(core);
+        }
         let end = (self.sweep.cursor + SWEEP).min(self.drivers.len());
         self.sweep.drawn.resize(self.drivers.len(), u64::MAX);
         for slot in self.sweep.cursor..end {
             self.evict_if_idle(slot, now);
         }
-        let done = end == self.drivers.len();
+        let done = end == self.drivers.len() && opened.len() < SWEEP;
         self.sweep.cursor = if done { 0 } else { end };
-        self.sweep.due = Some(if done { now + idle } else { now });
+        self.sweep.due = Some(if done { now.saturating_add(idle) } else { now });
     }
 
     fn evict_if_idle(&mut self, slot: usize, now: Time) {
@@ -279,8 +317,13 @@ impl Actor {
         }
         // A gap: giving back is for the end of a process, when nothing else is under way.
         let _ = driver.close(now);
-        record(driver.core());
+        record(driver.core(), now);
         let core = driver.core().clone();
+        if let Some(time) = driver.armed() {
+            self.timers.remove(&(time, slot));
+        }
+        self.alone.remove(&core.key);
+        self.registry.remember(&core.name, driver.seen());
         self.registry.forget(&core);
         self.drivers[slot] = None;
         self.free.push(slot);
@@ -302,75 +345,53 @@ impl Drop for Actor {
         // Nobody waits for it to be given back.
         let _ = self.end();
         // Not before: what is given back is no gap, and counters cannot go down.
-        self.drivers.iter().flatten().for_each(|driver| record(driver.core()));
+        let now = self.clock.now();
+        self.drivers.iter().flatten().for_each(|driver| record(driver.core(), now));
     }
 }
 
-/// Without anybody to tell.
-#[cfg(not(feature = "metrics"))]
-fn record(_core: &Core) {}
+/// Tells whoever records metrics, if anybody does.
+fn record(core: &Core, now: Time) {
+    #[cfg(feature = "metrics")]
+    crate::observe::harmless(core, || crate::observe::record(core, now));
+    #[cfg(not(feature = "metrics"))]
+    let _ = (core, now);
+}
 
 fn is_over(timer: Option<Pin<&mut Sleep>>, cx: &mut Context<'_>) -> bool {
     timer.is_some_and(|timer| timer.poll(cx).is_ready())
 }
 
-/// One round trip for one order or many.
-async fn fly(
-    store: Arc<dyn Store>,
-    orders: Vec<(usize, Reserve)>,
-    limit: Duration,
-) -> Vec<(usize, Result<Grant>)> {
-    let (slots, requests): (Vec<_>, Vec<_>) = orders.into_iter().unzip();
-    let ids = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(request.count));
-    let span = tracing::debug_span!("reserve", sequences = requests.len(), ids);
-    let asked = AssertUnwindSafe(async {
-        match requests.as_slice() {
-            [request] => vec![store.reserve(request).await],
-            _ => store.reserve_many(&requests).await,
-        }
-    });
-    // A store that panics fails its callers, not the actor; what it held is its own to keep consistent.
-    let mut results = match timeout(limit, asked.catch_unwind()).instrument(span).await {
-        Ok(Ok(results)) => results,
-        Ok(Err(_)) => requests.iter().map(|_| Err(panicked())).collect(),
-        Err(_) => requests.iter().map(|_| Err(silent(limit))).collect(),
-    };
-    // A store that answers too little has not said what became of the rest.
-    results.resize_with(slots.len(), || Err(miscounted()));
-    let results = results.into_iter().map(|result| result.map_err(|error| error.during(Operation::Reserve)));
-    slots.into_iter().zip(results).collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::SequenceName;
+    use crate::settings::Settings;
+    use crate::store::MemoryStore;
 
-/// Once: whatever comes of it, it is never tried again.
-async fn give_back(store: &dyn Store, driver: &Driver, back: GiveBack) {
-    let sequence = &back.name;
-    match AssertUnwindSafe(async { store.give_back(&back).await }).catch_unwind().await {
-        Ok(Ok(true)) => {
-            tracing::debug!(%sequence, rest = ?back.rest, "gave the rest back");
-            driver.gave_back(back.rest.len());
+    #[tokio::test(start_paused = true)]
+    async fn a_sequence_has_one_timer_whatever_deadlines_come_and_go() {
+        let (mailbox, runtime) = (Arc::new(Mailbox::new()), RuntimeHandle::current());
+        let (clock, store) = (Clock::start(&runtime), MemoryStore::new());
+        let duties = Duties { store_timeout: Duration::MAX, idle: None, can: store.capabilities() };
+        let (registry, places) = (Arc::new(Registry::new()), Arc::new(Semaphore::new(1)));
+        let store = (Arc::new(store) as Arc<dyn Store>, runtime);
+        let mut actor = Actor::new(mailbox.clone(), store, registry, clock.clone(), duties, places);
+        let settings = Arc::new(Settings::of::<u64>());
+        let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), settings, mailbox.clone()));
+        for _ in 0..1000 {
+            // A long deadline, a short one, and both pass; the reserve that they wait for is never sent.
+            for patience in [Duration::from_secs(2), Duration::from_secs(1)] {
+                let pending = core.request(1, clock.now() + patience).unwrap();
+                mailbox.receive().0.into_iter().for_each(|message| actor.message(message));
+                drop(pending);
+                assert_eq!(actor.timers.len(), 1);
+            }
+            for _ in 0..3 {
+                tokio::time::advance(Duration::from_millis(700)).await;
+                actor.tick();
+            }
+            assert_eq!(actor.timers.len(), 0);
         }
-        Ok(Ok(false)) => {
-            tracing::debug!(%sequence, rest = ?back.rest, "others reserved after the rest: a gap");
-        }
-        Ok(Err(error)) => {
-            tracing::warn!(%sequence, rest = ?back.rest, %error, "could not give the rest back: a gap");
-        }
-        Err(_) => tracing::warn!(%sequence, rest = ?back.rest, "the store panicked: the rest is a gap"),
     }
-}
-
-fn silent(limit: Duration) -> Error {
-    let message = format!("the store did not answer within {limit:?}; whether it reserved is unknown");
-    Error::new(ErrorKind::UnknownOutcome, message)
-}
-
-fn panicked() -> Error {
-    Error::new(ErrorKind::UnknownOutcome, "the store panicked; whether it reserved is unknown")
-}
-
-fn miscounted() -> Error {
-    Error::new(
-        ErrorKind::UnknownOutcome,
-        "the store answered a batch of reserves with another number of results",
-    )
 }

@@ -2,13 +2,19 @@
 
 use std::fmt;
 
-use super::engine::{Command, Engine, Event, Waiter};
+use super::engine::Engine;
+use super::event::{Command, Event};
+use super::queue::Waiter;
+use super::seen::Seen;
 use crate::core::Core;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::mailbox::{Request, Time};
-use crate::range::{Range, Ranges};
+use crate::range::Ranges;
 use crate::store::{GiveBack, Grant, Reserve};
 use crate::sync::{Arc, oneshot};
+
+/// A generation that no stock has.
+const NOTHING: u64 = u64::MAX;
 
 type Reply = oneshot::Sender<Result<Ranges>>;
 
@@ -24,18 +30,34 @@ pub(crate) struct Driver {
     engine: Engine<Reply>,
     /// The stock's generation when the reserve in flight was sent.
     sent_under: u64,
+    /// The stock's generation before the engine got what it holds, which is void if another stands now; [`NOTHING`] where it holds
+    /// nothing.
+    held_under: u64,
     /// The timer that the actor was asked for and that has not come yet.
     armed: Option<Time>,
-    /// Since when callers wait.
-    dry_since: Option<Time>,
-    /// The last range that was in memory when it was closed.
-    left: Option<Range>,
+    /// What is more than memory may hold, or was left in it when it was closed. Boxed, since there is seldom any.
+    rest: Option<Box<GiveBack>>,
 }
 
 impl Driver {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let engine = Engine::new(core.settings.clone());
-        Self { core, engine, sent_under: 0, armed: None, dry_since: None, left: None }
+        Self { core, engine, sent_under: 0, held_under: NOTHING, armed: None, rest: None }
+    }
+
+    /// One that takes up what was seen of the sequence before it was evicted.
+    pub(crate) fn remembering(core: Arc<Core>, seen: Seen) -> Self {
+        if seen.identity().is_some() {
+            core.stats.meet();
+        }
+        let mut driver = Self::new(core);
+        driver.engine.remember(seen);
+        driver
+    }
+
+    /// What was seen of the sequence.
+    pub(crate) fn seen(&self) -> &Seen {
+        self.engine.seen()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -55,17 +77,18 @@ impl Driver {
             return None;
         }
         // Callers who wait already come first. Without any, what is in memory may serve this one at once.
-        let mut got = Ranges::none();
+        let mut taken = Ranges::none();
         if self.engine.waiting() == 0 {
+            let generation = if want > 1 { self.core.stock.generation() } else { NOTHING };
             match self.take_from_memory(want) {
                 Ok(ids) => {
                     self.reply(reply, ids);
                     return None;
                 }
-                Err(some) => got = some,
+                Err(some) => (taken, self.held_under) = (some, generation),
             }
         }
-        self.step(Event::Request { waiter: reply, want, got, deadline }, now)
+        self.step(Event::Request { waiter: reply, want, taken, deadline }, now)
     }
 
     /// What a caller wants, or the part of it that there is.
@@ -82,25 +105,47 @@ impl Driver {
     /// The store answered the reserve in flight.
     pub(crate) fn answered(&mut self, outcome: Result<Grant>, now: Time) -> Option<Reserve> {
         self.measure(now);
+        #[cfg(all(feature = "metrics", not(idmill_loom)))]
+        crate::observe::harmless(&self.core, || {
+            let asked = self.engine.asked().unwrap_or(now);
+            crate::observe::answered(&self.core, now.saturating_sub(asked), &outcome);
+        });
         match outcome {
             // Counted once the engine has judged it: what a mad store says is nobody's statistics.
-            Ok(grant) => self.step(Event::Reserved { grant, level: self.core.stock.remaining() }, now),
+            Ok(grant) => {
+                if self.held_under == NOTHING {
+                    self.held_under = self.sent_under;
+                }
+                self.step(Event::Reserved { grant, level: self.core.stock.remaining() }, now)
+            }
             Err(error) => {
-                let error = error.of(&self.core.name);
+                let error = self.not_gone(error).of(&self.core.name);
                 self.note_failure(&error);
-                self.step(Event::Failed(error), now)
+                let order = self.step(Event::Failed(error), now);
+                self.stop_if_unused();
+                order
             }
         }
     }
 
+    /// A sequence that was seen before and is not found has been lost: what the store said of it is not all that is to be said.
+    fn not_gone(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::NotFound && self.core.stats.is_met() {
+            return self.seen().gone(&self.core.name, &error).during(Operation::Reserve);
+        }
+        error
+    }
+
     /// Everything in memory was revoked.
     pub(crate) fn revoked(&mut self, now: Time) -> Option<Reserve> {
+        self.core.revocation_seen();
         self.step(Event::Revoked, now)
     }
 
     /// A timer that was asked for has come.
     pub(crate) fn tick(&mut self, now: Time) -> Option<Reserve> {
         self.armed = self.armed.filter(|armed| *armed > now);
+        self.stop_if_unused();
         self.step(Event::Tick { level: self.core.stock.remaining() }, now)
     }
 
@@ -108,8 +153,7 @@ impl Driver {
     /// draw it any more.
     pub(crate) fn close(&mut self, now: Time) -> Option<GiveBack> {
         let _ = self.step(Event::Close, now);
-        let (rest, identity) = (self.left.take()?, self.engine.identity()?);
-        Some(GiveBack { name: self.core.name.clone(), identity, rest })
+        self.surplus()
     }
 
     /// The store took it back: it is no gap.
@@ -117,16 +161,34 @@ impl Driver {
         self.core.stats.add_given_back(ids);
     }
 
-    /// A new time at which [`tick`](Self::tick) is due, if it is earlier than the one asked for before.
-    pub(crate) fn arm(&mut self) -> Option<Time> {
-        let time = self.engine.next_timer().filter(|time| self.armed.is_none_or(|armed| *time < armed))?;
-        self.armed = Some(time);
-        Some(time)
+    /// Ids that are more than memory may hold, for a store that takes them back; they count as a gap until it has.
+    pub(crate) fn surplus(&mut self) -> Option<GiveBack> {
+        self.rest.take().map(|rest| *rest)
+    }
+
+    /// When [`tick`](Self::tick) was due and when it is, where that is another time now.
+    pub(crate) fn rearm(&mut self) -> Option<(Option<Time>, Option<Time>)> {
+        let (before, due) = (self.armed, self.engine.next_timer());
+        self.armed = due;
+        (before != due).then_some((before, due))
+    }
+
+    /// The time of the one timer that has been asked for and has not come yet.
+    pub(crate) fn armed(&self) -> Option<Time> {
+        self.armed
     }
 
     /// Whether nothing waits or is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.engine.is_idle()
+    }
+
+    /// Ends attempts that nobody is there to profit from: each whose reply is lost makes a gap. Who comes later and
+    /// finds nothing in memory asks.
+    fn stop_if_unused(&mut self) {
+        if !self.core.is_used() {
+            self.engine.abandoned();
+        }
     }
 
     fn measure(&mut self, now: Time) {
@@ -146,8 +208,11 @@ impl Driver {
             if let Command::Reserve { count } = command {
                 order = Some(self.order(count));
             } else {
-                self.carry_out(command);
+                self.carry_out(command, now);
             }
+        }
+        if !self.engine.holds() {
+            self.held_under = NOTHING;
         }
         self.note_dry(now);
         order
@@ -158,19 +223,30 @@ impl Driver {
         self.core.stats.add_reserves(1);
         let settings = &self.core.settings;
         tracing::debug!(sequence = %self.core.name, count, "reserving");
-        Reserve { name: self.core.name.clone(), count, ceiling: settings.ceiling, create: settings.bounds }
+        // Not anew: a store that has lost it would grant again what it granted before.
+        let create = (!self.core.stats.is_met()).then_some(settings.bounds);
+        Reserve { name: self.core.name.clone(), count, ceiling: settings.ceiling, create }
     }
 
     fn note_failure(&self, error: &Error) {
         self.core.stats.add_failures(1);
+        if error.kind() != ErrorKind::Exhausted {
+            self.core.stats.note_failing();
+        }
         tracing::warn!(sequence = %self.core.name, kind = error.kind().as_str(), %error, "reserve failed");
     }
 
-    fn carry_out(&mut self, command: Command<Reply>) {
+    fn carry_out(&mut self, command: Command<Reply>, now: Time) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         match command {
             Command::Reserve { .. } => unreachable!("taken out by `step`"),
             Command::Accept(grant) => {
+                let (failures, since) = (stats.failing(), stats.granted_at());
+                stats.note_success(now);
+                if failures > 0 {
+                    let since_grant = since.map(|since| now.saturating_sub(since));
+                    tracing::info!(sequence = %self.core.name, failures, ?since_grant, "the store is back");
+                }
                 stats.add_granted(grant.range.len());
                 stats.note_grant(&grant);
             }
@@ -180,19 +256,29 @@ impl Driver {
             }
             Command::Distrust(error) => self.note_failure(&error),
             Command::Discard => {
-                tracing::warn!(sequence = %self.core.name, "reset or created again: dropping the ids in memory");
+                let forgotten = self.engine.seen().forgotten();
+                tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
                 stats.gap_revoked(stock.revoke(ErrorKind::Dry).len());
+                self.core.give_up_stripes();
                 // One further, and not as far as it is: a revocation by somebody else, not heard of yet, goes on to
                 // void the range that comes.
                 self.sent_under += 1;
+                self.held_under = self.sent_under;
             }
             Command::Publish { range, watermark } => {
-                if stock.publish(range, watermark, self.sent_under) {
+                let under = if self.held_under == NOTHING { self.sent_under } else { self.held_under };
+                if stock.publish(range, watermark, under) {
                     stats.add_published(range.len());
                 } else {
                     // Revoked while it was under way.
                     stats.gap_abandoned(range.len());
                 }
+            }
+            Command::Shed { rest, identity } => {
+                // As if it had been in memory.
+                stats.add_published(rest.len());
+                stats.gap_revoked(rest.len());
+                self.rest = Some(Box::new(GiveBack { name: self.core.name.clone(), identity, rest }));
             }
             Command::Reply { waiter, ids } => self.reply(waiter, ids),
             // Nobody is there to hear it: nothing is lost by that.
@@ -200,7 +286,10 @@ impl Driver {
             Command::Finish(ErrorKind::Closed) => {
                 let lost = stock.revoke(ErrorKind::Closed);
                 stats.gap_revoked(lost.len());
-                self.left = lost.as_slice().last().copied();
+                self.core.give_up_stripes();
+                let last = lost.as_slice().last().copied().zip(self.engine.identity());
+                let name = self.core.name.clone();
+                self.rest = last.map(|(rest, identity)| Box::new(GiveBack { name, identity, rest }));
             }
             Command::Finish(reason) => drop(stock.finish(reason, self.sent_under)),
             Command::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
@@ -219,13 +308,14 @@ impl Driver {
         }
     }
 
-    fn note_dry(&mut self, now: Time) {
-        match (self.dry_since, self.engine.waiting() > 0) {
-            (None, true) => self.dry_since = Some(now),
+    fn note_dry(&self, now: Time) {
+        let stats = &self.core.stats;
+        match (stats.dry_since(), self.engine.waiting() > 0) {
+            (None, true) => stats.note_dry(Some(now)),
             (Some(since), false) => {
+                stats.note_dry(None);
                 let nanos = now.saturating_sub(since).as_nanos();
-                self.core.stats.add_dry_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-                self.dry_since = None;
+                stats.add_dry_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
             }
             _ => {}
         }

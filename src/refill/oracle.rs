@@ -7,11 +7,12 @@
 mod promises;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::engine::{Engine, Event, Waiter};
+use super::engine::Engine;
+use super::event::Event;
+use super::queue::Waiter;
 use crate::bytes::Bytes;
 use crate::error::ErrorKind;
 use crate::mailbox::Time;
@@ -67,13 +68,13 @@ enum Judged {
 struct Cause {
     /// What a failed caller may hear of it.
     error: Option<ErrorKind>,
-    /// What of the grant was not given to anybody yet; `None` if nothing of it may be used.
-    rest: Option<Range>,
-    /// Under `Order::Global`, callers from this one on came too late for the grant.
-    before: usize,
+    /// The grant, if it may be used.
+    grant: Option<Range>,
+    /// Whether somebody was answered already.
+    answered: bool,
     tick: bool,
-    /// Whether something was left for memory.
-    published: bool,
+    /// Whether something was left for memory, or more than that.
+    left: bool,
     /// What has to become of the grant that came, and what has become of it.
     deserves: Option<Judged>,
     judged: Option<Judged>,
@@ -86,15 +87,24 @@ pub(crate) struct Oracle {
     callers: Vec<Asked>,
     flight: Option<Flight>,
     stored: SequenceInfo,
-    /// The ids in memory, in the order in which they are drawn.
+    /// The ids in memory, in the order in which they are drawn, and those that the engine holds for who waits.
     memory: Vec<Range>,
-    /// Every id that somebody has, by identity: start → end.
-    used: BTreeMap<(u64, u64), u128>,
+    held: Ranges,
+    /// Under `Order::Global`, what was granted, and from which caller on they came too late for it.
+    asked_for: Vec<(Range, usize)>,
+    /// One past the last id that somebody got of this identity: ids grow.
+    handed_to: u128,
     origin: Option<Identity>,
     reached: u128,
     ended: Option<ErrorKind>,
     ended_at: Time,
     failed_at: Option<Time>,
+    /// Whether the last reserve's outcome is unknown.
+    doubtful: bool,
+    /// Whether it failed for good, so that callers need not wait before the next attempt.
+    failed_for_good: bool,
+    /// Whether somebody tried in vain, since ids came last.
+    tried: bool,
     cause: Cause,
     granted: u128,
     handed: u128,
@@ -124,12 +134,17 @@ impl Oracle {
             flight: None,
             stored: SequenceInfo { name, next, bounds: settings.bounds, identity },
             memory: Vec::new(),
-            used: BTreeMap::new(),
+            held: Ranges::none(),
+            asked_for: Vec::new(),
+            handed_to: 0,
             origin: None,
             reached: 0,
             ended: None,
             ended_at: Duration::ZERO,
             failed_at: None,
+            doubtful: false,
+            failed_for_good: false,
+            tried: false,
             cause: Cause::default(),
             granted: 0,
             handed: 0,
@@ -149,6 +164,7 @@ impl Oracle {
             14 => match bytes.below(8) {
                 0..=2 => self.revoke(),
                 3 => self.close(),
+                4 => self.abandoned(),
                 _ => self.measure(bytes),
             },
             _ if bytes.below(4) == 0 => self.raise(bytes),
@@ -159,19 +175,20 @@ impl Oracle {
     /// As the driver does it: memory first, unless others wait already.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
         let (want, patience) = (bytes.number(), Duration::from_millis(bytes.number() >> 20 | 1));
-        let mut got = Ranges::none();
+        let mut taken = Ranges::none();
         if self.engine.waiting() == 0 {
-            if want > 0 && self.level() >= want {
+            if self.level() >= want.max(1) {
                 return self.draw(want);
             }
-            self.take(want, |range| got.push(range));
+            self.take(want, |range| taken.push(range));
         }
         let (number, gone) = (self.callers.len(), Rc::new(Cell::new(false)));
         let deadline = self.now.saturating_add(patience);
         self.callers.push(Asked { want, deadline, gone: gone.clone(), answered: false });
         let error = self.ended;
+        taken.clone().into_iter().for_each(|range| self.held.push(range));
         self.on(
-            Event::Request { waiter: Caller { number, gone }, want, got, deadline },
+            Event::Request { waiter: Caller { number, gone }, want, taken, deadline },
             Cause { error, ..Cause::default() },
         );
         assert!(self.ended.is_none() || self.callers[number].answered, "refused at once: it has ended");
@@ -188,7 +205,8 @@ impl Oracle {
     fn low(&mut self, any: bool, bytes: &mut Bytes<'_>) {
         let level = if any { bytes.number() >> 4 } else { self.level() };
         let watermark = self.engine.policy().plan().watermark;
-        let low = self.prefetches() && level < watermark;
+        self.tried |= level == 0;
+        let low = self.prefetches() && level < watermark.max(1);
         self.on(Event::Low { level }, Cause::default());
         let delayed = self.ended.is_some() || self.failed_at.is_some();
         assert!(!low || delayed || self.flight.is_some(), "low water is answered by a reserve");
@@ -280,14 +298,21 @@ impl Oracle {
         }
         self.ended = self.ended.filter(|reason| *reason == ErrorKind::Closed);
         self.on(Event::Revoked, Cause::default());
+        assert!(self.held.is_empty(), "what was held is revoked too");
     }
 
     fn close(&mut self) {
-        self.on(Event::Close, Cause { error: Some(ErrorKind::Closed), ..Cause::default() });
         self.flight = None;
+        self.on(Event::Close, Cause { error: Some(ErrorKind::Closed), ..Cause::default() });
         assert_eq!(self.ended, Some(ErrorKind::Closed), "closed");
         assert_eq!(self.waiting().count(), 0, "nobody waits for what is closed");
         assert!(self.engine.next_timer().is_none() && self.engine.waiting() == 0, "closed is quiet");
+    }
+
+    fn abandoned(&mut self) {
+        self.engine.abandoned();
+        let waits = self.engine.waiting() > 0;
+        assert!(waits || self.flight.is_some() || self.engine.is_idle(), "nothing is reserved for nobody");
     }
 
     fn measure(&mut self, bytes: &mut Bytes<'_>) {
@@ -316,7 +341,7 @@ impl Oracle {
             self.tick();
         }
         self.close();
-        assert_eq!(self.held(), 0, "every granted id is accounted for");
+        assert!(self.held.is_empty(), "nothing is held for nobody");
     }
 }
 

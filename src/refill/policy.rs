@@ -1,15 +1,28 @@
 //! How many ids to reserve, and when: pure arithmetic over what was measured.
 //!
-//! The adaptive sizes follow from two measurements, the rate at which ids are drawn and the store's latency:
+//! The adaptive sizes follow from three measurements: the rate at which ids were drawn over
+//! the last two seconds, the pace at which they were over the last reserve (no less than the
+//! rate), and the store's latency:
 //!
 //! ```text
-//!   watermark = rate × (outage budget + 4 × latency)      when the refill starts: what remains lasts through an outage
-//!   step      = rate × max(0.1 s, 20 × latency)           a refill is rare beside what it costs,
-//!               and at least the watermark                and one refill leads back above the watermark
+//!   watermark = rate × outage budget + pace × 4 latencies    when the refill starts: what remains lasts through an outage
+//!   step      = rate × max(0.1 s, 20 latencies)              a refill is rare beside what it costs,
+//!               at least rate × (budget + 4 latencies)       one refill leads back above the watermark,
+//!               and rate × budget + pace × half a latency    and brings more at once where the load has just grown
 //! ```
 //!
-//! both bounded by the waste cap: a restart loses at most what is in memory, which is at most watermark + step. The step
-//! grows at most fourfold from one refill to the next, so that one burst does not buy a day's supply.
+//! The watermark is never above the step. Both are bounded by the waste cap: a restart loses at most what is
+//! in memory, which is at most watermark + step. The step grows at most fourfold from one refill to the next.
+//!
+//! *A burst is demand, not rate.* Of B ids that come at once the rate rises by B in two seconds, and the pace
+//! by B in a latency, which makes the step larger by half of B, and the watermark, which the step bounds, by
+//! as much. So there are never more in memory than 2 × rate × max(budget + 4 latencies, 0.1 s, 20
+//! latencies) + B, with the burst's share in the rate.
+//!
+//! *A load that grows tenfold and stays costs one wait.* Of a step of 20 latencies at the old rate R, callers
+//! have drawn up to 6 R latencies when they are through with what they waited for: 14 are left, and the next
+//! refill has to start when there are 10. The last watermark, of 4, was drawn within one latency; the pace
+//! believes that by two thirds, which is at least 2.9 R, hence a watermark of 11.
 
 use std::time::Duration;
 
@@ -23,20 +36,32 @@ pub(crate) struct Plan {
     pub(crate) watermark: u64,
 }
 
-/// How fast a rising rate is believed, and how slowly a falling one, in seconds.
-const RISE: f64 = 0.02;
-const FALL: f64 = 1.0;
+/// Over how many seconds the rate is measured, and over how many latencies the pace.
+const RATE_OVER: f64 = 2.0;
+const PACE_OVER: f64 = 1.0;
+/// Ids drawn in less than this many seconds since the beginning are no rate yet; after so
+/// many the beginning is no matter.
+const YOUNGEST: f64 = 1.0;
+const AGED: f64 = 20.0;
 /// How much of a latency peak is still assumed one refill later.
 const PEAK_DECAY: f64 = 0.9;
 /// A refill lasts at least this long, in seconds, and this many times the store's latency.
 const SHORTEST_REFILL: f64 = 0.1;
 const REFILL_PER_LATENCY: f64 = 20.0;
 const LATENCY_MARGIN: f64 = 4.0;
+/// How many latencies at the present pace a refill lasts at least: half of those
+/// that the pace is measured over.
+const PACE_MARGIN: f64 = PACE_OVER / 2.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Ids drawn a second, and the store's latency in seconds, both as believed now.
+    /// Ids drawn a second, over the last seconds and over the last reserve, and the store's latency
+    /// in seconds, as believed now.
     rate: f64,
+    pace: f64,
+    /// For how long it is measured: what came before is not known, and counts for nothing.
+    /// Up to where that is no matter.
+    age: f64,
     latency: f64,
     /// When the total of drawn ids was last looked at, and what it was.
     seen: Option<(Time, u64)>,
@@ -51,14 +76,15 @@ impl Policy {
                 Plan { step: min_step, watermark: (min_step / 2).min(max_waste - min_step) }
             }
         };
-        Self { rate: 0.0, latency: 0.0, seen: None, plan }
+        Self { rate: 0.0, pace: 0.0, age: YOUNGEST, latency: 0.0, seen: None, plan }
     }
 
     /// Where the sizes settle under a steady load.
     #[cfg(not(idmill_loom))]
     pub(crate) fn settled(rate: f64, latency: Duration, settings: Adaptive) -> Plan {
         let plan = Plan { step: u64::MAX, watermark: 0 };
-        Self { rate, latency: latency.as_secs_f64(), seen: None, plan }.adapted(settings)
+        Self { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan }
+            .adapted(settings)
     }
 
     /// The sizes to use now.
@@ -83,13 +109,15 @@ impl Policy {
             return;
         }
         let sample = total.saturating_sub(before) as f64 / elapsed;
-        let time_constant = if sample > self.rate { RISE } else { FALL };
-        self.rate += (sample - self.rate) * (1.0 - (-elapsed / time_constant).exp());
+        self.age = (self.age + elapsed).clamp(YOUNGEST, AGED);
+        let known = (share(elapsed, RATE_OVER) / share(self.age, RATE_OVER)).min(1.0);
+        self.rate += (sample - self.rate) * known;
+        self.pace += (sample - self.pace) * share(elapsed, PACE_OVER * self.latency);
         self.seen = Some((now, total));
     }
 
-    /// A reserve took this long; the sizes are worked out anew. The settings are passed in, since a million policies
-    /// share them.
+    /// A reserve took this long; the sizes are worked out anew. The settings are passed in, since a
+    /// million policies share them.
     pub(crate) fn reserved(&mut self, latency: Duration, sizing: &Sizing) {
         self.latency = latency.as_secs_f64().max(self.latency * PEAK_DECAY);
         if let Sizing::Adaptive(settings) = sizing {
@@ -98,16 +126,22 @@ impl Policy {
     }
 
     fn adapted(&self, settings: Adaptive) -> Plan {
-        let cap = settings.max_waste;
-        let reach = settings.outage_budget.as_secs_f64() + LATENCY_MARGIN * self.latency;
+        let (cap, latency, pace) = (settings.max_waste, self.latency, self.pace.max(self.rate));
+        let outage = self.rate * settings.outage_budget.as_secs_f64();
         let least = settings.min_step / 2;
-        let watermark = ids(self.rate * reach).clamp(least.min(cap / 2), cap / 2);
-        let lasting = ids(self.rate * SHORTEST_REFILL.max(REFILL_PER_LATENCY * self.latency));
-        let step = lasting.max(watermark).clamp(settings.min_step, cap.max(settings.min_step));
+        let watermark = ids(outage + pace * LATENCY_MARGIN * latency).clamp(least.min(cap / 2), cap / 2);
+        let lasting = self.rate * SHORTEST_REFILL.max(REFILL_PER_LATENCY * latency);
+        let back = outage + (self.rate * LATENCY_MARGIN).max(pace * PACE_MARGIN) * latency;
+        let step = ids(lasting.max(back)).clamp(settings.min_step, cap.max(settings.min_step));
         let step = step.min(self.plan.step.saturating_mul(4)).min((cap - watermark).max(1));
         // What one refill brings must lead above the watermark.
         Plan { step, watermark: watermark.min(step) }
     }
+}
+
+/// How much a sample over so many seconds counts in an average over so many.
+fn share(elapsed: f64, over: f64) -> f64 {
+    1.0 - (-elapsed / over).exp()
 }
 
 // Saturates: a rate beyond 2^64 ids a second is nobody's, and NaN cannot come of finite measurements.

@@ -1,7 +1,7 @@
 //! The calls of a store whose work is in methods of its own, named `try_…`.
 
-/// The named calls of [`Store`](super::Store): each boxes the method of its name with `try_` before it, and has its errors say what was
-/// being done to which sequence.
+/// The named calls of [`Store`](super::Store): each boxes the method of its name with `try_` before it, and
+/// has its errors say what was being done to which sequence.
 macro_rules! calls {
     ($($call:ident)*) => {
         $($crate::store::calls::call!($call);)*
@@ -43,9 +43,12 @@ macro_rules! call {
         }
     };
     (list) => {
-        fn list(&self) -> $crate::store::StoreFuture<'_, $crate::Result<Vec<$crate::store::SequenceInfo>>> {
+        fn list<'a>(
+            &'a self,
+            page: &'a $crate::store::Page,
+        ) -> $crate::store::StoreFuture<'a, $crate::Result<$crate::store::Listing>> {
             Box::pin(async move {
-                self.try_list().await.map_err(|error| error.during($crate::error::Operation::List))
+                self.try_list(page).await.map_err(|error| error.during($crate::error::Operation::List))
             })
         }
     };

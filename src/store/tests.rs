@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::range::Range;
 
 fn sequence(next: Option<u64>, start: u64, max: u64) -> SequenceInfo {
     let name = SequenceName::new("s").unwrap();
@@ -102,7 +103,8 @@ fn raising_the_max_reopens_an_exhausted_sequence() {
 }
 
 proptest! {
-    /// Whatever is given back is what was granted last, and is granted again: the ids that are kept tile the bounds.
+    /// Whatever is given back is what was granted last, and is granted again: the ids
+    /// that are kept tile the bounds.
     #[test]
     fn rests_are_granted_again(
         start in prop_oneof![0..50_u64, u64::MAX - 300..=u64::MAX - 200],

@@ -1,4 +1,4 @@
-//! Whom to trust: the root certificates that a server's own is held against.
+//! The root certificates that a server's certificate is checked against.
 
 #[cfg(not(feature = "redis"))]
 use rustls::{RootCertStore, pki_types};
@@ -10,8 +10,8 @@ use self::pki_types::pem::PemObject as _;
 use crate::error::Result;
 use crate::store::url::query::refuse;
 
-/// Those of this file (PEM), which `option` named, or else the system's; `SSL_CERT_FILE` in the environment names others. Blocks
-/// for as long as it takes to read them.
+/// Those of this file (PEM), which `option` named, or else the system's; `SSL_CERT_FILE` in the environment
+/// names others. Blocks for as long as it takes to read them.
 ///
 /// # Errors
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) where there are none, with what to do about it.

@@ -1,157 +1,25 @@
 //! From a URL to a store.
 
+mod existing;
+pub(crate) mod given;
+mod memory;
 // Each store takes from it what its URL needs: SQLite's, the default, all of it.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) mod query;
+mod schemes;
 mod window;
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{MemoryStore, Store, StoreFuture};
+use super::{Store, StoreFuture};
 use crate::error::{Error, ErrorKind, Operation, Result};
 
-/// Every scheme that this crate knows, and how it is written; compiled in or not. A store adds its line here, and
-/// implements [`Target`] for the options that it reads from its URL.
-const SCHEMES: &[Scheme] = &[
-    Scheme {
-        name: "sqlite",
-        example: "sqlite:PATH",
-        feature: Some("sqlite"),
-        #[cfg(feature = "sqlite")]
-        parse: Some(|rest| Ok(Arc::new(super::sqlite::SqliteOptions::parse(rest)?))),
-        #[cfg(not(feature = "sqlite"))]
-        parse: None,
-    },
-    Scheme { name: "memory", example: "memory:", feature: None, parse: Some(Memory::parse) },
-    Scheme {
-        name: "postgres",
-        example: "postgres://HOST/DATABASE",
-        feature: Some("postgres"),
-        #[cfg(feature = "postgres")]
-        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "postgres"))]
-        parse: None,
-    },
-    // The same, as others write it.
-    Scheme {
-        name: "postgresql",
-        example: "",
-        feature: Some("postgres"),
-        #[cfg(feature = "postgres")]
-        parse: Some(|rest| Ok(Arc::new(super::postgres::PostgresOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "postgres"))]
-        parse: None,
-    },
-    Scheme {
-        name: "mysql",
-        example: "mysql://HOST/DATABASE",
-        feature: Some("mysql"),
-        #[cfg(feature = "mysql")]
-        parse: Some(|rest| Ok(Arc::new(super::mysql::MysqlOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "mysql"))]
-        parse: None,
-    },
-    // The same by its other name.
-    Scheme {
-        name: "mariadb",
-        example: "",
-        feature: Some("mysql"),
-        #[cfg(feature = "mysql")]
-        parse: Some(|rest| Ok(Arc::new(super::mysql::MysqlOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "mysql"))]
-        parse: None,
-    },
-    Scheme {
-        name: "mongodb",
-        example: "mongodb://HOST/DATABASE",
-        feature: Some("mongodb"),
-        #[cfg(feature = "mongodb")]
-        parse: Some(|rest| Ok(Arc::new(super::mongodb::MongoOptions::parse_rest(rest)?))),
-        #[cfg(not(feature = "mongodb"))]
-        parse: None,
-    },
-    // Known, to be refused with what to write instead.
-    Scheme {
-        name: "mongodb+srv",
-        example: "",
-        feature: Some("mongodb"),
-        #[cfg(feature = "mongodb")]
-        parse: Some(|_| Err(super::mongodb::MongoOptions::no_srv())),
-        #[cfg(not(feature = "mongodb"))]
-        parse: None,
-    },
-    Scheme {
-        name: "cassandra",
-        example: "cassandra://HOST/KEYSPACE",
-        feature: Some("cassandra"),
-        #[cfg(feature = "cassandra")]
-        parse: Some(|rest| Ok(Arc::new(super::cassandra::CassandraOptions::parse(rest)?))),
-        #[cfg(not(feature = "cassandra"))]
-        parse: None,
-    },
-    Scheme {
-        name: "spanner",
-        example: "spanner://projects/P/instances/I/databases/D",
-        feature: Some("spanner"),
-        #[cfg(feature = "spanner")]
-        parse: Some(|rest| Ok(Arc::new(super::spanner::SpannerOptions::parse(rest)?))),
-        #[cfg(not(feature = "spanner"))]
-        parse: None,
-    },
-    Scheme {
-        name: "datastore",
-        example: "datastore://PROJECT",
-        feature: Some("datastore"),
-        #[cfg(feature = "datastore")]
-        parse: Some(|rest| Ok(Arc::new(super::datastore::DatastoreOptions::parse(rest)?))),
-        #[cfg(not(feature = "datastore"))]
-        parse: None,
-    },
-    Scheme {
-        name: "redis",
-        example: "redis://HOST:PORT",
-        feature: Some("redis"),
-        #[cfg(feature = "redis")]
-        parse: Some(|rest| Ok(Arc::new(super::redis::RedisOptions::parse_rest(false, rest)?))),
-        #[cfg(not(feature = "redis"))]
-        parse: None,
-    },
-    Scheme {
-        name: "rediss",
-        example: "",
-        feature: Some("redis"),
-        #[cfg(feature = "redis")]
-        parse: Some(|rest| Ok(Arc::new(super::redis::RedisOptions::parse_rest(true, rest)?))),
-        #[cfg(not(feature = "redis"))]
-        parse: None,
-    },
-    Scheme {
-        name: "etcd",
-        example: "etcd://HOST:PORT",
-        feature: Some("etcd"),
-        #[cfg(feature = "etcd")]
-        parse: Some(|rest| Ok(Arc::new(super::etcd::EtcdOptions::parse(rest)?))),
-        #[cfg(not(feature = "etcd"))]
-        parse: None,
-    },
-];
-
-struct Scheme {
-    name: &'static str,
-    /// Empty for one that is only known to be refused, or a variant of another.
-    example: &'static str,
-    feature: Option<&'static str>,
-    /// Reads what follows the colon; `None` where it is not compiled in.
-    parse: Option<Parse>,
-}
-
-type Parse = fn(&str) -> Result<Arc<dyn Target>>;
-
-/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same, but for a password, which
-/// must not be shown.
+/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same,
+/// but for a password, which must not be shown.
 pub(crate) trait Target: fmt::Debug + fmt::Display + Send + Sync {
     fn scheme(&self) -> &'static str;
 
@@ -162,6 +30,11 @@ pub(crate) trait Target: fmt::Debug + fmt::Display + Send + Sync {
 
     /// The same store, but opening it creates nothing.
     fn existing(&self) -> Arc<dyn Target>;
+
+    /// Whether opening it waits for another machine or process, which may never answer.
+    fn is_remote(&self) -> bool {
+        true
+    }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
 }
@@ -187,20 +60,24 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
 /// | `postgres://HOST/DATABASE?table=NAME&sequences=native&mode=ro\|rw\|rwc&timeout=10s` | `postgres::PostgresStore` or `NativeSequences`, with the feature `postgres` |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
-/// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb` |
+/// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb`; `mongodb+srv://`, with the feature `mongodb-srv` |
 /// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
 /// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
 /// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
 /// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…?ca=FILE` | `redis::RedisStore`, with the feature `redis` |
 /// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
-/// | `memory:` | a new [`MemoryStore`], for tests |
+/// | `memory:` | a new [`MemoryStore`](super::MemoryStore), for tests |
 ///
-/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or `window=redis://HOST:PORT`, with the feature
-/// `redis`: the store behind a [window](crate::tier) on a cache, as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are
-/// percent-encoded: `…window=memcached://10.0.0.7%3Fblock%3D5000`.
+/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or
+/// `window=redis://HOST:PORT`, with the feature `redis`: the store behind a [window](crate::tier) on a cache,
+/// as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are percent-encoded:
+/// `…window=memcached://10.0.0.7%3Fblock%3D5000`.
 ///
-/// Schemes are read without regard to case. Printing a URL gives one that reads back as the same, but for a password, which
-/// is hidden.
+/// And each with `existing=yes`, which creates nothing, neither the store nor a sequence: see
+/// [`Existing`](crate::store::Existing).
+///
+/// Schemes are read without regard to case; white space and a pair of quotes around a URL are taken off.
+/// Printing a URL gives one that reads back as the same, except for a password, which is hidden.
 #[derive(Clone, Debug)]
 pub struct StoreUrl(Arc<dyn Target>);
 
@@ -217,10 +94,21 @@ impl StoreUrl {
     /// Reads a URL. Touches neither disk nor network, and never panics.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of a store, with what could have been meant;
-    /// [`Unsupported`](ErrorKind::Unsupported) for a store that was not compiled in, with the feature that adds it.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of a store, with what could
+    /// have been meant; [`Unsupported`](ErrorKind::Unsupported) for a store that was not compiled in,
+    /// with the feature that adds it.
     pub fn parse(url: &str) -> Result<Self> {
         parse(url).map_err(|error| error.during(Operation::Connect))
+    }
+
+    /// What may be shown of a text that was perhaps meant to be a URL: without what looks like a password.
+    ///
+    /// ```
+    /// # use idmill::store::StoreUrl;
+    /// assert_eq!(StoreUrl::redacted("postgres//app:secret@db1/shop"), "postgres//***@db1/shop");
+    /// ```
+    pub fn redacted(text: &str) -> String {
+        given::redacted(text)
     }
 
     /// The scheme, in lower case.
@@ -233,63 +121,71 @@ impl StoreUrl {
         self.0.file()
     }
 
-    /// The same store, but opening it creates nothing: what does not exist is [`NotFound`](ErrorKind::NotFound). For
-    /// looking at a store, where a mistyped path should not leave an empty one behind. `memory:` stays as it is.
+    /// The same store, but opening it creates nothing: what does not exist is
+    /// [`NotFound`](ErrorKind::NotFound). For looking at a store, where a mistyped path should not leave an
+    /// empty one behind. `memory:` stays as it is.
     #[must_use]
     pub fn existing(self) -> Self {
         Self(self.0.existing())
     }
 
+    /// The same store, but neither opening nor using it creates anything: of a sequence that does not exist,
+    /// a draw is [`NotFound`](ErrorKind::NotFound) too. As `existing=yes` says in a URL; see
+    /// [`Existing`](crate::store::Existing).
+    #[must_use]
+    pub fn existing_sequences(self) -> Self {
+        Self(existing::of(&*self.0))
+    }
+
+    /// How long [`connect`](Self::connect) waits for a store that does not answer.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
     /// Opens the store. Each call opens another: of `memory:`, an empty one.
     ///
+    /// A store on the network has [30 s](Self::CONNECT_TIMEOUT) for it; a URL's own `timeout` bounds each
+    /// request, of which opening takes several.
+    ///
     /// # Errors
-    /// Those of opening the store.
+    /// Those of opening the store; [`Unavailable`](ErrorKind::Unavailable) if it is not open in time.
     pub async fn connect(&self) -> Result<Arc<dyn Store>> {
+        if self.0.is_remote() {
+            return self.connect_within(Self::CONNECT_TIMEOUT).await;
+        }
         self.0.connect().await.map_err(|error| error.during(Operation::Connect))
     }
-}
 
-#[derive(Debug)]
-struct Memory;
-
-impl Memory {
-    fn parse(rest: &str) -> Result<Arc<dyn Target>> {
-        if matches!(rest, "" | "//") {
-            return Ok(Arc::new(Self));
-        }
-        Err(Error::invalid("`memory:` stands alone: it takes no path and no options"))
-    }
-}
-
-impl fmt::Display for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("memory:")
-    }
-}
-
-impl Target for Memory {
-    fn scheme(&self) -> &'static str {
-        "memory"
-    }
-
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(Self)
-    }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(MemoryStore::new()) as Arc<dyn Store>) })
+    /// Opens the store within this time. Needs a tokio runtime with timers.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_within(&self, limit: Duration) -> Result<Arc<dyn Store>> {
+        let opened = tokio::time::timeout(limit, self.0.connect()).await.unwrap_or_else(|_| {
+            let message = format!("{self} could not be opened within {limit:?}: something takes connections, or \
+                                   requests, and does not answer in time; look whether it is frozen, overloaded or another \
+                                   service, or allow for more time");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        });
+        opened.map_err(|error| error.during(Operation::Connect))
     }
 }
 
 fn parse(url: &str) -> Result<StoreUrl> {
-    let Some((scheme, rest)) = split_scheme(url) else { return Err(no_scheme(url)) };
+    let url = given::trimmed(url)?;
+    let Some((scheme, rest)) = split_scheme(url) else { return Err(schemes::none(url)) };
     let scheme = scheme.to_ascii_lowercase();
-    let known = SCHEMES.iter().find(|known| known.name == scheme);
-    let Some(parse) = known.and_then(|known| known.parse) else { return Err(absent(&scheme, known)) };
-    let (rest, window) = window::split(rest)?;
+    let known = schemes::find(&scheme);
+    let Some(parse) = known.and_then(|known| known.parse) else {
+        return Err(schemes::absent(&scheme, known));
+    };
+    let (rest, window) = query::take("window", rest)?;
+    let (rest, existing) = query::take("existing", &rest)?;
     let store = parse(&rest)?;
-    Ok(StoreUrl(match window {
+    let store = match window {
         Some(window) => window::parse(store, &window)?,
+        None => store,
+    };
+    Ok(StoreUrl(match existing {
+        Some(value) => existing::parse(store, &value)?,
         None => store,
     }))
 }
@@ -300,30 +196,6 @@ fn split_scheme(url: &str) -> Option<(&str, &str)> {
     let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
     (valid && scheme.len() > 1).then_some((scheme, rest))
-}
-
-fn no_scheme(url: &str) -> Error {
-    if url.is_empty() {
-        return Error::invalid(format!("the store's URL is empty; there are {}", examples(|_| true)));
-    }
-    let remedy = format!("for an SQLite database write `sqlite:{url}`; there are {}", examples(|_| true));
-    Error::invalid(format!("{url:?} is not the URL of a store: it begins with no scheme; {remedy}"))
-}
-
-fn absent(scheme: &str, known: Option<&Scheme>) -> Error {
-    if let Some(feature) = known.and_then(|known| known.feature) {
-        let compiled = examples(|scheme| scheme.parse.is_some());
-        let message = format!(
-            "`{scheme}:` is not compiled in: build with the cargo feature `{feature}`; compiled in: {compiled}"
-        );
-        return Error::new(ErrorKind::Unsupported, message);
-    }
-    Error::invalid(format!("`{scheme}:` is no store that is known here; there are {}", examples(|_| true)))
-}
-
-fn examples(of: impl Fn(&Scheme) -> bool) -> String {
-    let chosen = SCHEMES.iter().filter(|scheme| !scheme.example.is_empty() && of(scheme));
-    chosen.map(|scheme| format!("`{}`", scheme.example)).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for StoreUrl {
@@ -398,8 +270,8 @@ mod tests {
         let store = connect("memory:").await.unwrap();
         let name = crate::name::SequenceName::new("s").unwrap();
         store.create(&name, super::super::Bounds::of::<u64>()).await.unwrap();
-        assert_eq!(store.list().await.unwrap().len(), 1);
-        assert_eq!(connect("memory:").await.unwrap().list().await.unwrap(), []);
+        assert_eq!(store.list_all().await.unwrap().len(), 1);
+        assert_eq!(connect("memory:").await.unwrap().list_all().await.unwrap(), []);
     }
 
     proptest! {
@@ -412,5 +284,41 @@ mod tests {
                 prop_assert_eq!(StoreUrl::parse(&url.to_string()).unwrap(), url);
             }
         }
+    }
+
+    /// Takes connections and never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl fmt::Display for Silent {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("silent://host")
+        }
+    }
+
+    impl Target for Silent {
+        fn scheme(&self) -> &'static str {
+            "silent"
+        }
+
+        fn existing(&self) -> Arc<dyn Target> {
+            Arc::new(Self)
+        }
+
+        fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_store_is_waited_for_without_an_end() {
+        let begun = tokio::time::Instant::now();
+        let url = StoreUrl(Arc::new(Silent));
+        let error = url.connect().await.unwrap_err();
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::Unavailable, Some(Operation::Connect)));
+        assert!(error.to_string().contains("silent://host could not be opened within 30s"), "{error}");
+        assert_eq!(begun.elapsed().as_secs(), 30);
+        assert!(url.existing_sequences().connect_within(Duration::from_secs(2)).await.is_err());
+        assert_eq!(begun.elapsed().as_secs(), 32);
     }
 }

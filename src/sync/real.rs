@@ -1,5 +1,6 @@
 //! Production: thin names for what the ecosystem keeps well.
 
+pub(crate) use std::sync::OnceLock;
 /// For numbers that are merely counted, and that no protocol reads: the model checker does not look at them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -52,7 +52,6 @@ impl<K: Clone> Acquainted<K> {
     }
 
     /// Changes what is known, if anything is; for how long it counts stays as it was.
-    #[cfg(any(test, feature = "memcached"))] // the other window learns nothing between two hearings
     pub(super) fn update(&self, name: &SequenceName, change: impl FnOnce(&mut K)) {
         if let Some(entry) = self.by_name.lock().get_mut(name) {
             change(&mut entry.known);

@@ -1,108 +1,154 @@
-//! The decisions of a window that is one number in a cache; pure, so that a model checker runs the very same functions.
+//! The decisions of a window that is one number in a cache; pure, so that a model checker
+//! runs the very same functions.
 //!
-//! The number is `block << 32 | offset`: a block of [`Blocks::len`] ids that the store behind has reserved, and how many
-//! of its ids were drawn. What a client does, one command a round trip:
+//! The number says where the ids of the window end, how many of them are left, and at how many the next range
+//! is to be prepared ([`Layout`]). What a client does, one command a round trip:
 //!
-//! 1. [`Command::Add`]: draw. The ids that the number moved over are the client's, as far as they are in the block.
-//! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires by itself. Exactly one client
-//!    hears that it won. For all others the stub is not a number: they wait and draw again.
-//! 3. Dry, that is `offset >= len`: [`Command::Clear`] deletes the number that was seen, if it still is that one, and looks, in one
-//!    round trip. Nobody adds to a number that it knows to be dry: see [`Blocks::MOST_DRY`].
-//! 4. The winner reserves a block from the store, after it won and never before, and puts it in the stub's place
-//!    if that still stands ([`Command::Put`]), itself drawing the first ids. Otherwise the block is abandoned.
-//! 5. When a connection is lost, what was learnt on it is worth nothing: a [`Fence`] holds on its own connection alone, since a
-//!    cache that restarts numbers its items from the beginning.
+//! 1. [`Command::Add`]: draw. The ids that the number moved over are the client's, as far as there are any.
+//! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires by itself. Exactly
+//!    one client wins. For all others the stub is not a number: they wait and draw again.
+//! 3. Dry, that is nothing left, and for a while nobody put anything there: [`Command::Clear`] deletes the
+//!    number that was seen, if it still is that one, and looks, in one round trip. Nobody adds to a number
+//!    that it knows to be dry: see [`Layout::MOST_DRY`].
+//! 4. The winner reserves a range from the store, after it won and never before, and puts it in
+//!    the stub's place if that still stands ([`Command::Put`]), itself drawing the first ids.
+//!    Otherwise the range is abandoned.
+//! 5. When a connection is lost, what was learnt on it is forgotten: a [`Fence`] holds on its own connection
+//!    alone, since a cache that restarts numbers its items from the beginning.
+//! 6. The one draw that moves the number over its *mark* prepares the next range before this one ends
+//!    ([`Taken::low`]): it reserves, looks ([`Command::Peek`]), and moves the window's end on if it still
+//!    ends where the draw saw it end ([`extend`]).
 //!
-//! Only whole ends of blocks are ever in the cache: every number says of itself where its ids end, whatever the
-//! reader believes about the sequence. Ids that do not reach to the end of a block (those before the sequence's `max`, and after somebody
-//! reserved from the store directly) are the winner's alone, and it then deletes the stub ([`Command::Release`]).
+//! Every number says of itself where its ids end and how many are left, whatever the reader believes about
+//! the sequence: so each range may have another length. Ids that a number cannot stand for are the winner's
+//! alone, and it then deletes the stub ([`Command::Release`]).
 
 use crate::range::Range;
 
-/// How ids lie in blocks: block 0 begins with the sequence's first id.
+/// Bits of a number that count; above them are the end (26 bits), the mark (5) and the scale (5).
+const COUNTED: u32 = 28;
+const END: u32 = 26;
+const SMALL: u32 = 5;
+
+/// How a number stands for ids of a sequence whose first id is `start`.
+///
+/// The lowest 28 bits are [`MAX_LEN`](Self::MAX_LEN) less how many ids are left: an addition draws. The end
+/// is counted from `start`, exact up to 2^26 and then to 26 binary digits, as a float is: further on, ranges
+/// end at multiples of a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Blocks {
+pub struct Layout {
     start: u64,
-    len: u64,
 }
 
-impl Blocks {
-    /// The longest block.
+/// What a number says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Standing {
+    /// One past the last id, counted from the sequence's first.
+    pub end: u64,
+    /// How many ids are left.
+    pub left: u64,
+    /// When this many are left, the next range is prepared; never, if 0.
+    pub mark: u64,
+}
+
+/// What a draw took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The ids.
+    pub range: Range,
+    /// What it left.
+    pub after: Standing,
+    /// It moved the window over its mark. No other draw does, for this end: this one prepares the next range.
+    pub low: bool,
+}
+
+impl Layout {
+    /// The most ids of a window.
     pub const MAX_LEN: u64 = 1 << 20;
     /// The most ids of one draw.
-    pub const MAX_DRAW: u64 = 1 << 16;
-    /// The last block: one less than fits, so that the number could not even wrap if it spilled over.
-    pub const MAX_BLOCK: u64 = (1 << 32) - 2;
-    /// So many draws may find the same block dry, before the first of them is done with its next step, without the offset spilling
-    /// over into the block's number. Each client has one such draw under way, since it does not add again while dry.
-    pub const MOST_DRY: u64 = ((1 << 32) - Self::MAX_LEN) / Self::MAX_DRAW - 1;
+    pub const MAX_DRAW: u64 = 1 << 13;
+    /// How far from the sequence's first id a window can be. Beyond, every draw goes to
+    /// the store, one after another.
+    pub const REACH: u64 = ((1 << END) - 1) << 20;
+    /// How many draws may find the same number dry, before the first of them is done with its
+    /// next step, until the count overflows. Each client has one such draw under way, since it
+    /// does not add again while dry.
+    pub const MOST_DRY: u64 = ((1 << COUNTED) - Self::MAX_LEN) / Self::MAX_DRAW - 1;
 
-    /// Blocks of `len` ids, 1 to [`MAX_LEN`](Self::MAX_LEN), of a sequence whose first id is `start`.
-    pub fn new(start: u64, len: u64) -> Option<Self> {
-        (1..=Self::MAX_LEN).contains(&len).then_some(Self { start, len })
-    }
-
-    /// How many ids a block has.
-    pub fn len(self) -> u64 {
-        self.len
-    }
-
-    /// Never: a block has at least one id.
-    pub fn is_empty(self) -> bool {
-        self.len == 0
+    /// For a sequence whose first id is `start`.
+    pub const fn new(start: u64) -> Self {
+        Self { start }
     }
 
     /// How many ids a draw asks the cache for, when its caller wants `count`.
-    pub fn draw_of(self, count: u64) -> u64 {
-        count.clamp(1, self.len.min(Self::MAX_DRAW))
+    pub fn draw_of(count: u64) -> u64 {
+        count.clamp(1, Self::MAX_DRAW)
     }
 
-    /// The number that stands for `drawn` ids of `block`.
-    pub fn encode(block: u64, drawn: u64) -> u64 {
-        block << 32 | drawn
+    /// How many binary digits of an end are not kept.
+    fn scale(end: u64) -> u32 {
+        (u64::BITS - end.leading_zeros()).saturating_sub(END)
     }
 
-    /// The block of a number, and how many ids of it were drawn; more than there are, if it was found dry.
-    pub fn decode(number: u64) -> (u64, u64) {
-        (number >> 32, number & 0xffff_ffff)
+    /// The last end up to this one that a number can have.
+    fn round_down(end: u64) -> u64 {
+        let end = end.min(Self::REACH);
+        end >> Self::scale(end) << Self::scale(end)
     }
 
-    /// Whether no id is left.
-    pub fn is_dry(self, number: u64) -> bool {
-        Self::decode(number).1 >= self.len
+    /// The first end from this one on that a number can have, if there is one.
+    fn round_up(end: u64) -> Option<u64> {
+        let unit = 1 << Self::scale(end);
+        end.checked_next_multiple_of(unit).filter(|end| *end <= Self::REACH)
     }
 
-    /// The id that the next draw from a number begins with; `None` if it is dry, or beyond 2^64.
+    /// The number of a window that ends there, with this many ids left; `None` if no number says that.
+    pub fn encode(end: u64, left: u64) -> Option<u64> {
+        if left > Self::MAX_LEN || left > end || Self::round_down(end) != end {
+            return None;
+        }
+        // Half of what is there, or up to twice as late.
+        let mark = (left / 2).checked_ilog2().map_or(0, |log| u64::from(log) + 1);
+        let scale = Self::scale(end);
+        let high = (u64::from(scale) << SMALL | mark) << END | end >> scale;
+        Some(high << COUNTED | (Self::MAX_LEN - left))
+    }
+
+    /// What a number says; `None` if it is not one of ours.
+    pub fn decode(number: u64) -> Option<Standing> {
+        let part = |from: u32, bits: u32| number >> from & ((1 << bits) - 1);
+        let (mark, scale) = (part(COUNTED + END, SMALL), part(COUNTED + END + SMALL, SMALL));
+        let end = part(COUNTED, END) << scale;
+        let left = Self::MAX_LEN.saturating_sub(part(0, COUNTED));
+        let mark = mark.checked_sub(1).map_or(0, |log| 1 << log);
+        (left <= end && end <= Self::REACH).then_some(Standing { end, left, mark })
+    }
+
+    /// The id that the next draw from a number begins with; `None` if it is dry, or not ours.
     pub fn next_of(self, number: u64) -> Option<u64> {
-        let (block, drawn) = Self::decode(number);
-        if drawn >= self.len { None } else { (block * self.len + drawn).checked_add(self.start) }
+        let standing = Self::decode(number).filter(|standing| standing.left > 0)?;
+        self.id(standing.end - standing.left)
     }
 
-    /// How many ids to reserve at `next`, for a draw of `count` from a sequence that ends with `max`: as far as the block reaches,
-    /// and where it does not fit, what the caller wants for itself.
-    pub fn refill_of(self, next: Option<u64>, max: u64, count: u64) -> u64 {
+    /// The id so far from the sequence's first; `None` beyond 2^64.
+    pub fn id(self, offset: u64) -> Option<u64> {
+        self.start.checked_add(offset)
+    }
+
+    /// How many ids to reserve at `next`, for a draw of `count` from a sequence that ends with `max`, so
+    /// that the window has about `size`: to an end that a number can have, and where there is none, what
+    /// the caller wants for itself.
+    pub fn refill_of(self, next: Option<u64>, max: u64, count: u64, size: u64) -> u64 {
         // Nothing is left, as far as is known: the store has the last word.
-        let Some(next) = next.filter(|next| *next >= self.start) else { return self.draw_of(count) };
-        let (block, offset) = self.place(next);
-        let left = self.len - offset;
-        let whole = block <= Self::MAX_BLOCK && next.checked_add(left - 1).is_some_and(|last| last <= max);
-        if whole { left } else { self.draw_of(count) }
-    }
-
-    /// The block that an id from `start` on is in, and how many ids of it are before.
-    fn place(self, id: u64) -> (u64, u64) {
-        ((id - self.start) / self.len, (id - self.start) % self.len)
-    }
-
-    /// One past the last id that can be in a window. Beyond, every draw goes to the store, one after another: such a
-    /// sequence needs larger blocks.
-    pub fn reach(self) -> u128 {
-        u128::from(self.start) + u128::from(Self::MAX_BLOCK + 1) * u128::from(self.len)
-    }
-
-    /// The first id after the block of `id`, so far at least the store has granted once the window hands out `id`; `None` beyond 2^64.
-    pub fn end_of(self, id: u64) -> Option<u64> {
-        id.checked_add(self.len - id.checked_sub(self.start)? % self.len)
+        let alone = Self::draw_of(count);
+        let Some(offset) = next.and_then(|next| next.checked_sub(self.start)) else { return alone };
+        if size <= alone {
+            return alone;
+        }
+        let last = max.saturating_sub(self.start).saturating_add(1);
+        let wanted = offset.saturating_add(size.min(Self::MAX_LEN));
+        let end = Self::round_up(wanted).filter(|end| *end <= last).unwrap_or(Self::round_down(last));
+        end.checked_sub(offset).filter(|len| *len > alone && *len <= 2 * Self::MAX_LEN).unwrap_or(alone)
     }
 }
 
@@ -116,16 +162,18 @@ pub enum Command {
     },
     /// Reads the item, and places a stub if there is none (`mg K N<ttl> c v t`).
     Look,
+    /// Reads the item, and places nothing (`mg K c v t`).
+    Peek,
     /// Deletes the item if it has this cas, and looks (`md K C<cas>` and `mg K N<ttl> c v t`).
     Clear {
         /// Of the number that was seen to be dry.
         cas: u64,
     },
-    /// Replaces the stub by this number if it has this cas (`ms K <len> C<cas> T0`).
+    /// Replaces the item by this number if it has this cas (`ms K <len> C<cas> T0`).
     Put {
-        /// Of the stub.
+        /// Of the stub, or of the number whose end is moved on.
         cas: u64,
-        /// The block, and what is drawn of it already.
+        /// Where the ids end, and how many are left.
         number: u64,
     },
     /// Deletes the stub if it has this cas (`md K C<cas>`).
@@ -133,8 +181,9 @@ pub enum Command {
         /// Of the stub.
         cas: u64,
     },
-    /// Deletes the item, whatever it is (`md K`): to the others that is an eviction. After the sequence was changed behind the
-    /// window: whoever refills it then reserves after the change, and whoever reserved before finds its stub gone.
+    /// Deletes the item, whatever it is (`md K`): to the others that is an eviction. Sent after the sequence
+    /// was changed behind the window: a client that refills it from then on reserves after the change, and a
+    /// client that reserved before finds its stub gone.
     Delete,
 }
 
@@ -142,17 +191,28 @@ pub enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Hands out these ids.
-    Take(Range),
+    Take(Taken),
     /// Begins again, with [`draw`].
     Draw,
     /// Sends this.
     Send(Command),
-    /// Reserves a block; it holds the stub.
+    /// Reserves a range; it holds the stub.
     Refill(Fence),
     /// Waits a little and draws again: somebody else holds the stub.
     Wait,
+    /// Waits a little and looks again, never adding: it is used up, and somebody prepares the next range.
+    /// After a while at the latest, for that one may be gone, sends [`Command::Clear`].
+    Await {
+        /// Where the window ends.
+        end: u64,
+        /// The number's.
+        cas: u64,
+    },
     /// Gives up: what is under its key is not ours.
     Foreign,
+    /// Gives up: the cache numbers no items (memcached with `-C`), so that nothing could be put
+    /// in the place of what was seen.
+    Unnumbered,
 }
 
 /// What [`Command::Add`] was answered with.
@@ -171,7 +231,7 @@ pub enum Added {
     NotANumber,
 }
 
-/// What [`Command::Look`], and the second half of [`Command::Clear`], was answered with.
+/// What [`Command::Look`], [`Command::Peek`] and the second half of [`Command::Clear`] were answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
     /// A stub, placed for this very look.
@@ -181,6 +241,8 @@ pub enum Seen {
     },
     /// Somebody else's stub.
     Stub,
+    /// Nothing, where none was to be placed.
+    Nothing,
     /// A number.
     Number {
         /// As it stands.
@@ -200,48 +262,65 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// The stub's cas, if this is still the connection on which it was won. On another it may belong to another item,
-    /// for a cache that was restarted numbers them from the beginning.
+    /// The stub's cas, if this is still the connection on which it was won. On another it may belong to
+    /// another item, for a cache that was restarted numbers them from the beginning.
     pub fn cas_on(self, connection: u64) -> Option<u64> {
         (self.connection == connection).then_some(self.cas)
     }
 }
 
 /// The first step of every draw.
-pub fn draw(blocks: Blocks, count: u64) -> Command {
-    Command::Add { count: blocks.draw_of(count) }
+pub fn draw(count: u64) -> Command {
+    Command::Add { count: Layout::draw_of(count) }
 }
 
 /// After [`Command::Add`] of `count`.
-pub fn after_add(blocks: Blocks, count: u64, reply: Added) -> Next {
+pub fn after_add(layout: Layout, count: u64, reply: Added) -> Next {
     match reply {
         Added::Missing => Next::Send(Command::Look),
         Added::NotANumber => Next::Wait,
         Added::Number { number, cas } => {
-            let (block, after) = Blocks::decode(number);
-            // A number smaller than what was just added was not one of ours before.
-            let Some(before) = after.checked_sub(count) else { return Next::Foreign };
-            if before >= blocks.len {
-                return Next::Send(Command::Clear { cas });
-            }
-            taken(blocks, block, before, after.min(blocks.len) - before)
+            // As it was before: a number smaller than what was just added was not one of ours.
+            let before = number.checked_sub(count).and_then(Layout::decode);
+            let Some(before) = before else { return Next::Foreign };
+            if before.left == 0 { dry(before, cas) } else { taken(layout, count, before) }
         }
     }
 }
 
-fn taken(blocks: Blocks, block: u64, offset: u64, len: u64) -> Next {
-    // 2^32 blocks of 2^20 ids and a start: only a number that nobody of ours put there leads beyond 2^64.
-    let first = (block * blocks.len + offset).checked_add(blocks.start);
-    first.and_then(|first| Range::new(first, len)).map_or(Next::Foreign, Next::Take)
+/// Of a number that is used up. Where it had a mark, the draw that moved it over
+/// that prepares the next range.
+fn dry(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
+    match (cas, mark) {
+        // They are numbered from 1.
+        (0, _) => Next::Unnumbered,
+        (cas, 0) => Next::Send(Command::Clear { cas }),
+        (cas, _) => Next::Await { end, cas },
+    }
+}
+
+fn taken(layout: Layout, count: u64, before: Standing) -> Next {
+    let Standing { end, left, mark } = before;
+    let len = count.min(left);
+    // Only a number that nobody of ours put there leads beyond 2^64.
+    let range = layout.id(end - left).and_then(|first| Range::new(first, len));
+    let after = Standing { left: left - len, ..before };
+    let low = mark > 0 && mark < left && after.left <= mark;
+    range.map_or(Next::Foreign, |range| Next::Take(Taken { range, after, low }))
 }
 
 /// After [`Command::Look`] and [`Command::Clear`], on this connection.
-pub fn after_look(blocks: Blocks, connection: u64, reply: Seen) -> Next {
+pub fn after_look(connection: u64, reply: Seen) -> Next {
     match reply {
+        Seen::Won { cas: 0 } => Next::Unnumbered,
         Seen::Won { cas } => Next::Refill(Fence { connection, cas }),
         Seen::Stub => Next::Wait,
-        Seen::Number { number, cas } if blocks.is_dry(number) => Next::Send(Command::Clear { cas }),
-        Seen::Number { .. } => Next::Draw,
+        Seen::Number { number, cas } => match Layout::decode(number) {
+            None => Next::Foreign,
+            Some(standing) if standing.left == 0 => dry(standing, cas),
+            Some(_) => Next::Draw,
+        },
+        Seen::Nothing => Next::Send(Command::Look),
         Seen::Foreign => Next::Foreign,
     }
 }
@@ -249,8 +328,8 @@ pub fn after_look(blocks: Blocks, connection: u64, reply: Seen) -> Next {
 /// What becomes of a range that was reserved for a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
-    /// The command on whose success all of this rests: [`Command::Put`] or [`Command::Release`]. On anything else the
-    /// whole range is abandoned.
+    /// The command on whose success all of this rests: [`Command::Put`] or [`Command::Release`]. On anything
+    /// else the whole range is abandoned.
     pub command: Command,
     /// The first ids, for the winner.
     pub own: Range,
@@ -258,24 +337,69 @@ pub struct Refill {
     pub unused: u64,
 }
 
-/// What to do with a range that was reserved after the fence was won, for a draw of `count` ids; `None` if the fence
-/// is of another connection, or the range not of this sequence: it is abandoned.
-pub fn refill(blocks: Blocks, fence: Fence, connection: u64, range: Range, count: u64) -> Option<Refill> {
+/// What to do with a range that was reserved after the fence was won, for a draw of `count` ids; `None` if
+/// the fence is of another connection, or the range not of this sequence: it is abandoned.
+pub fn refill(layout: Layout, fence: Fence, connection: u64, range: Range, count: u64) -> Option<Refill> {
     let cas = fence.cas_on(connection)?;
-    if range.start() < blocks.start || range.is_empty() {
+    if range.start() < layout.start || range.is_empty() {
         return None;
     }
-    let (block, offset) = blocks.place(range.start());
-    let left = blocks.len - offset;
-    let (mut rest, count) = (range, blocks.draw_of(count));
-    // Ids that reach to the end of their block go to the window; what lies beyond, in the next one, is lost.
-    if range.len() >= left && block <= Blocks::MAX_BLOCK {
-        let own = rest.take_front(count.min(left));
-        let number = Blocks::encode(block, offset + own.len());
-        return Some(Refill { command: Command::Put { cas, number }, own, unused: range.len() - left });
+    let mut rest = range;
+    let own = rest.take_front(count.max(1));
+    let put = layout.reaching(rest, 0).and_then(|(end, len)| Some((Layout::encode(end, len)?, len)));
+    Some(match put {
+        Some((number, len)) => {
+            Refill { command: Command::Put { cas, number }, own, unused: rest.len() - len }
+        }
+        None => Refill { command: Command::Release { cas }, own, unused: rest.len() },
+    })
+}
+
+impl Layout {
+    /// Whether a range begins where a window ends.
+    pub fn follows(self, end: u64, range: Range) -> bool {
+        self.id(end) == Some(range.start())
     }
-    let own = rest.take_front(count);
-    Some(Refill { command: Command::Release { cas }, own, unused: rest.len() })
+
+    /// The end of as much of a range as fits behind `left` ids, and how many of its ids that are, if any.
+    fn reaching(self, range: Range, left: u64) -> Option<(u64, u64)> {
+        let first = range.start().checked_sub(self.start)?;
+        let room = range.len().min(Self::MAX_LEN.saturating_sub(left));
+        let end = Self::round_down(first.saturating_add(room));
+        let len = end.checked_sub(first).filter(|len| *len > 0)?;
+        Some((end, len))
+    }
+}
+
+/// What to do with a range that was reserved after a window was seen to be [low](Taken::low), and to end at
+/// `end`: the command that moves its end on, and how many ids it has then, and how many are beyond, a gap.
+/// `None` if the window does not stand any more, or the range does not follow it.
+///
+/// Only a range that begins where the window ends can be joined to what is left: else the ids between them,
+/// which are others', would be handed out.
+pub fn extend(layout: Layout, end: u64, range: Range, reply: Seen) -> Option<Extend> {
+    let Seen::Number { number, cas } = reply else { return None };
+    let standing = Layout::decode(number).filter(|standing| standing.end == end && cas != 0)?;
+    let follows = layout.follows(end, range);
+    if !follows && standing.left > 0 {
+        return None;
+    }
+    let (end, len) = layout.reaching(range, standing.left)?;
+    let size = standing.left + len;
+    let number = Layout::encode(end, size)?;
+    Some(Extend { command: Command::Put { cas, number }, size, unused: range.len() - len })
+}
+
+/// How a window's end is moved on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extend {
+    /// [`Command::Put`], on the connection on which the number was seen. On anything else
+    /// than its success, look again.
+    pub command: Command,
+    /// How many ids the window has then.
+    pub size: u64,
+    /// How many ids of the range are beyond its end: a gap.
+    pub unused: u64,
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// What is known of the use of a sequence, from which [`plan`](Self::plan) computes the size of its windows' ranges.
+/// What is known of the use of a sequence, from which [`plan`](Self::plan) computes the
+/// size of its windows' ranges.
 ///
-/// A window preloads its next range when the current one is down to the threshold. Should the datacenter be cut off at that very
-/// moment, what is left is the threshold: so that has to last through the isolation, and a range is larger.
+/// A window preloads its next range when the current one is down to the threshold. Should the datacenter
+/// be cut off at that very moment, what is left is the threshold: so that has to last through the
+/// isolation, and a range is larger.
 ///
 /// ```
 /// use idmill::tier::Sizing;
@@ -38,13 +40,15 @@ pub struct RangeSize {
     pub threshold: u8,
     /// The same in ids: what a window holds at the very least, while the others can be reached.
     pub threshold_ids: u64,
-    /// What all windows together may hold at most: ids that are set aside and not handed out.
+    /// What all windows together may hold at most: ids that are set aside and not handed out. A reserve of
+    /// more than a range claims that much for itself if its window is dry. Until it has drawn it, and if it
+    /// crashes before that, the window holds that much more.
     pub held: u64,
 }
 
 impl Sizing {
-    /// For so many ids a second at most in one datacenter, which may be cut off from the others for so long. Two
-    /// datacenters, the positive 63-bit integers and a threshold of 50 % unless told otherwise.
+    /// For at most this many ids a second in one datacenter, which may be cut off from the others for this
+    /// long. Defaults: two datacenters, the positive 63-bit integers and a threshold of 50 %.
     pub fn new(rate: f64, isolation: Duration) -> Self {
         Self { rate, isolation, datacenters: 2, ids: i64::MAX.unsigned_abs(), threshold: 50 }
     }
@@ -86,8 +90,9 @@ impl Sizing {
     /// Whether a range of this size lasts and fits.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what would have to be changed, if the threshold is used up before the isolation ends,
-    /// or the windows of all datacenters together do not fit into the ids that there are.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what would have to be changed, if the
+    /// threshold is used up before the isolation ends, or the windows of all datacenters together do not fit
+    /// into the ids that there are.
     pub fn check(&self, range: u64) -> Result<RangeSize> {
         let needed = self.needed()?;
         let left = u128::from(range) * u128::from(self.threshold) / 100;
@@ -131,7 +136,7 @@ impl Sizing {
 }
 
 impl RangeSize {
-    /// How long a window lasts that was cut off at the worst moment, at so many ids a second.
+    /// How long a window lasts that was cut off at the worst moment, at this many ids a second.
     pub fn outlasts(&self, rate: f64) -> Duration {
         Duration::try_from_secs_f64(self.threshold_ids as f64 / rate).unwrap_or(Duration::MAX)
     }

@@ -2,28 +2,29 @@
 
 use std::collections::HashSet;
 
+use super::heard::{Floor, Heard};
 use super::{Claimed, Drawn, Installed, Source, Window};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{
-    Bounds, Capabilities, Change, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture, ensure,
-    exhausted,
+    Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
+    ensure, exhausted, not_found,
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// Whoever finds a window busy waits a little longer each time, up to so many times as long as the first.
+/// A caller that finds a window busy waits a little longer each time, up to this many times the first wait.
 const LONGEST_WAIT: u32 = 8;
 
 /// A window in front of a store, as one store.
 ///
-/// Reserving draws from the window, and refills it from the source when it is dry or low; at most one refill of a
-/// sequence ahead of need is under way in a process. Administration goes to the source.
+/// Reserving draws from the window, and refills it from the source when it is dry or low; at most one refill
+/// of a sequence ahead of need is under way in a process. Administration goes to the source.
 ///
-/// A reserve takes as long as the window and its refills take: bound it by dropping the future. Ids that it had under way
-/// are then a gap. A grant has fewer ids than asked for also where the window's range ends.
+/// A reserve takes as long as the window and its refills take: bound it by dropping the future. Ids that it
+/// had under way are then a gap. A grant has fewer ids than asked for also where the window's range ends.
 ///
 /// The window is shared by callers of every id type, so it is refilled without regard to a caller's
-/// [`ceiling`](Reserve::ceiling). Ids above that which a caller draws nevertheless become a gap, and it hears
+/// [`ceiling`](Reserve::ceiling). If a caller draws ids above that, they become a gap and it gets
 /// [`Exhausted`](crate::ErrorKind::Exhausted): the sequence has passed what its type can hold.
 #[derive(Debug)]
 pub struct Tiered<S, W> {
@@ -36,6 +37,7 @@ struct Inner<S, W> {
     window: W,
     /// Sequences whose window is being refilled ahead of need.
     ahead: Mutex<HashSet<SequenceName>>,
+    heard: Heard,
     lost: Lost,
 }
 
@@ -44,12 +46,14 @@ struct Inner<S, W> {
 struct Lost {
     abandoned: AtomicU64,
     uncertain: AtomicU64,
+    moves: AtomicU64,
 }
 
 impl<S, W> Tiered<S, W> {
     /// Puts `window` in front of `source`.
     pub fn new(source: S, window: W) -> Self {
-        Self { inner: Arc::new(Inner { source, window, ahead: Mutex::default(), lost: Lost::default() }) }
+        let (ahead, heard, lost) = (Mutex::default(), Heard::default(), Lost::default());
+        Self { inner: Arc::new(Inner { source, window, ahead, heard, lost }) }
     }
 
     /// The window.
@@ -67,8 +71,15 @@ impl<S, W> Tiered<S, W> {
         self.inner.lost.abandoned.load(Ordering::Relaxed)
     }
 
-    /// How many ids this process reserved for the window without ever hearing whether they are in it. They are handed out from
-    /// there, or a gap.
+    /// How often the window had ids that are not above what was drawn from it before: it is another one,
+    /// which the same name or address leads to. Those ids are not handed out, so that they grow in this
+    /// process; across processes they did not.
+    pub fn moves(&self) -> u64 {
+        self.inner.lost.moves.load(Ordering::Relaxed)
+    }
+
+    /// How many ids this process reserved for the window without ever hearing whether they are in it. They
+    /// are handed out from there, or a gap.
     pub fn uncertain(&self) -> u64 {
         self.inner.lost.uncertain.load(Ordering::Relaxed)
     }
@@ -78,12 +89,15 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     async fn reserve(self: &Arc<Self>, request: &Reserve) -> Result<Grant> {
         let mut waits = 0;
         loop {
+            let floor = self.heard.floor(&request.name);
             match self.window.draw(request).await? {
                 Drawn::Ids { grant, low } => {
                     if let Some(token) = low {
                         self.refill_ahead(request, token);
                     }
-                    return self.below_ceiling(request, grant);
+                    if let Some(grant) = self.growing(request, floor, grant) {
+                        return self.below_ceiling(request, grant);
+                    }
                 }
                 Drawn::Dry(token) => {
                     if let Some(grant) = self.refill(request, token).await? {
@@ -95,10 +109,35 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
                     tokio::time::sleep(wait * waits.min(LONGEST_WAIT)).await;
                 }
                 Drawn::Unacquainted => {
-                    let info = ensure(self.source.store(), &request.name, request.create).await?;
+                    let info = self.acquaint(request).await?;
                     self.window.introduce(&info);
                 }
             }
+        }
+    }
+
+    /// What of a draw is above the draws before. The rest is a gap: the window is another one than it was.
+    fn growing(&self, request: &Reserve, floor: Option<Floor>, mut grant: Grant) -> Option<Grant> {
+        let below = floor.map_or(0, |floor| floor.covers(&grant));
+        if below > 0 {
+            let lost = grant.range.take_front(below);
+            self.lost.abandoned.fetch_add(below, Ordering::Relaxed);
+            self.lost.moves.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                sequence = %request.name, ?lost,
+                "the window has ids below those that it had: it is another server; ids do not grow across processes meanwhile"
+            );
+        }
+        self.heard.drew(&request.name, &grant);
+        (below == 0 || !grant.range.is_empty()).then_some(grant)
+    }
+
+    /// The sequence as the source knows it; created there, if the request says how.
+    async fn acquaint(&self, request: &Reserve) -> Result<SequenceInfo> {
+        let (store, name) = (self.source.store(), &request.name);
+        match request.create {
+            Some(create) => ensure(store, name, create).await,
+            None => store.inspect(name).await?.ok_or_else(|| not_found(name).during(Operation::Reserve)),
         }
     }
 
@@ -106,15 +145,19 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     async fn refill(&self, request: &Reserve, token: W::Token) -> Result<Option<Grant>> {
         let claimed = self.claim(request, &token).await;
         let Ok(Claimed::Range { grant, recorded }) = claimed else {
-            self.window.release(request, token).await;
+            let lost = claimed.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownOutcome);
+            self.window.release(request, token, lost).await;
             return claimed.map(|_| None);
         };
         // A recorded claim is not lost: the source answers with it again.
         let mut account = Account { lost: &self.lost, ids: if recorded { 0 } else { grant.range.len() } };
-        let installed = self.window.install(request, token, grant).await?;
-        account.settle(request, installed);
-        Ok(match installed {
-            Installed::Ids(grant) => Some(grant),
+        let installed = self.window.install(request, token, grant).await;
+        account.settle(request, &installed);
+        Ok(match installed? {
+            Installed::Ids(grant) => {
+                self.heard.drew(&request.name, &grant);
+                Some(grant)
+            }
             Installed::Done | Installed::Refused | Installed::Unknown => None,
         })
     }
@@ -130,8 +173,34 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
                 return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
             }
         }
-        let count = self.window.refill_size(request);
-        self.source.claim(&Reserve { count, ceiling: u64::MAX, ..request.clone() }, token).await
+        let count = self.window.refill_size(request, token);
+        let (floor, asked) =
+            (self.heard.floor(&request.name), Reserve { count, ceiling: u64::MAX, ..request.clone() });
+        let claimed = self.source.claim(&asked, token).await?;
+        // What is recorded may be told again.
+        if let Claimed::Range { grant, recorded: false } = &claimed {
+            if let Some((reached, change)) = floor.and_then(|floor| floor.gone_back(grant)) {
+                return Err(self.went_back(request, grant, reached, change).await);
+            }
+            self.heard.claimed(&request.name, grant);
+        }
+        Ok(claimed)
+    }
+
+    /// The source grants what is in the window, or was: others, who may know less, are kept from that.
+    async fn went_back(&self, request: &Reserve, grant: &Grant, reached: u64, change: Change) -> Error {
+        let raised = self.source.store().set(&request.name, change).await;
+        let outcome = match &raised {
+            Ok(_) => format!("it was told to go on after {reached}"),
+            Err(error) => format!("it could not be told to go on after {reached} ({error})"),
+        };
+        self.lost.abandoned.fetch_add(grant.range.len(), Ordering::Relaxed);
+        let message = format!(
+            "the store behind the window granted {:?}, although {reached} was granted before: it went back in time; nothing of it is \
+             used, and {outcome}. Find out what happened to the store first",
+            grant.range
+        );
+        Error::new(ErrorKind::StoreViolation, message).of(&request.name).during(Operation::Reserve)
     }
 
     fn below_ceiling(&self, request: &Reserve, mut grant: Grant) -> Result<Grant> {
@@ -149,7 +218,9 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         if !self.ahead.lock().insert(request.name.clone()) {
             return;
         }
-        let (alone, request) = (Ahead { inner: self.clone(), name: request.name.clone() }, request.clone());
+        let alone = Ahead { inner: self.clone(), name: request.name.clone() };
+        // Nobody waits for these: the window takes what it takes by itself, however much was asked for last.
+        let request = Reserve { count: 1, ..request.clone() };
         tokio::spawn(async move {
             if let Err(error) = alone.inner.refill(&request, token).await {
                 tracing::debug!(sequence = %request.name, %error, "a refill ahead of need failed");
@@ -170,19 +241,22 @@ impl<S, W> Drop for Ahead<S, W> {
     }
 }
 
-/// A range that was claimed and not yet installed. Dropped halfway, or by an error, nobody knows where its ids are.
+/// A range that was claimed and not yet installed. Dropped halfway, or by an error,
+/// nobody knows where its ids are.
 struct Account<'a> {
     lost: &'a Lost,
     ids: u64,
 }
 
 impl Account<'_> {
-    fn settle(&mut self, request: &Reserve, installed: Installed) {
-        if installed == Installed::Unknown {
-            return;
-        }
+    fn settle(&mut self, request: &Reserve, installed: &Result<Installed>) {
+        let refused = match installed {
+            Ok(Installed::Unknown) => return,
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => return,
+            installed => matches!(installed, Ok(Installed::Refused) | Err(_)),
+        };
         let ids = std::mem::take(&mut self.ids);
-        if installed == Installed::Refused && ids > 0 {
+        if refused && ids > 0 {
             self.lost.abandoned.fetch_add(ids, Ordering::Relaxed);
             tracing::warn!(sequence = %request.name, ids, "a range was reserved but not installed");
         }
@@ -213,8 +287,8 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
         self.inner.source.store().inspect(name)
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        self.inner.source.store().list()
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        self.inner.source.store().list(page)
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {

@@ -15,7 +15,7 @@ use crate::{create, drain, insist, request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() {
-    let Some(cluster) = Cluster::start().await else { return };
+    let Some(cluster) = Cluster::start("cut_off").await else { return };
     let max = 1_500;
     let [here, there] = cluster.both(60, 50).await;
     create(&here, "s", Bounds::new(1, max).unwrap()).await;
@@ -56,10 +56,11 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
 /// Draws until the window has a preloaded range; returns how many ids it has then.
 async fn fill(cluster: &Cluster, store: &CassandraStore, ledger: &mut Ledger) -> u64 {
     let session = cluster.session().await;
-    let mut cql = Statement::new(
-        "SELECT next, until, preloaded_next, preloaded_until FROM ids.idmill_sequences_windows \
+    let mut cql = Statement::new(format!(
+        "SELECT next, until, preloaded_next, preloaded_until FROM {}.idmill_sequences_windows \
          WHERE name = 's' AND datacenter = 'dc1'",
-    );
+        cluster.keyspace
+    ));
     cql.set_consistency(Consistency::LocalSerial);
     let begun = Instant::now();
     loop {

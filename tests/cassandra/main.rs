@@ -7,7 +7,11 @@ mod engines;
 
 mod cluster;
 mod cut_off;
+mod frozen;
 mod ledger;
+mod proxy;
+mod stale;
+mod unaware;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +23,7 @@ use idmill::store::{Bounds, Change, Grant, Reserve, Store};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use tokio::task::JoinSet;
 
-use cluster::{Cluster, address};
+use cluster::Cluster;
 use ledger::Ledger;
 
 fn name(text: &str) -> SequenceName {
@@ -27,7 +31,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
 /// Tries again while it is said that nothing is lost by that; returns the first success.
@@ -106,7 +110,7 @@ async fn drain(store: &CassandraStore, request: &Reserve) -> Ledger {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_datacenters_hand_out_every_id_once() {
-    let Some(cluster) = Cluster::start().await else { return };
+    let Some(cluster) = Cluster::start("ids").await else { return };
     let max = 2_000;
     let stores = cluster.both(150, 50).await;
     create(&stores[0], "small", Bounds::new(1, max).unwrap()).await;
@@ -242,9 +246,7 @@ async fn tables_keep_to_one_kind_of_agreement(cluster: &Cluster) {
     }
     let error = refusal("dc3", || CassandraStore::open(cluster.options(0).geo("dc3", 5))).await;
     assert!(error.to_string().contains("no replicas of its own in datacenter \"dc3\""), "{error}");
-    let missing = |keyspace: &str| {
-        CassandraOptions::new([format!("{}:{}", address(cluster.port, 1), cluster.port)], keyspace)
-    };
+    let missing = |keyspace: &str| CassandraOptions::new([cluster.host(0)], keyspace);
     let error = refusal("no keyspace", || CassandraStore::open(missing("nothing"))).await;
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(
@@ -270,7 +272,7 @@ async fn the_last_id_is_handed_out(stores: &[CassandraStore; 2]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_handed_out_twice_or_lost_while_outcomes_are_unknown() {
-    let Some(cluster) = Cluster::start().await else { return };
+    let Some(cluster) = Cluster::start("unknown").await else { return };
     let max = 6_000;
     let stores = cluster.both(40, 50).await;
     let flat = [Cluster::open(&cluster.options(0)).await, Cluster::open(&cluster.options(1)).await];

@@ -29,7 +29,7 @@ fn suite(name: &str, kind: fn(CassandraOptions) -> CassandraOptions) -> Suite {
         let options = CassandraOptions::new([endpoint.address().to_string()], "ids")
             .create_keyspace([("dc1", 1)])
             .datacenter("dc1")
-            .timeout(Duration::from_secs(3))
+            .timeout(endpoint.timeout())
             .through(endpoint.address());
         let store: Arc<dyn Store> = Arc::new(CassandraStore::open(kind(options)).await?);
         Ok(store)

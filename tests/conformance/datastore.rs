@@ -9,10 +9,11 @@ use idmill::store::datastore::{DatastoreOptions, DatastoreStore};
 
 use crate::engines::OnDemand;
 
-/// Longer than an emulator's first answer takes on a busy machine, shorter than a pause.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Two thirds of it are longer than an emulator's first answer takes on a busy machine.
+const PAUSE: Duration = Duration::from_secs(7);
 
-/// The emulator of Datastore itself. It writes to its file half a minute after the fact: a SIGKILL loses what came last.
+/// The emulator of Datastore itself. It writes to its file half a minute after the fact: a
+/// SIGKILL loses what came last.
 pub(crate) fn suite() -> Suite {
     on("datastore")
 }
@@ -25,12 +26,15 @@ pub(crate) fn firestore() -> Suite {
 fn on(engine: &'static str) -> Suite {
     let connect = |endpoint: Endpoint| async move {
         let options = DatastoreOptions::new("conformance").emulator(endpoint.address().to_string());
-        let store: Arc<dyn Store> = Arc::new(DatastoreStore::open_with(options.timeout(TIMEOUT)).await?);
+        let store: Arc<dyn Store> =
+            Arc::new(DatastoreStore::open_with(options.timeout(endpoint.timeout())).await?);
         Ok(store)
     };
-    let timeouts = Timeouts::default().pause(TIMEOUT + Duration::from_secs(1));
-    Suite::new(engine, connect).engine(OnDemand::new(engine).forgetful()).timeouts(timeouts).skip(
-        "capabilities_are_coherent",
-        "the durability declared is the service's, which emulators do not have",
-    )
+    Suite::new(engine, connect)
+        .engine(OnDemand::new(engine).forgetful())
+        .timeouts(Timeouts::default().pause(PAUSE))
+        .skip(
+            "capabilities_are_coherent",
+            "the durability declared is the service's, which emulators do not have",
+        )
 }

@@ -1,8 +1,8 @@
 //! Every store against the suite: `cargo test --features conformance,STORE --test conformance -- STORE`.
 //!
-//! A store adds a module with its suite and a line below; its feature turns it on. Nothing runs unless a store is named,
-//! since most need an engine, which is
-//! `Suite::new("x", …).engine(OnDemand::new("x"))` with `use crate::engines::OnDemand`.
+//! A store adds a module with its suite and a line below; its feature turns it on. Nothing runs unless a
+//! store is named, since most need an engine, which is `Suite::new("x", …).engine(OnDemand::new("x"))` with
+//! `use crate::engines::OnDemand`.
 
 #[cfg(all(unix, feature = "cassandra"))]
 mod cassandra;

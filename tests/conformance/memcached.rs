@@ -12,14 +12,15 @@ use idmill::tier::memcached::{MemcachedOptions, MemcachedWindow};
 use crate::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// What is in the window, and a block for each kill of the engine or pause of a client in one trial: evicted, or abandoned.
+/// What is in the window, and a block for each kill of the engine or pause of a client in one
+/// trial: evicted, or abandoned.
 const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
 
 fn window(endpoint: &Endpoint) -> Result<MemcachedWindow> {
-    let options = MemcachedOptions::new(endpoint.address().to_string()).block(BLOCK);
-    // Shorter than the pauses of the suite.
-    let options = options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(1));
+    let options = MemcachedOptions::new(endpoint.address().to_string()).block(BLOCK).max_skip(None);
+    // A stub that is shorter than the pauses of the suite.
+    let options = options.stub(Duration::from_secs(2)).timeout(endpoint.timeout() / 2);
     MemcachedWindow::new(options.refresh(Duration::from_millis(100)))
 }
 

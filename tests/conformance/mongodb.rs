@@ -10,8 +10,12 @@ use crate::engines::OnDemand;
 
 pub(crate) fn suite() -> Suite {
     Suite::new("mongodb", |endpoint: Endpoint| async move {
-        // Direct, since the server's own address would lead around the proxy; and with a timeout that a pause outlasts.
-        let url = format!("mongodb://{}/suite?directConnection=true&timeout=2s", endpoint.address());
+        // Direct, since the server's own address would lead around the proxy.
+        let url = format!(
+            "mongodb://{}/suite?directConnection=true&timeout={}ms",
+            endpoint.address(),
+            endpoint.timeout().as_millis()
+        );
         let store: Arc<dyn Store> = Arc::new(MongoStore::open(&url).await?);
         Ok(store)
     })

@@ -10,8 +10,8 @@ use crate::engines::OnDemand;
 
 pub(crate) fn suite() -> Suite {
     Suite::new("mysql", |endpoint: Endpoint| async move {
-        // With a timeout that a pause outlasts.
-        let url = format!("mysql://root@{}/ids?timeout=2s", endpoint.address());
+        let url =
+            format!("mysql://root@{}/ids?timeout={}ms", endpoint.address(), endpoint.timeout().as_millis());
         let store: Arc<dyn Store> = Arc::new(MysqlStore::open(&url).await?);
         Ok(store)
     })

@@ -22,8 +22,11 @@ pub(crate) fn native() -> Suite {
 
 fn suite(name: &str, options: &'static str) -> Suite {
     Suite::new(name, move |endpoint: Endpoint| async move {
-        // A timeout that a pause outlasts.
-        let url = format!("postgres://postgres@{}/postgres?timeout=2s{options}", endpoint.address());
+        let url = format!(
+            "postgres://postgres@{}/postgres?timeout={}ms{options}",
+            endpoint.address(),
+            endpoint.timeout().as_millis()
+        );
         let store: Arc<dyn Store> = idmill::store::connect(&url).await?;
         Ok(store)
     })

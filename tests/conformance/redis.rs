@@ -13,23 +13,23 @@ use idmill::tier::redis::{RedisWindow, RedisWindowOptions};
 use crate::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// What is in the window, and a block for each kill of the engine or pause of a client in one trial: void, or abandoned.
+/// What is in the window, and a block for each kill of the engine or pause of a client in
+/// one trial: void, or abandoned.
 const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
 
 pub(crate) fn store() -> Suite {
     Suite::new("redis", |endpoint: Endpoint| async move {
-        // With a timeout that a pause outlasts.
-        let url = format!("redis://{}?timeout=2s", endpoint.address());
+        let url = format!("redis://{}?timeout={}ms", endpoint.address(), endpoint.timeout().as_millis());
         Ok(Arc::new(RedisStore::open(&url).await?) as Arc<dyn Store>)
     })
     .engine(OnDemand::new("redis"))
 }
 
 fn window(endpoint: &Endpoint) -> Result<RedisWindow> {
-    let options = RedisWindowOptions::new(&endpoint.address().to_string())?.block(BLOCK);
-    // Shorter than the pauses of the suite.
-    let options = options.stub(Duration::from_secs(1)).timeout(Duration::from_secs(1));
+    let options = RedisWindowOptions::new(&endpoint.address().to_string())?.block(BLOCK).max_skip(None);
+    // A stub that is shorter than the pauses of the suite.
+    let options = options.stub(Duration::from_secs(1)).timeout(endpoint.timeout() / 2);
     RedisWindow::new(options.refresh(Duration::from_millis(100)))
 }
 

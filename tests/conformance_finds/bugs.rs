@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use idmill::conformance::Suite;
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Identity, MemoryStore, Reserve, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, MemoryStore, Page, Reserve,
+    SequenceInfo, Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 use parking_lot::Mutex;
@@ -29,6 +29,8 @@ pub(crate) enum Bug {
     LosesRanges,
     /// Who creates at the same time has another incarnation.
     CreatesTwice,
+    /// Also what has to exist.
+    CreatesUnasked,
     /// Create replaces what is there.
     CreateReplaces,
     LosesTheLastId,
@@ -49,6 +51,11 @@ pub(crate) enum Bug {
     LooksCreate,
     ListOmits,
     ListIsUnsorted,
+    /// The first of every further page is missing.
+    PagesOmit,
+    /// The second page comes again and again.
+    PagesStand,
+    PrefixIsIgnored,
     EpochStays,
     IncarnationStays,
     SetIsNotAtomic,
@@ -153,6 +160,10 @@ impl Broken {
                 self.store.remove(&request.name).await?;
                 self.store.reserve(request).await
             }
+            Bug::CreatesUnasked => {
+                let create = request.create.or(Some(Bounds::of::<u64>()));
+                self.store.reserve(&Reserve { create, ..request.clone() }).await
+            }
             Bug::HoardsABlock => self.hoarded(request).await,
             Bug::LosesRanges if self.every(10) => {
                 self.store.reserve(request).await?;
@@ -204,8 +215,9 @@ impl Broken {
                 Ok(Range::new(range.start(), range.len() + 1).map_or(grant, |range| Grant { range, ..grant }))
             }
             Bug::IgnoresStoredBounds if range.start() == bounds.start() => {
-                let range = Range::new(request.create.start(), range.len()).unwrap();
-                Ok(Grant { range, bounds: request.create, ..grant })
+                let create = request.creation()?;
+                let range = Range::new(create.start(), range.len()).unwrap();
+                Ok(Grant { range, bounds: create, ..grant })
             }
             Bug::EpochStays => Ok(Grant { identity: Identity { epoch: 0, ..grant.identity }, ..grant }),
             Bug::IncarnationStays => {
@@ -334,7 +346,7 @@ impl Store for Broken {
             let info = self.store.inspect(&renamed).await?;
             match (&info, self.bug) {
                 (Some(found), Bug::LooksConsume) => {
-                    let create = found.bounds;
+                    let create = Some(found.bounds);
                     let request = Reserve { name: renamed, count: 1, ceiling: u64::MAX, create };
                     let _ = self.store.reserve(&request).await;
                 }
@@ -347,16 +359,29 @@ impl Store for Broken {
         })
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(async move {
-            let mut list = self.store.list().await?;
+            let mut page = page.clone();
+            if self.bug == Bug::PrefixIsIgnored {
+                page.prefix.clear();
+            }
+            let mut list = self.store.list(&page).await?;
             match self.bug {
                 // As one does that forgets the second page.
-                Bug::ListOmits => list.truncate(20),
-                Bug::ListIsUnsorted => list.sort_by_key(|info| info.identity.incarnation),
+                Bug::ListOmits => list.sequences.truncate(20),
+                Bug::ListIsUnsorted => list.sequences.sort_by_key(|info| info.identity.incarnation),
+                Bug::PagesOmit if page.after.is_some() => drop(list.sequences.drain(..1)),
+                Bug::PagesStand => list.next = page.after.or(list.next),
                 _ => {}
             }
             Ok(list)
+        })
+    }
+
+    fn list_all(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+        Box::pin(async move {
+            let page = Page::default().limit(usize::MAX);
+            Ok(self.list(&page).await?.sequences)
         })
     }
 

@@ -52,6 +52,7 @@ finds! {
     a_hidden_block: HoardsABlock => growing "was asked for after", nothing_lost "ids are lost";
     lost_ranges: LosesRanges => nothing_lost "ids are lost";
     two_incarnations: CreatesTwice => creation_race "identities";
+    a_lost_sequence_begun_anew: CreatesUnasked => created_only_if_asked "expected not_found";
     create_that_replaces: CreateReplaces => create_once "expected already_exists", create_race "of 8 created";
     the_last_id_lost: LosesTheLastId => first_to_last "the ids end", end_of_i32 "2147483647";
     one_id_too_many: GoesBeyondMax => first_to_last "goes beyond the last id";
@@ -66,7 +67,11 @@ finds! {
     looking_that_consumes: LooksConsume => looking_consumes_nothing "looking changed";
     looking_that_creates: LooksCreate => looking_consumes_nothing "looking at it created it";
     a_list_of_one_page: ListOmits => list_is_sorted_and_complete "listed", names_are_kept "listed 0 times";
-    a_list_in_any_order: ListIsUnsorted => list_is_sorted_and_complete "listed", names_are_kept "not sorted";
+    a_list_in_any_order: ListIsUnsorted => list_is_sorted_and_complete "listed", names_are_kept "not sorted",
+        list_comes_in_pages "not sorted";
+    pages_that_omit: PagesOmit => list_comes_in_pages "is on no page";
+    pages_without_an_end: PagesStand => list_comes_in_pages "begins again";
+    a_prefix_ignored: PrefixIsIgnored => list_comes_in_pages "does not begin with";
     an_epoch_that_stays: EpochStays => set_moves_reserves "nobody would notice", set_does_what_it_says "instead of";
     an_incarnation_that_stays: IncarnationStays => remove_makes_another "nobody would notice";
     a_change_read_and_then_written: SetIsNotAtomic => set_compares "changed the sequence that they expected";

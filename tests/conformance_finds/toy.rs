@@ -10,8 +10,8 @@ use idmill::conformance::{Daemon, Endpoint, Suite, Timeouts, free_port};
 use idmill::store::sqlite::SqliteStore;
 use idmill::store::sqlite::rusqlite::Connection;
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Reserve, RetryCost, SequenceInfo,
-    Store, StoreFuture,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    RetryCost, SequenceInfo, Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -24,7 +24,8 @@ const SERVER: &str = "IDMILL_TEST_TOY_SERVER";
 const DIR: &str = "IDMILL_TEST_TOY_DIR";
 const FORGETS: &str = "IDMILL_TEST_TOY_FORGETS";
 
-// -------------------------------------------------------------------------------------------------------- the server
+// --------------------------------------------------------------------------------------------------------
+// the server
 
 /// Not a test by itself: what the engine's process runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,7 +68,10 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
     let name = || name.clone().ok_or_else(|| garbage(words));
     Ok(match verb {
         "reserve" => {
-            let create = Bounds::new(number(words, 4)?, number(words, 5)?)?;
+            let create = match (words.get(4), words.get(5)) {
+                (Some(&""), Some(&"")) => None,
+                _ => Some(Bounds::new(number(words, 4)?, number(words, 5)?)?),
+            };
             let request =
                 Reserve { name: name()?, count: number(words, 2)?, ceiling: number(words, 3)?, create };
             let Grant { range, identity, bounds } = store.reserve(&request).await?;
@@ -88,7 +92,7 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
         }
         "create" => shown(&store.create(&name()?, Bounds::new(number(words, 2)?, number(words, 3)?)?).await?),
         "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
-        "list" => store.list().await?.iter().flat_map(shown).collect(),
+        "list" => store.list_all().await?.iter().flat_map(shown).collect(),
         "set" => {
             let expect = number(words, 5).ok().zip(number(words, 6).ok());
             let expect = expect.map(|(incarnation, epoch)| Identity { incarnation, epoch });
@@ -107,7 +111,8 @@ fn shown(info: &SequenceInfo) -> Vec<String> {
     [info.name.to_string(), next].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
 }
 
-// -------------------------------------------------------------------------------------------------------- the client
+// --------------------------------------------------------------------------------------------------------
+// the client
 
 /// What is wrong with a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +249,7 @@ impl Toy {
         let _alone = self.alone.lock().await;
         let mut info = match self.inspect(&request.name).await? {
             Some(info) => info,
-            None => match self.create(&request.name, request.create).await {
+            None => match self.create(&request.name, request.creation()?).await {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     self.inspect(&request.name).await?.expect("it exists")
                 }
@@ -313,8 +318,13 @@ impl Store for Toy {
             if self.bug == Bug::LocksItselfOnly {
                 return self.reserve_alone(request).await;
             }
-            let numbers = [request.count, request.ceiling, request.create.start(), request.create.max()];
-            let answer = self.call(&words("reserve", &request.name, &numbers), true).await?;
+            let mut asked = words("reserve", &request.name, &[request.count, request.ceiling]);
+            // Empty where it has to exist.
+            let bound = |of: fn(Bounds) -> u64| {
+                request.create.map_or_else(String::new, |create| of(create).to_string())
+            };
+            asked.extend([bound(Bounds::start), bound(Bounds::max)]);
+            let answer = self.call(&asked, true).await?;
             let range =
                 Range::new(number(&answer, 0)?, number(&answer, 1)?).ok_or_else(|| garbage(&answer))?;
             let identity = Identity { incarnation: number(&answer, 2)?, epoch: number(&answer, 3)? };
@@ -347,8 +357,17 @@ impl Store for Toy {
         })
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move { self.call(&["list".to_owned()], false).await?.chunks(6).map(info).collect() })
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move {
+            let all = self.call(&["list".to_owned()], false).await?;
+            let all = all.chunks(6).map(info).collect::<Result<Vec<_>>>()?;
+            let after = page.after.as_ref().map_or("", Cursor::as_str);
+            let mut rest = all.into_iter().filter(|info| info.name.as_str() > after);
+            let mut rest = rest.by_ref().filter(|info| info.name.starts_with(&page.prefix));
+            let sequences: Vec<_> = rest.by_ref().take(page.limit).collect();
+            let next = rest.next().and(sequences.last()).map(|last| Cursor::new(last.name.as_str()));
+            Ok(Listing { sequences, unreadable: Vec::new(), next })
+        })
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
@@ -369,7 +388,8 @@ impl Store for Toy {
     }
 }
 
-// --------------------------------------------------------------------------------------------------------- the suite
+// ---------------------------------------------------------------------------------------------------------
+// the suite
 
 /// What an engine has forgotten when it starts, in SQL.
 #[derive(Clone, Copy, Debug)]
@@ -402,7 +422,7 @@ pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile:
     let dir = tempfile::tempdir().unwrap();
     let connect = move |endpoint| async move {
         let store: Arc<dyn Store> = Arc::new(Toy::new(endpoint, bug));
-        store.list().await?;
+        store.list(&Page::default()).await?;
         Ok(store)
     };
     let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(dir.path().to_owned(), forgets));

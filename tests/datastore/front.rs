@@ -57,7 +57,8 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Between its own address and `emulator`; `plan` decides each request's fate, and may do things before it does.
+    /// Between its own address and `emulator`; `plan` decides each request's fate, and
+    /// may do things before it does.
     pub(crate) async fn start<F>(
         emulator: SocketAddr,
         plan: impl Fn(Seen) -> F + Send + Sync + 'static,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use idmill::store::datastore::{DatastoreOptions, DatastoreStore};
-use idmill::store::{Bounds, Change, Grant, Reserve, SequenceInfo, Store};
+use idmill::store::{Bounds, Change, Grant, Page, Reserve, SequenceInfo, Store};
 use idmill::{ErrorKind, Operation, Result, SequenceName};
 use tokio::sync::{Barrier, Mutex};
 
@@ -26,7 +26,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
 async fn reserve(store: &DatastoreStore, text: &str, count: u64) -> Result<(u64, u64)> {
@@ -182,8 +182,12 @@ async fn bounds_are_kept_to_the_last_id() {
     {
         let name = name(&format!("s{at}"));
         let reserve = |count, ceiling| {
-            let request =
-                Reserve { name: name.clone(), count, ceiling, create: Bounds::new(start, max).unwrap() };
+            let request = Reserve {
+                name: name.clone(),
+                count,
+                ceiling,
+                create: Some(Bounds::new(start, max).unwrap()),
+            };
             let store = store.clone();
             async move { store.reserve(&request).await }
         };
@@ -205,9 +209,9 @@ async fn bounds_are_kept_to_the_last_id() {
 async fn an_exhausted_new_sequence_is_not_created() {
     let Some(engine) = shared("datastore").await else { return };
     let store = open(&engine, "nothing").await;
-    let request = Reserve { ceiling: 4, create: Bounds::new(5, 9).unwrap(), ..request("s", 1) };
+    let request = Reserve { ceiling: 4, create: Some(Bounds::new(5, 9).unwrap()), ..request("s", 1) };
     assert_eq!(store.reserve(&request).await.unwrap_err().kind(), ErrorKind::Exhausted);
-    assert_eq!(store.list().await.unwrap(), []);
+    assert_eq!(store.list_all().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -228,7 +232,7 @@ async fn any_name_will_do_and_places_are_kept_apart() {
         store.remove(&name("..")).await.unwrap();
     }
     for place in places {
-        let listed = open_url(&engine, place).await.list().await.unwrap();
+        let listed = open_url(&engine, place).await.list_all().await.unwrap();
         let listed: Vec<String> = listed.iter().map(|info| info.name.to_string()).collect();
         let mut expected = names.to_vec();
         expected.retain(|name| *name != "..");
@@ -262,7 +266,8 @@ async fn more_sequences_than_one_answer_holds_are_listed() {
         )
     };
     commit(&engine, "pages", &(0..400).map(entity).collect::<Vec<_>>().join(",")).await;
-    let listed: Vec<String> = store.list().await.unwrap().iter().map(|info| info.name.to_string()).collect();
+    let listed: Vec<String> =
+        store.list_all().await.unwrap().iter().map(|info| info.name.to_string()).collect();
     let mut expected: Vec<String> = (0..400).map(|at| format!("s{at:03}")).collect();
     expected.insert(0, "s".to_owned());
     assert_eq!(listed, expected);
@@ -293,7 +298,12 @@ async fn what_is_not_ours_is_named_and_refused() {
     let store = open(&engine, "foreign").await;
     let later = r#"{"upsert":{"key":{"path":[{"kind":"IdmillSequence","name":"s"}]},"properties":{"format":{"integerValue":"2"}}}}"#;
     commit(&engine, "foreign", later).await;
-    for error in [reserve(&store, "s", 1).await.unwrap_err(), store.list().await.unwrap_err()] {
+    reserve(&store, "t", 1).await.unwrap();
+    let listing = store.list(&Page::default()).await.unwrap();
+    let good: Vec<_> = listing.sequences.iter().map(|info| &*info.name).collect();
+    let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+    assert_eq!((good, bad), (vec!["t"], vec![("s", ErrorKind::Unsupported)]));
+    for error in [reserve(&store, "s", 1).await.unwrap_err(), store.list_all().await.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(
             error.to_string().contains("another format") && error.to_string().contains("\"s\""),

@@ -1,4 +1,5 @@
-//! What the store makes of trouble on the way: answers that are lost, others in between, emulators that are away.
+//! What the store makes of trouble on the way: answers that are lost, others in
+//! between, emulators that are away.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -93,7 +94,8 @@ async fn refusals_are_told_from_conflicts_by_their_status() {
     assert_eq!(front.count("commit"), 2);
 }
 
-/// Runs `meanwhile` with another store, between the read of a reserve and its commit; returns what the reserve gave.
+/// Runs `meanwhile` with another store, between the read of a reserve and its commit;
+/// returns what the reserve gave.
 async fn with_another_in_between<F>(
     engine: &Arc<Engine>,
     project: &'static str,
@@ -219,7 +221,8 @@ async fn a_paused_emulator_is_unavailable_to_a_read_and_unknown_to_a_commit() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     engine.resume();
     let (start, _) = reserve(&warm, "s", 10).await.unwrap();
-    // The commit that waited in the paused emulator may come before this one, or fail after it; never both succeed.
+    // The commit that waited in the paused emulator may come before this one, or fail
+    // after it; never both succeed.
     assert!(matches!(start, 11 | 21), "{start}");
     assert_eq!(inspect(&warm, "s").await.next, Some(start + 10));
 }
@@ -232,7 +235,7 @@ async fn an_emulator_that_is_down_is_unavailable_and_missed_no_longer_than_it_is
     engine.kill();
     for error in [
         reserve(&store, "s", 10).await.unwrap_err(),
-        store.list().await.unwrap_err(),
+        store.list_all().await.unwrap_err(),
         DatastoreStore::open_with(options(&engine, "down")).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-/// Puts a certificate for 127.0.0.1, signed by itself, into `server.pem`, and its key into `key.pem`; where they are.
+/// Puts a certificate for 127.0.0.1, signed by itself, into `server.pem`, and its key
+/// into `key.pem`; where they are.
 pub(crate) fn certify(dir: &Path) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let file = |name: &str| dir.join(name).display().to_string();

@@ -15,6 +15,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use idmill::conformance::{self, Daemon, free_port};
 use idmill::store::StoreFuture;
@@ -25,6 +26,8 @@ use tokio::net::TcpStream;
 
 /// What a script exits with where it may not install what is missing.
 const SKIPPED: i32 = 77;
+/// How long an engine may take to start: a guard against hanging.
+const LONG: Duration = Duration::from_secs(240);
 
 /// An engine that runs, with a directory of its own; both are gone when it is dropped.
 #[derive(Debug)]
@@ -36,10 +39,12 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine that `ci/engines/NAME` knows. `None`, having printed why, where it cannot be had here.
+    /// Starts the engine that `ci/engines/NAME` knows. `None`, having printed why,
+    /// where it cannot be had here.
     ///
     /// # Panics
-    /// Where it cannot be had although `CI=true`: what was asked for and did not run proves nothing. And where it does not start.
+    /// Where it cannot be had although `CI=true`: what was asked for and did not run proves nothing.
+    /// And where it does not start.
     pub(crate) async fn start(name: &str) -> Option<Self> {
         let engine = Self::down(name)?;
         engine.restart().await;
@@ -66,7 +71,8 @@ impl Engine {
             let mut command = Command::new(&path);
             command.arg("serve").arg(place.path()).arg(port.to_string()).args(&settings);
             command
-        });
+        })
+        .deadline(LONG);
         let daemon = if name == "postgres" { daemon.ready(lets_in) } else { daemon };
         Some(Self { daemon, version, dir })
     }

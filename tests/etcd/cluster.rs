@@ -69,7 +69,8 @@ fn member(port: u16, number: usize, dir: &Path) -> Daemon {
     })
 }
 
-/// Reserves until told to stop, whatever comes; what was granted, and how many ids may have been reserved unseen.
+/// Reserves until told to stop, whatever comes; what was granted, and how many ids
+/// may have been reserved unseen.
 async fn stubborn(store: EtcdStore, stop: Arc<AtomicBool>) -> (Vec<Grant>, u64) {
     let (mut grants, mut doubtful) = (Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {

@@ -1,10 +1,12 @@
 //! Many at one key.
 
 use idmill::store::Grant;
+use idmill::{ErrorKind, Status};
 use tokio::task::JoinSet;
 
 use super::{disjoint, inspect, open, request, shared};
 use idmill::store::Store;
+use idmill::store::etcd::EtcdStore;
 
 /// Those of one process share a store, those of different ones do not: both meet here.
 async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
@@ -15,21 +17,39 @@ async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
         for _ in 0..tasks {
             let store = store.clone();
             running.spawn(async move {
-                let mut grants = Vec::new();
+                let (mut grants, mut unknown) = (Vec::new(), 0);
                 for _ in 0..times {
-                    grants.push(store.reserve(&request("s", 10)).await.unwrap());
+                    grants.push(insist(&store, &mut unknown).await);
                 }
-                grants
+                (grants, unknown)
             });
         }
     }
     let done = running.join_all().await;
-    let grants: Vec<Grant> = done.into_iter().flatten().collect();
+    let unknown: u64 = done.iter().map(|(_, unknown)| unknown).sum();
+    let grants: Vec<Grant> = done.into_iter().flat_map(|(grants, _)| grants).collect();
     assert_eq!(disjoint(&grants), 10 * (stores * tasks * times) as u64);
-    // And there are no gaps: what was refused was not applied.
+    // And there are no gaps but for unknown outcomes: what was refused was not applied.
     let info = inspect(&open(&engine, place).await, "s").await;
-    assert_eq!(info.next, Some(10 * (stores * tasks * times) as u64 + 1));
+    let next = 10 * (stores * tasks * times) as u64 + 1;
+    assert!((next..=next + 10 * unknown).contains(&info.next.unwrap()), "{info:?}, {unknown} unknown");
     assert!(grants.iter().all(|grant| grant.identity == info.identity));
+}
+
+/// On a busy machine others may be faster for longer than one call waits, and etcd itself may give up a request.
+async fn insist(store: &EtcdStore, unknown: &mut u64) -> Grant {
+    let mut last = None;
+    for _ in 0..10 {
+        match store.reserve(&request("s", 10)).await {
+            Ok(grant) => return grant,
+            Err(error) => {
+                assert!(error.status() != Status::Permanent, "{error}");
+                *unknown += u64::from(error.kind() == ErrorKind::UnknownOutcome);
+                last = Some(error);
+            }
+        }
+    }
+    panic!("{}", last.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

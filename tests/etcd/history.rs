@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use idmill::ErrorKind;
 use idmill::store::etcd::{EtcdOptions, EtcdStore};
-use idmill::store::{Change, Store};
+use idmill::store::{Bounds, Change, Store};
+use idmill::{ErrorKind, Sequences};
 
 use super::engines::Engine;
 use super::proxy::Proxy;
-use super::{inspect, name, open, reserve};
+use super::{inspect, name, open, reserve, shared};
 
 /// An etcd of its own, and a backup of it after `backup_at` reserves of ten ids.
 async fn backed_up() -> Option<(Engine, EtcdStore)> {
@@ -54,7 +55,7 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
             "{error}"
         );
         assert_eq!(store.inspect(&name("s")).await.unwrap_err().kind(), ErrorKind::StoreViolation);
-        assert_eq!(store.list().await.unwrap_err().kind(), ErrorKind::StoreViolation);
+        assert_eq!(store.list_all().await.unwrap_err().kind(), ErrorKind::StoreViolation);
     }
     // The remedy that it names.
     let anew = open(&engine, "ids").await;
@@ -124,4 +125,24 @@ async fn another_cluster_is_refused() {
     assert!(error.to_string().contains("cluster"), "{error}");
     proxy.redirect(one.address());
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+}
+
+/// Also by a process that knows it: it would print again what it has printed.
+#[tokio::test]
+async fn a_key_that_was_deleted_is_not_written_anew_by_who_was_granted_of_it() {
+    let Some(engine) = shared().await else { return };
+    let store = open(&engine, "deleted").await;
+    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
+    assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
+    let admin = open(&engine, "deleted").await;
+    assert!(admin.remove(&name("s")).await.unwrap());
+    for _ in 0..2 {
+        let error = s.next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+        assert!(error.to_string().contains("ids up to 20 of it"), "{error}");
+    }
+    assert_eq!(admin.inspect(&name("s")).await.unwrap(), None);
+    admin.create(&name("s"), Bounds::new(21, 1_000).unwrap()).await.unwrap();
+    assert_eq!(s.next().await.unwrap(), 21);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use idmill::ErrorKind;
 use idmill::store::etcd::{EtcdOptions, EtcdStore};
-use idmill::store::{Bounds, Store};
+use idmill::store::{Bounds, Page, Store};
 
 use super::certificate::certify;
 use super::engines::Engine;
@@ -22,7 +22,7 @@ async fn a_long_list_is_complete() {
         creating.spawn(async move { store.create(&name(&text), Bounds::of::<u32>()).await.unwrap() });
     }
     creating.join_all().await;
-    let list = store.list().await.unwrap();
+    let list = store.list_all().await.unwrap();
     assert_eq!(list.len(), names.len());
     assert!(list.iter().zip(&names).all(|(info, name)| info.name.as_str() == name));
 }
@@ -35,7 +35,7 @@ async fn a_prefix_within_another_is_a_world_of_its_own() {
     assert_eq!(reserve(&inner, "s", 10).await.unwrap(), (1, 10));
     for (store, expected) in [(&outer, "inner/s"), (&inner, "s")] {
         let names: Vec<_> =
-            store.list().await.unwrap().into_iter().map(|info| info.name.to_string()).collect();
+            store.list_all().await.unwrap().into_iter().map(|info| info.name.to_string()).collect();
         assert_eq!(names, [expected]);
     }
 }
@@ -71,10 +71,15 @@ async fn what_was_not_written_by_this_store_is_refused_by_name() {
     let store = open(&engine, "strange").await;
     // `/strange/s`, with `15` for its value.
     post(engine.address(), "/v3/kv/put", r#"{"key":"L3N0cmFuZ2Uvcw==","value":"MTU="}"#, None).await;
-    for error in [reserve(&store, "s", 1).await.unwrap_err(), store.list().await.unwrap_err()] {
+    for error in [reserve(&store, "s", 1).await.unwrap_err(), store.list_all().await.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
         assert!(error.to_string().contains("/strange/s"), "{error}");
     }
+    reserve(&store, "t", 10).await.unwrap();
+    let listing = store.list(&Page::default()).await.unwrap();
+    let good: Vec<_> = listing.sequences.iter().map(|info| &*info.name).collect();
+    let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+    assert_eq!((good, bad), (vec!["t"], vec![("s", ErrorKind::StoreViolation)]));
     // Removed by hand, it is as if it had never been.
     post(engine.address(), "/v3/kv/deleterange", r#"{"key":"L3N0cmFuZ2Uvcw=="}"#, None).await;
     assert_eq!(reserve(&store, "s", 1).await.unwrap(), (1, 1));

@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Nothing,
-    /// What the store sends, from the next write on. It is delivered when [`Proxy::release`] is called, however late.
+    /// What the store sends, from the next write on. It is delivered when
+    /// [`Proxy::release`] is called, however late.
     Writes,
     /// What etcd answers, from the next write on. It is never delivered.
     AnswersToWrites,
@@ -102,7 +103,8 @@ impl Proxy {
         self.holding.clone().wait_for(|held| *held > 0).await.unwrap();
     }
 
-    /// Cuts the store off on every connection that is there, and holds nothing back on later ones. What etcd was sent it keeps.
+    /// Cuts the store off on every connection that is there, and holds nothing back on later ones.
+    /// What etcd was sent it keeps.
     pub(crate) fn cut(&self) {
         self.hold(Hold::Nothing);
         self.cuts.send_modify(|cuts| *cuts += 1);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use idmill::store::{Bounds, Reserve, Store};
 use idmill::tier::Tiered;
+use idmill::tier::cache::Layout;
 use idmill::tier::memcached::{MemcachedOptions, MemcachedWindow};
 use idmill::{Error, Range, SequenceName};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -33,17 +34,24 @@ pub(crate) fn name() -> SequenceName {
 }
 
 pub(crate) fn request(count: u64) -> Reserve {
-    Reserve { name: name(), count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+    Reserve { name: name(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
+/// Always so many ids in the window, whatever the rate.
 pub(crate) fn options(server: &Engine, block: u64) -> MemcachedOptions {
-    MemcachedOptions::new(server.address().to_string()).block(block).stub(Duration::from_secs(2))
+    let options = MemcachedOptions::new(server.address().to_string()).block(block).max_skip(None);
+    options.stub(Duration::from_secs(2))
 }
 
 /// Through a gate, with more patience than a test that steps needs.
 pub(crate) fn gated(gate: &Gate, block: u64) -> MemcachedOptions {
     let minute = Duration::from_secs(60);
-    MemcachedOptions::new(gate.address()).block(block).stub(minute).timeout(minute).refresh(minute)
+    MemcachedOptions::new(gate.address())
+        .block(block)
+        .max_skip(None)
+        .stub(minute)
+        .timeout(minute)
+        .refresh(minute)
 }
 
 /// A tier of its own, as another process has.
@@ -83,9 +91,9 @@ impl Issued {
 }
 
 /// The key of the sequence's item.
-pub(crate) async fn key(store: &impl Store, block: u64) -> String {
+pub(crate) async fn key(store: &impl Store) -> String {
     let identity = store.inspect(&name()).await.unwrap().expect("it was created").identity;
-    format!("idmill:1:{:x}:{}:{block}:orders%20of%20the%20day", identity.incarnation, identity.epoch)
+    format!("idmill:2:{:x}:{}:orders%20of%20the%20day", identity.incarnation, identity.epoch)
 }
 
 /// A plain connection, for what a cache and its operators may do at any moment.
@@ -130,8 +138,7 @@ impl Raw {
     }
 }
 
-/// How many ids of its block a number has left.
-pub(crate) fn left(number: &str, block: u64) -> u64 {
-    let Ok(number) = number.parse::<u64>() else { return 0 };
-    block.saturating_sub(number & 0xffff_ffff)
+/// How many ids a number has left.
+pub(crate) fn left(number: &str) -> u64 {
+    number.parse().ok().and_then(Layout::decode).map_or(0, |standing| standing.left)
 }

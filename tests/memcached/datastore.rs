@@ -1,4 +1,5 @@
-//! The published design on the services that it was made for: the durable count in Datastore, the window in memcached.
+//! The published design on the services that it was made for: the durable count in
+//! Datastore, the window in memcached.
 
 use idmill::Order;
 use idmill::store::datastore::{DatastoreOptions, DatastoreStore};
@@ -66,7 +67,7 @@ async fn ids_grow_across_clients_in_global_order() {
     }
     assert!(last > 60, "the evictions left gaps");
     let store = open(&emulator).await;
-    let listed = idmill::store::Store::list(&store).await.unwrap();
+    let listed = idmill::store::Store::list_all(&store).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_ne!(*listed[0].name, *request(1).name);
     assert!(listed[0].next.unwrap() > last.cast_unsigned(), "Datastore is ahead of every id");

@@ -27,6 +27,7 @@ pub(crate) struct Held {
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
     Pass,
+    PassAndCut,
     CutBefore,
     CutAfter,
 }
@@ -83,6 +84,11 @@ impl Held {
         let _ = self.decide.send(Decision::Pass);
     }
 
+    /// The answer arrives, and with it the end of the connection.
+    pub(crate) fn pass_and_cut(self) {
+        let _ = self.decide.send(Decision::PassAndCut);
+    }
+
     /// The connection breaks; the server never hears of the command.
     pub(crate) fn cut_before(self) {
         let _ = self.decide.send(Decision::CutBefore);
@@ -126,5 +132,8 @@ async fn serve(
 async fn answer(server: &mut OwnedReadHalf, client: &mut OwnedWriteHalf, decision: &Decision) -> bool {
     let mut buffer = vec![0; 4096];
     let Ok(len @ 1..) = server.read(&mut buffer).await else { return false };
-    *decision == Decision::Pass && client.write_all(&buffer[..len]).await.is_ok()
+    if matches!(decision, Decision::CutBefore | Decision::CutAfter) {
+        return false;
+    }
+    client.write_all(&buffer[..len]).await.is_ok() && *decision == Decision::Pass
 }

@@ -1,4 +1,5 @@
-//! Ids are unique and grow in real time, and every reserved id is accounted for, through evictions and restarts.
+//! Ids are unique and grow in real time, and every reserved id is accounted for,
+//! through evictions and restarts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,19 +71,19 @@ async fn evictions_at_any_moment_cost_the_rest_of_a_block_and_nothing_else() {
 /// Eight clients draw this often each, over any store, while the window is evicted; how often that was.
 pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'static, draws: u64) -> u32 {
     draw(&tier(&store, options(server, BLOCK)), 1).await;
-    let (mut operator, key) = (Raw::open(server).await, key(&store, BLOCK).await);
+    let (mut operator, key) = (Raw::open(server).await, key(&store).await);
     let load = Load::start(server, &store, 8, draws);
     let done = load.done.clone();
     let evictor = tokio::spawn(async move {
         let (mut evicted, mut times, mut random) = (0, 0_u32, fastrand::Rng::with_seed(7));
         while !done.load(Ordering::SeqCst) {
             if let Some(number) = operator.evict(&key).await {
-                evicted += left(&number, BLOCK);
+                evicted += left(&number);
                 times += 1;
             }
             tokio::time::sleep(Duration::from_micros(random.u64(0..3_000))).await;
         }
-        (evicted, times, operator.evict(&key).await.map_or(0, |number| left(&number, BLOCK)))
+        (evicted, times, operator.evict(&key).await.map_or(0, |number| left(&number)))
     });
     let (issued, tiers) = load.end().await;
     let (evicted, times, rest) = evictor.await.unwrap();

@@ -3,6 +3,8 @@
 
 #[path = "../engines/mod.rs"]
 mod engines;
+#[path = "../hooked/mod.rs"]
+mod hooked;
 
 mod bench;
 mod cost;
@@ -11,6 +13,8 @@ mod datastore;
 mod faults;
 mod gate;
 mod growth;
+mod moves;
 mod processes;
 mod sequences;
+mod skips;
 mod specimen;

@@ -1,7 +1,8 @@
-//! Sixteen processes on one window, while its item is evicted, its server restarted, and processes are paused and killed.
+//! Sixteen processes on one window, while its item is evicted, its server restarted, and
+//! processes are paused and killed.
 //!
-//! Each process is this test binary again, running `child` alone. A second memcached, which nothing happens to, is the
-//! clock of all: each draw counts it before and after.
+//! Each process is this test binary again, running `child` alone. A second memcached, which nothing happens
+//! to, is the clock of all: each draw counts it before and after.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -106,8 +107,8 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
     let separator = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{separator}window={window}");
     let store = StoreUrl::parse(&url).unwrap().connect().await.unwrap();
-    let identity = store.create(&name(), request(1).create).await.unwrap().identity;
-    let key = format!("idmill:1:{:x}:0:40:orders%20of%20the%20day", identity.incarnation);
+    let identity = store.create(&name(), request(1).create.unwrap()).await.unwrap().identity;
+    let key = format!("idmill:2:{:x}:0:orders%20of%20the%20day", identity.incarnation);
     let mut processes: Vec<_> =
         (0..count).map(|n| Process::spawn(&url, clock, &dir.path().join(n.to_string()))).collect();
     let mut random = fastrand::Rng::with_seed(3);

@@ -33,7 +33,8 @@ async fn a_sequence_is_handed_out_to_its_last_id() {
     for (start, max) in [(1, 1), (5, 12), (1, 30), (1, 34), (u64::MAX - 33, u64::MAX), (u64::MAX, u64::MAX)] {
         let store = MemoryStore::new();
         let create = Bounds::new(start, max).unwrap();
-        let ids = all(&tier(&store, options(&server, 10)), Reserve { create, ..request(3) }).await;
+        let ids =
+            all(&tier(&store, options(&server, 10)), Reserve { create: Some(create), ..request(3) }).await;
         assert_eq!(ids, (start..=max).collect::<Vec<_>>(), "{start}..={max}");
     }
 }
@@ -46,7 +47,7 @@ async fn many_exhaust_a_sequence_together_and_miss_nothing() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..6 {
         let tier = tier(&store, options(&server, 50));
-        tasks.spawn(async move { all(&tier, Reserve { create, ..request(1) }).await });
+        tasks.spawn(async move { all(&tier, Reserve { create: Some(create), ..request(1) }).await });
     }
     let all: Vec<u64> = tasks.join_all().await.concat();
     let distinct: BTreeSet<u64> = all.iter().copied().collect();
@@ -78,27 +79,28 @@ async fn a_callers_ceiling_clips_its_draws_and_not_the_window() {
 }
 
 #[tokio::test]
-async fn ranges_that_begin_within_a_block_are_used_and_the_next_is_whole_again() {
+async fn ids_that_others_reserve_in_between_are_never_handed_out() {
     let server = server!();
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 100));
     let mut issued = Issued::default();
     issued.add(draw(&tier, 1).await);
-    // Somebody takes 30 ids past the window, and somebody else jumps ahead.
+    // Somebody takes 30 ids past the window: what is prepared does not follow it,
+    // and must not be joined to it.
     store.reserve(&request(30)).await.unwrap();
     for _ in 0..99 {
         issued.add(draw(&tier, 1).await);
     }
-    assert_eq!(draw(&tier, 5).await.start(), 131, "the rest of the block");
-    assert_eq!(tier.window().stats().abandoned, 30, "what reached into the next one");
-    draw(&tier, 100).await;
-    assert_eq!(draw(&tier, 1).await.start(), 231);
-    draw(&tier, 100).await;
-    assert_eq!(draw(&tier, 1).await.start(), 301, "whole again");
+    let first = draw(&tier, 5).await;
+    issued.add(first);
+    assert_eq!(first.start(), 131 + tier.abandoned());
     store.set(&name(), Change { next: Some(12_345), ..Change::default() }).await.unwrap();
-    draw(&tier, 100).await;
-    assert_eq!(draw(&tier, 1).await.start(), 12_345);
-    assert_eq!(tier.abandoned(), 0);
+    while !issued.0.contains(&12_345) && issued.len() < 1_000 {
+        issued.add(draw(&tier, 5).await);
+    }
+    let others: Vec<_> = issued.0.range(101..=130).collect();
+    assert!(others.is_empty(), "{others:?} are somebody else's");
+    assert!(issued.0.contains(&12_345) || tier.abandoned() > 0, "what was reserved is used, or counted");
 }
 
 #[tokio::test]
@@ -110,11 +112,12 @@ async fn what_was_set_comes_next_for_everybody_and_not_what_was_reserved_before(
     let forward = |next| Change { next: Some(next), ..Change::default() };
     one.set(&name(), forward(5_001)).await.unwrap();
     assert_eq!((draw(&other, 1).await.start(), draw(&one, 1).await.start()), (5_001, 5_002));
-    // Somebody has reserved a block and not put it into the window yet, when the sequence is set: it must not get in.
+    // Somebody has reserved a block and not put it into the window yet, when the
+    // sequence is set: it must not get in.
     let mut gate = Gate::before(server.address()).await;
     let slow = tier(&store, gated(&gate, 100));
     let mut raw = Raw::open(&server).await;
-    raw.evict(&key(&store, 100).await).await;
+    raw.evict(&key(&store).await).await;
     let drawing = tokio::spawn(async move { (draw(&slow, 1).await.start(), slow.abandoned()) });
     gate.pass("ma").await;
     gate.pass("mg").await;
@@ -140,7 +143,7 @@ async fn a_raised_max_is_followed_without_a_gap() {
     let store = MemoryStore::new();
     let create = Bounds::new(1, 25).unwrap();
     let tier = curious(&server, &store, 10);
-    assert_eq!(all(&tier, Reserve { create, ..request(1) }).await.len(), 25);
+    assert_eq!(all(&tier, Reserve { create: Some(create), ..request(1) }).await.len(), 25);
     store.set(&name(), Change { max: Some(47), ..Change::default() }).await.unwrap();
     let ids = all(&tier, request(1)).await;
     assert_eq!(ids, (26..=47).collect::<Vec<_>>());
@@ -152,7 +155,7 @@ async fn a_window_of_a_larger_max_serves_those_who_do_not_know_it_yet() {
     let store = MemoryStore::new();
     let create = Bounds::new(1, 10).unwrap();
     let (slow, other) = (tier(&store, options(&server, 10)), tier(&store, options(&server, 10)));
-    slow.reserve(&Reserve { create, ..request(10) }).await.unwrap();
+    slow.reserve(&Reserve { create: Some(create), ..request(10) }).await.unwrap();
     store.set(&name(), Change { max: Some(1_000), ..Change::default() }).await.unwrap();
     draw(&other, 1).await;
     let grant = slow.reserve(&request(1)).await.unwrap();
@@ -165,7 +168,7 @@ async fn a_reset_or_recreated_sequence_reaches_everybody_under_another_key() {
     let store = MemoryStore::new();
     let tier = curious(&server, &store, 100);
     let first = tier.reserve(&request(1)).await.unwrap();
-    let before = key(&store, 100).await;
+    let before = key(&store).await;
     let back = Change { next: Some(1), backwards: true, ..Change::default() };
     store.set(&name(), back).await.unwrap();
     let after = loop {
@@ -176,7 +179,7 @@ async fn a_reset_or_recreated_sequence_reaches_everybody_under_another_key() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     };
     assert_eq!((after.range.start(), after.identity.epoch), (1, 1));
-    assert_ne!(before, key(&store, 100).await);
+    assert_ne!(before, key(&store).await);
     store.remove(&name()).await.unwrap();
     let again = loop {
         let grant = tier.reserve(&request(1)).await.unwrap();
@@ -194,7 +197,8 @@ async fn a_range_of_another_identity_is_never_put_under_the_old_key() {
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
     draw(&tier, 10).await;
-    // The window is dry, and what it would be refilled from is another sequence now; it would not look for 5 s.
+    // The window is dry, and what it would be refilled from is another sequence
+    // now; it would not look for 5 s.
     store.set(&name(), Change { next: Some(1), backwards: true, ..Change::default() }).await.unwrap();
     let grant = tier.reserve(&request(1)).await.unwrap();
     assert_eq!((grant.identity.epoch, grant.range.start(), tier.abandoned()), (1, 11, 10));
@@ -206,7 +210,7 @@ async fn what_others_left_under_a_key_is_refused_by_name_and_never_served() {
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 100));
     draw(&tier, 1).await;
-    let (mut operator, key) = (Raw::open(&server).await, key(&store, 100).await);
+    let (mut operator, key) = (Raw::open(&server).await, key(&store).await);
     for garbage in ["hello", ""] {
         operator.ask(&format!("ms {key} {}\r\n{garbage}", garbage.len())).await;
         let error = tier.reserve(&request(1)).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! The published scheme, kept as a specimen: the durable count is put into the cache after a miss. It repeats an id, and
-//! the schedule in which it does leaves the window here unharmed.
+//! The published scheme, kept as a specimen: the durable count is put into the cache after a miss. It repeats
+//! an id, and the schedule in which it does leaves the window here unharmed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use crate::gate::Gate;
 /// One process of the published scheme; each method is a step between which anything may happen.
 struct Published {
     cache: Raw,
-    /// Stands for the row in the durable store: every call counts in a transaction before it draws, so that the count
-    /// is never below the ids that were handed out.
+    /// Stands for the row in the durable store: every call counts in a transaction before it draws, so that
+    /// the count is never below the ids that were handed out.
     durable: Arc<AtomicU64>,
 }
 
@@ -74,7 +74,8 @@ async fn the_published_scheme_repeats_an_id() {
     assert_eq!((first, second), (Some(3), Some(3)), "the hole in the published scheme");
 }
 
-/// The same with ours: a cold cache, two callers, one of them paused with what it is about to put, and evictions.
+/// The same with ours: a cold cache, two callers, one of them paused with what it is
+/// about to put, and evictions.
 #[tokio::test]
 async fn the_schedule_that_breaks_the_published_scheme_leaves_ours_unharmed() {
     leaves_ours_unharmed(&server!(), MemoryStore::new()).await;
@@ -100,7 +101,7 @@ pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Cl
     issued.add(first);
     // An eviction: now P1 wins, reserves, and is paused with its block in its hand.
     let mut operator = Raw::open(server).await;
-    let key = key(&store, 100).await;
+    let key = key(&store).await;
     operator.evict(&key).await.unwrap();
     look_of_p1.pass();
     let install_of_p1 = gate1.expect("ms").await;

@@ -15,9 +15,9 @@ use idmill::{Error, ErrorKind};
 use crate::proxy::{Proxy, Spoil};
 use crate::{ENGINE, bounds, documents, engines, inspect, name, open, request, reserve, server, url};
 
-/// A store that gives up early, behind a proxy.
+/// A store that gives up early, though not before a busy machine has answered; behind a proxy.
 async fn behind(proxy: &Proxy) -> MongoStore {
-    MongoStore::open(&url(proxy.address(), "&timeout=1s")).await.unwrap()
+    MongoStore::open(&url(proxy.address(), "&timeout=5s")).await.unwrap()
 }
 
 #[tokio::test]
@@ -37,7 +37,8 @@ async fn a_reserve_whose_reply_is_lost_is_unknown_and_never_sent_again() {
     }
 }
 
-/// The driver sends the writes of its own methods again, to a replica set and by default: not those of the store.
+/// The driver sends the writes of its own methods again, to a replica set and by
+/// default: not those of the store.
 #[tokio::test]
 async fn a_client_that_retries_writes_sends_them_once_too() {
     let Some(server) = server().await else { return };
@@ -106,7 +107,7 @@ async fn a_first_reserve_whose_reply_is_lost_is_a_gap() {
 #[tokio::test]
 async fn what_was_granted_survives_a_kill_and_a_server_that_is_down_is_unavailable() {
     let Some(server) = server().await else { return };
-    let store = MongoStore::open(&url(server.address(), "&timeout=2s")).await.unwrap();
+    let store = MongoStore::open(&url(server.address(), "&timeout=5s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     server.kill();
     // The first may find a connection that it takes for a good one; from then on there is none.
@@ -132,12 +133,13 @@ struct Taken {
     what: &'static str,
     error: Error,
     kind: ErrorKind,
-    driver: fn(&Mongo) -> bool,
+    /// What of the driver's the error holds, if anything.
+    driver: fn(Option<&Mongo>) -> bool,
     remedy: &'static str,
 }
 
-fn code(kind: &Mongo, expected: i32) -> bool {
-    matches!(kind, Mongo::Command(command) if command.code == expected)
+fn code(kind: Option<&Mongo>, expected: i32) -> bool {
+    matches!(kind, Some(Mongo::Command(command)) if command.code == expected)
 }
 
 #[tokio::test]
@@ -148,7 +150,7 @@ async fn errors_of_the_real_engine_are_sorted() {
         assert_eq!(error.kind(), kind, "{what}: {error:?}");
         assert!(error.to_string().contains(remedy), "{what}: {error}");
         let cause = error.source().and_then(|source| source.downcast_ref::<Mongo>());
-        assert!(cause.is_some_and(driver), "{what}: {error:?}");
+        assert!(driver(cause), "{what}: {error:?}");
     }
 }
 
@@ -161,7 +163,8 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
             what: "nobody listens",
             error: MongoStore::open(&url(nobody, "&timeout=400ms")).await.unwrap_err(),
             kind: ErrorKind::Unavailable,
-            driver: |kind| matches!(kind, Mongo::ServerSelection { .. }),
+            // In words alone: the driver's error prints its view of the servers as its code has it.
+            driver: |kind| kind.is_none(),
             remedy: "Connection refused",
         },
         Taken {
@@ -170,14 +173,15 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
                 .await
                 .unwrap_err(),
             kind: ErrorKind::Unavailable,
-            driver: |kind| matches!(kind, Mongo::ServerSelection { .. }),
+            // In words alone: the driver's error prints its view of the servers as its code has it.
+            driver: |kind| kind.is_none(),
             remedy: "nothing was changed",
         },
         Taken {
             what: "wrong credentials",
             error: MongoStore::open(&format!("mongodb://user:hunter2@{address}/")).await.unwrap_err(),
             kind: ErrorKind::Denied,
-            driver: |kind| matches!(kind, Mongo::Authentication { .. }),
+            driver: |kind| matches!(kind, Some(Mongo::Authentication { .. })),
             remedy: "authSource",
         },
         Taken {

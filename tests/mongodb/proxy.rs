@@ -1,5 +1,5 @@
-//! Between the store and its server: counts commands, spoils one of them when told to, and can make the server look like the
-//! primary of a replica set.
+//! Between the store and its server: counts commands, spoils one of them when told to, and can make the
+//! server look like the primary of a replica set.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -53,7 +53,8 @@ impl Proxy {
         proxy
     }
 
-    /// Has the server say of itself that it is a replica set's primary: to such a one the driver sends writes again.
+    /// Has the server say of itself that it is a replica set's primary: to such a one
+    /// the driver sends writes again.
     pub(crate) fn replicated(self) -> Self {
         self.state.lock().replica_set = true;
         self
@@ -115,7 +116,8 @@ impl Proxy {
     }
 }
 
-/// Whether the first field of the message's document is this: header 16, flags 4, section kind 1, length 4, type 1.
+/// Whether the first field of the message's document is this: header 16, flags 4,
+/// section kind 1, length 4, type 1.
 fn names(message: &[u8], command: &str) -> bool {
     message
         .get(26..)

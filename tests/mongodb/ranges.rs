@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use idmill::store::mongodb::MongoStore;
 use idmill::store::mongodb::driver::bson::{Bson, doc};
-use idmill::store::{Bounds, Change, Grant, Reserve, Store, StoreUrl};
+use idmill::store::{Bounds, Change, Grant, Page, Reserve, Store, StoreUrl};
 use idmill::{Error, ErrorKind};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -253,7 +253,7 @@ async fn the_document_is_as_documented() {
     assert_eq!(document, expected);
     let mut sorted = names.map(name);
     sorted.sort();
-    let listed = open(server.address()).await.list().await.unwrap();
+    let listed = open(server.address()).await.list_all().await.unwrap();
     assert_eq!(listed.iter().map(|info| info.name.clone()).collect::<Vec<_>>(), sorted);
     assert!(listed.iter().all(|info| info.next == Some(6)));
 }
@@ -275,13 +275,20 @@ async fn a_document_that_cannot_be_is_refused_and_left_alone() {
         let outcomes = [
             reserve(&store, "s", 5).await.map(drop),
             store.inspect(&name("s")).await.map(drop),
-            store.list().await.map(drop),
+            store.list_all().await.map(drop),
         ];
         for outcome in outcomes {
             let error = outcome.unwrap_err();
             assert_eq!(error.kind(), kind, "{field} = {value}: {error}");
             assert!(error.to_string().contains("\"s\""), "{error}");
         }
+        documents.insert_one(doc! { "_id": 7 }).await.unwrap();
+        reserve(&store, "t", 5).await.unwrap();
+        let listing = store.list(&Page::default()).await.unwrap();
+        assert_eq!(listing.sequences, [inspect(&store, "t").await], "beside what cannot be read");
+        let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+        assert_eq!(bad, [("7", ErrorKind::StoreViolation), ("s", kind)]);
+        documents.delete_many(doc! { "_id": { "$ne": "s" } }).await.unwrap();
         assert_eq!(documents.find_one(doc! {}).await.unwrap(), before, "{field} = {value}");
     }
 }
@@ -306,8 +313,8 @@ async fn what_must_exist_is_not_created_by_looking() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("test.c"), "{error}");
     let store = target.connect().await.unwrap();
-    assert_eq!(store.list().await.unwrap(), []);
+    assert_eq!(store.list_all().await.unwrap(), []);
     assert!(target.clone().existing().connect().await.is_err(), "connecting and listing create nothing");
     store.create(&name("s"), Bounds::of::<u64>()).await.unwrap();
-    assert_eq!(target.existing().connect().await.unwrap().list().await.unwrap().len(), 1);
+    assert_eq!(target.existing().connect().await.unwrap().list_all().await.unwrap().len(), 1);
 }

@@ -1,5 +1,5 @@
-//! Ids in the caller's transaction. FerretDB has no transactions: what can be shown here is that this is said, and that nothing
-//! is taken.
+//! Ids in the caller's transaction. FerretDB has no transactions: what can be shown here is that this is
+//! said, and that nothing is taken.
 
 use idmill::ErrorKind;
 use idmill::store::mongodb::driver::{Client, Database};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use idmill::store::mysql::InTransaction;
 use idmill::store::mysql::driver::{Transaction, TxOpts};
+use idmill::store::{Page, Pages};
 
 /// Takes an id and keeps the sequence locked.
 async fn holder<'a>(connection: &'a mut Conn, table: &str, text: &str) -> Transaction<'a> {
@@ -121,7 +122,7 @@ async fn who_may_not_is_told_so() {
     assert_eq!(inspect(&looks, "s").await.next, Some(11));
     assert_eq!(refused(&looks, "s", "grant the user").await, ErrorKind::Denied);
     let looks = MysqlStore::open(&by("looks", "rights", "&mode=ro")).await.unwrap();
-    assert_eq!(looks.list().await.unwrap().len(), 1);
+    assert_eq!(looks.list_all().await.unwrap().len(), 1);
     assert_eq!(refused(&looks, "s", "mode=ro").await, ErrorKind::Denied);
     assert_eq!(looks.remove(&name("s")).await.unwrap_err().kind(), ErrorKind::Denied);
 
@@ -139,8 +140,8 @@ async fn who_may_not_is_told_so() {
     cannot_open(&by("nobody", "rights", ""), ErrorKind::Denied, "check user and password").await;
     let elsewhere = format!("mysql://root@{address}/nowhere");
     cannot_open(&elsewhere, ErrorKind::NotFound, "create it").await;
-    cannot_open(&url(address, "missing", "&mode=rw"), ErrorKind::NotFound, "mode=rwc").await;
-    cannot_open(&url(address, "missing", "&mode=ro"), ErrorKind::NotFound, "mode=rwc").await;
+    cannot_open(&url(address, "missing", "&mode=rw"), ErrorKind::NotFound, "restore it").await;
+    cannot_open(&url(address, "missing", "&mode=ro"), ErrorKind::NotFound, "restore it").await;
     cannot_open(&url(address, "rights", "&tls=on"), ErrorKind::Unsupported, "tls=off").await;
     assert_eq!(inspect(&store, "s").await.next, Some(21));
 }
@@ -156,7 +157,8 @@ async fn what_somebody_does_to_the_table_is_said() {
         .await;
     assert_eq!(refused(&store, "s", "1644").await, ErrorKind::Conflict);
     run(&mut root, &["DROP TRIGGER no"]).await;
-    // One that undoes, and those after which the server says no id, or could say their own: the range is given up for a gap.
+    // One that undoes, and those after which the server says no id, or could say their own: the
+    // range is given up for a gap.
     run(&mut root, &["CREATE TRIGGER no BEFORE UPDATE ON meddled FOR EACH ROW SET NEW.next = OLD.next"])
         .await;
     assert_eq!(refused(&store, "s", "trigger").await, ErrorKind::Unavailable);
@@ -188,11 +190,38 @@ async fn what_somebody_does_to_the_table_is_said() {
         ("UPDATE meddled SET start = 1, incarnation = 0", Some(ErrorKind::StoreViolation), "incarnation 0"),
         ("UPDATE meddled SET incarnation = 1, format = 2", Some(ErrorKind::Unsupported), "another format"),
         ("ALTER TABLE meddled RENAME COLUMN next TO follows", Some(ErrorKind::Conflict), "?table=NAME"),
-        ("DROP TABLE meddled", Some(ErrorKind::NotFound), "mode=rwc"),
+        ("DROP TABLE meddled", Some(ErrorKind::NotFound), "restore it"),
     ] {
         run(&mut root, &[change]).await;
         if let Some(kind) = kind {
             assert_eq!(refused(&store, "s", hint).await, kind, "{change}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_hides_no_other() {
+    let Some(engine) = server().await else { return };
+    let store = open(engine.address(), "hidden").await;
+    for sequence in ["a", "b", "c"] {
+        reserve(&store, sequence, 10).await.unwrap();
+    }
+    let later = [
+        "SET check_constraint_checks = OFF",
+        "UPDATE ids.hidden SET format = 2 WHERE name = 'b'",
+        "UPDATE ids.hidden SET name = x'62ff' WHERE name = 'c'",
+    ];
+    run(&mut root(engine.address()).await, &later).await;
+    reserve(&store, "d", 10).await.unwrap();
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let mut pages = Pages::new(&store, Page::default().limit(1));
+    while let Some(page) = pages.next().await.unwrap() {
+        good.extend(page.sequences.into_iter().map(|info| info.name.to_string()));
+        bad.extend(page.unreadable.into_iter().map(|row| (row.name, row.error.kind())));
+    }
+    assert_eq!(good, ["a", "d"]);
+    let kinds =
+        [("b".to_owned(), ErrorKind::Unsupported), ("b\u{fffd}".to_owned(), ErrorKind::StoreViolation)];
+    assert_eq!(bad, kinds);
+    assert_eq!(store.list(&Page::of("b")).await.unwrap().unreadable.len(), 2);
 }

@@ -7,8 +7,11 @@ mod certificate;
 mod engines;
 mod errors;
 mod faults;
+#[path = "../engines/proxy.rs"]
+mod proxy;
 mod ranges;
 mod servers;
+mod silent;
 mod transaction;
 
 use std::net::SocketAddr;
@@ -25,8 +28,8 @@ use engines::Engine;
 
 const ENGINE: &str = "mariadb";
 
-/// A server that tests share, each with a table of its own, unless they change its settings or kill it; `None` where there can be
-/// none. Gone with the last test that uses it.
+/// A server that tests share, each with a table of its own, unless they change its settings or kill it;
+/// `None` where there can be none. Gone with the last test that uses it.
 async fn server() -> Option<Arc<Engine>> {
     static SHARED: Mutex<Weak<Engine>> = Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;
@@ -47,7 +50,7 @@ fn bounds(start: u64, max: u64) -> Bounds {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
 /// `options` begins with `&`, or is empty.

@@ -75,7 +75,8 @@ async fn a_ceiling_below_the_max_is_kept() {
     assert_eq!(reserve(&store, "s", 3).await.unwrap(), (21, 3));
 }
 
-/// Identity and bounds are those of the very state that the range came from, whatever this process thought before.
+/// Identity and bounds are those of the very state that the range came from, whatever
+/// this process thought before.
 #[tokio::test]
 async fn what_others_change_is_in_the_next_grant() {
     let Some(engine) = server().await else { return };
@@ -110,7 +111,8 @@ async fn a_change_to_what_is_already_so_is_none() {
     assert_eq!(store.set(&name("s"), same).await.unwrap(), inspect(&store, "s").await);
 }
 
-/// An earlier statement of the connection left a value there; an update that changes nothing must not show it.
+/// An earlier statement of the connection left a value there; an update that
+/// changes nothing must not show it.
 #[tokio::test]
 async fn an_id_left_over_from_another_statement_is_never_taken() {
     let Some(engine) = server().await else { return };

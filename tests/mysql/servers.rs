@@ -50,7 +50,8 @@ async fn a_binary_log_that_is_not_synced_is_refused() {
     assert_eq!(reserve(&open(address, "t").await, "s", 10).await.unwrap(), (1, 10));
 }
 
-/// With the features of all stores on there are two cryptographies to choose from, on which the driver alone would panic.
+/// With the features of all stores on there are two cryptographies to choose from, on which
+/// the driver alone would panic.
 #[tokio::test]
 async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
     let Some(engine) = Engine::down(ENGINE) else { return };
@@ -111,7 +112,8 @@ async fn a_pool_that_does_not_commit_is_refused_before_anything_is_sent() {
     assert_eq!(inspect(&store, "s").await.next, Some(11));
 }
 
-/// Somebody's `USE` on a connection of the pool does not lead the store to a table of the same name elsewhere.
+/// Somebody's `USE` on a connection of the pool does not lead the store to a
+/// table of the same name elsewhere.
 #[tokio::test]
 async fn the_table_stays_that_of_the_database_it_was_opened_in() {
     let Some(engine) = server().await else { return };

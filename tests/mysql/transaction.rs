@@ -41,7 +41,8 @@ async fn many_at_once_leave_no_gap_at_any_isolation_level() {
             for round in 0..10 {
                 let options = TxOpts::default().with_isolation_level(level).clone();
                 let mut tx = pool.start_transaction(options).await.unwrap();
-                // A snapshot, which must not be what the id comes from; where all that is read is locked, nothing is.
+                // A snapshot, which must not be what the id comes from; where all that
+                // is read is locked, nothing is.
                 if level != Serializable {
                     tx.query_drop("SELECT * FROM levels").await.unwrap();
                 }

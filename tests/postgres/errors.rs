@@ -1,7 +1,7 @@
 //! What the real server says when something is wrong, and what the stores make of it.
 
-use idmill::store::Store;
 use idmill::store::postgres::{InTransaction, NativeSequences, PostgresStore, next_in};
+use idmill::store::{Page, Pages, Store};
 use idmill::{Error, ErrorKind};
 
 use crate::{client, name, open, request, reserve, server, until_waiting, url};
@@ -38,7 +38,7 @@ async fn rules_of_others_are_conflicts() {
     admin.batch_execute("CREATE TABLE rows (id serial)").await.unwrap();
     is(&native.remove(&name("rows_id_seq")).await.unwrap_err(), ErrorKind::Conflict, "2BP01");
     // What failed before the commit leaves the store as it was.
-    assert_eq!(native.list().await.unwrap().len(), 1);
+    assert_eq!(native.list_all().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -107,4 +107,23 @@ async fn a_name_that_the_database_cannot_hold_is_refused() {
     let store = PostgresStore::open(&url(&engine, "").replace("/postgres?", "/latin?")).await.unwrap();
     assert_eq!(reserve(&store, "größe", 1).await.unwrap().range.start(), 1);
     is(&reserve(&store, "☃", 1).await.unwrap_err(), ErrorKind::InvalidInput, "22P05");
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_hides_no_other() {
+    let Some(engine) = server().await else { return };
+    let (store, admin) = (open(&engine).await, client(&engine).await);
+    for sequence in ["a", "b", "c"] {
+        reserve(&store, sequence, 10).await.unwrap();
+    }
+    let later = "ALTER TABLE idmill_sequences DROP CONSTRAINT idmill_sequences_format_check; \
+                 UPDATE idmill_sequences SET format = 2 WHERE name = 'b'";
+    admin.batch_execute(later).await.unwrap();
+    let mut pages = Pages::new(&store, Page::default().limit(2));
+    let first = pages.next().await.unwrap().unwrap();
+    assert_eq!((&*first.sequences[0].name, first.unreadable.len()), ("a", 1));
+    assert_eq!(first.unreadable[0].name, "b");
+    assert_eq!(first.unreadable[0].error.kind(), ErrorKind::Unsupported);
+    assert_eq!(&*pages.next().await.unwrap().unwrap().sequences[0].name, "c");
+    assert!(pages.next().await.unwrap().is_none());
 }

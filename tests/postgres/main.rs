@@ -1,16 +1,22 @@
 //! The PostgreSQL stores over the real server, which `ci/engines/postgres` starts: one for each test.
 
+mod durable;
 mod encrypted;
 mod errors;
+mod locks;
 mod native;
+mod places;
 mod pooled;
 mod rows;
+mod silent;
 mod transactions;
 
 #[path = "../engines/certificate.rs"]
 mod certificate;
 #[path = "../engines/mod.rs"]
 mod engines;
+#[path = "../engines/proxy.rs"]
+mod proxy;
 
 use std::time::Duration;
 
@@ -48,7 +54,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(name: &str, count: u64) -> Reserve {
-    Reserve { name: self::name(name), count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+    Reserve { name: self::name(name), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
 async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use idmill::store::postgres::NativeSequences;
 use idmill::store::postgres::driver::Client;
-use idmill::store::{Bounds, Change, Store};
+use idmill::store::{Bounds, Change, Page, Pages, Store};
 use idmill::{ErrorKind, Range};
 
 use crate::engines::Engine;
 use crate::{client, identity, ids, inspect, name, reserve, server, url};
+
+/// Each is a commit. One in some thousands of looks, beside them, meets the moment in which a file goes.
+const RESTARTS: u64 = 1_000;
 
 async fn open(engine: &Engine, options: &str) -> NativeSequences {
     NativeSequences::open(&url(engine, &format!("&sequences=native{options}"))).await.unwrap()
@@ -31,8 +34,8 @@ fn keep(seen: &mut BTreeSet<u64>, range: Range) {
     }
 }
 
-/// A value that is handed out beside a transaction that is still open when the server dies. `nextval` alone does not wait
-/// until the record is on the disk by which the value is not handed out again; the store does.
+/// A value that is handed out beside a transaction that is still open when the server dies. `nextval` alone
+/// does not wait until the record is on the disk by which the value is not handed out again; the store does.
 #[tokio::test]
 async fn a_grant_survives_a_crash_beside_an_open_transaction() {
     let Some(engine) = server().await else { return };
@@ -47,7 +50,8 @@ async fn a_grant_survives_a_crash_beside_an_open_transaction() {
             let sequence = format!("s{round}_{bare}");
             store.create(&name(&sequence), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
             let (mut holder, beside) = (client(&engine).await, client(&engine).await);
-            // What a first statement tidies up in the catalogue would be synced a little later, and all before it.
+            // What a first statement tidies up in the catalogue would be synced a
+            // little later, and all before it.
             for _ in 0..3 {
                 draw(&store, "warm", 3).await;
                 nextval(&beside, "warm").await;
@@ -69,7 +73,8 @@ async fn a_grant_survives_a_crash_beside_an_open_transaction() {
     println!("of 3 values of a bare nextval, {repeated} were given again");
 }
 
-/// Whoever changes the increment, and whenever: no id comes twice, neither here nor to another who reads values alike.
+/// Whoever changes the increment, and whenever: no id comes twice, neither here nor to
+/// another who reads values alike.
 #[tokio::test]
 async fn an_increment_that_changes_repeats_nothing() {
     let Some(engine) = server().await else { return };
@@ -163,6 +168,44 @@ async fn a_restart_by_others_is_another_epoch_and_stands_for_one_id() {
     assert_ne!(inspect(&store, "s").await.identity.incarnation, before.identity.incarnation);
 }
 
+/// A restart gives a sequence another file. Who was about to read the old one finds it
+/// empty, or gone in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restarts_by_others_disturb_nobody_who_draws_or_looks() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine, "").await;
+    store.create(&name("s"), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
+    let restarting = {
+        let admin = client(&engine).await;
+        tokio::spawn(async move {
+            for next in 1..=RESTARTS {
+                admin
+                    .batch_execute(&format!("ALTER SEQUENCE s RESTART WITH {}", next * 1_000_000))
+                    .await
+                    .unwrap();
+            }
+        })
+    };
+    let drawing = (0..3).map(|_| {
+        let engine = url(&engine, "&sequences=native");
+        let is_over = restarting.abort_handle();
+        tokio::spawn(async move {
+            let store = NativeSequences::open(&engine).await.unwrap();
+            let mut ranges = Vec::new();
+            while !is_over.is_finished() {
+                ranges.push(draw(&store, "s", 3).await);
+                inspect(&store, "s").await;
+            }
+            ranges
+        })
+    });
+    let mut seen = BTreeSet::new();
+    for drawn in drawing.collect::<Vec<_>>() {
+        drawn.await.unwrap().into_iter().for_each(|range| keep(&mut seen, range));
+    }
+    restarting.await.unwrap();
+}
+
 #[tokio::test]
 async fn what_cannot_be_drawn_from_safely_is_refused_with_the_statement_that_helps() {
     let Some(engine) = server().await else { return };
@@ -177,7 +220,7 @@ async fn what_cannot_be_drawn_from_safely_is_refused_with_the_statement_that_hel
         let error = reserve(&store, "odd", 1).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{options}");
         assert!(error.to_string().contains(remedy), "{options}: {error}");
-        assert_eq!(store.list().await.unwrap(), []);
+        assert_eq!(store.list_all().await.unwrap(), []);
         admin.batch_execute("DROP SEQUENCE odd").await.unwrap();
     }
     // What was drawn from already.
@@ -231,12 +274,35 @@ async fn names_are_kept_as_they_are() {
         store.set(&name(sequence), change).await.unwrap();
         assert_eq!(draw(&store, sequence, 3).await.start(), 50, "{sequence}");
     }
-    let listed: Vec<_> = store.list().await.unwrap().iter().map(|info| info.name.to_string()).collect();
+    let listed: Vec<_> = store.list_all().await.unwrap().iter().map(|info| info.name.to_string()).collect();
     assert_eq!(listed, names);
     for sequence in &names {
         assert!(store.remove(&name(sequence)).await.unwrap());
     }
-    assert_eq!(store.list().await.unwrap(), []);
+    assert_eq!(store.list_all().await.unwrap(), []);
     let error = reserve(&store, &"x".repeat(64), 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+/// By three statements: the names, and two hundred and fifty sequences a hundred at a time; a hundred
+/// names that follow are a page.
+#[tokio::test]
+async fn a_list_is_a_few_statements_and_what_may_not_be_read_is_reported() {
+    let Some(engine) = server().await else { return };
+    let (admin, store) = (client(&engine).await, open(&engine, "").await);
+    let make = "DO $$ BEGIN FOR i IN 100..349 LOOP EXECUTE 'CREATE SEQUENCE s' || i; END LOOP; END $$; \
+                CREATE ROLE looks LOGIN; GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO looks; \
+                REVOKE ALL ON SEQUENCE s200 FROM looks; ALTER SEQUENCE s201 CYCLE";
+    admin.batch_execute(make).await.unwrap();
+    assert_eq!(store.list_all().await.unwrap().len(), 249);
+    let url = url(&engine, "&mode=ro").replace("postgres@", "looks@");
+    let looks = NativeSequences::open(&format!("{url}&sequences=native")).await.unwrap();
+    let mut pages = Pages::new(&looks, Page::of("s2").limit(30));
+    let (mut sizes, mut bad) = (Vec::new(), Vec::new());
+    while let Some(page) = pages.next().await.unwrap() {
+        sizes.push(page.sequences.len());
+        bad.extend(page.unreadable.into_iter().map(|row| (row.name, row.error.kind())));
+    }
+    assert_eq!(sizes, [28, 30, 30, 10]);
+    assert_eq!(bad, [("s200".to_owned(), ErrorKind::Denied)]);
 }

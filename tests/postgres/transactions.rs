@@ -1,6 +1,8 @@
 //! Ids inside the caller's transactions.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
 use idmill::ErrorKind;
 use idmill::store::Bounds;
@@ -62,7 +64,35 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     let elsewhere = InTransaction::<i64>::new("s").unwrap().table("missing").unwrap();
     let error = elsewhere.next(&tx).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    assert!(error.to_string().contains("mode=rwc"), "{error}");
+    assert!(
+        error.to_string().contains("restore it") && error.to_string().contains("if this is new"),
+        "{error}"
+    );
+}
+
+/// What the page says, as a program that is built apart.
+#[tokio::test]
+async fn what_is_published_for_sqlx_compiles_and_draws() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine).await;
+    store.create(&name("invoices"), Bounds::new(1, 10).unwrap()).await.unwrap();
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = package.join("tests/postgres/sqlx/Cargo.toml");
+    let sql = next_in_sql("idmill_sequences").unwrap();
+    let url = format!("postgres://postgres@{}/postgres", engine.address());
+    let cargo = |arguments: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        let target = package.join("target/sqlx");
+        cargo.args(arguments).args(["--quiet", "--locked", "--target-dir"]).arg(target);
+        cargo.arg("--manifest-path").arg(&manifest);
+        cargo
+    };
+    for (count, drawn) in [("1", "1"), ("4", "2"), ("6", "none"), ("5", "6")] {
+        let output = cargo(&["run"]).args(["--", &url, &sql, "invoices", count]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), drawn, "{count}: {said}");
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,8 @@ use crate::engines::Engine;
 
 async fn first(url: &str) -> idmill::Result<u64> {
     let name = SequenceName::new("s").unwrap();
-    let request = Reserve { name, count: 1, ceiling: u64::MAX, create: Bounds::new(1, u64::MAX).unwrap() };
+    let request =
+        Reserve { name, count: 1, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) };
     let store = connect(url).await?;
     Ok(store.reserve(&request).await?.range.start())
 }

@@ -1,4 +1,5 @@
-//! The scripts decide as the functions do that are explored and reasoned about: the same steps, on the real server.
+//! The scripts decide as the functions do that are explored and reasoned about: the
+//! same steps, on the real server.
 
 use idmill::store::redis::RedisStore;
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store};
@@ -50,6 +51,7 @@ async fn reserves_are_the_arithmetic_of_all_stores() {
         for _ in 0..8 {
             let create = some_bounds(&mut rng);
             let ceiling = if rng.bool() { u64::MAX } else { near_an_edge(&mut rng) };
+            let create = Some(create);
             let request = Reserve { name: name.clone(), count: some_count(&mut rng), ceiling, create };
             step(&store, &mut info, &request).await;
             let stored = store.inspect(&name).await.unwrap();
@@ -67,10 +69,11 @@ async fn reserves_are_the_arithmetic_of_all_stores() {
 }
 
 async fn step(store: &RedisStore, info: &mut Option<SequenceInfo>, request: &Reserve) {
+    let create = request.create.unwrap();
     let fresh = SequenceInfo {
         name: request.name.clone(),
-        next: Some(request.create.start()),
-        bounds: request.create,
+        next: Some(create.start()),
+        bounds: create,
         identity: Identity { incarnation: 0, epoch: 0 },
     };
     let mut expected = info.clone().unwrap_or(fresh);
@@ -105,7 +108,8 @@ struct Pair {
     kept: Option<Kept<u64>>,
     /// Of the server; what was installed before it changed is of another.
     here: u64,
-    tokens: Vec<(RedisToken, u64)>,
+    /// With the number of each, and how many ids were left, where it is to prepare the next range.
+    tokens: Vec<(RedisToken, u64, Option<u64>)>,
 }
 
 #[tokio::test]
@@ -124,7 +128,7 @@ async fn windows_decide_as_is_explored() {
             bounds,
             identity: Identity { incarnation: 5, epoch: n },
         };
-        let request = Reserve { name, count: 1, ceiling: u64::MAX, create: bounds };
+        let request = Reserve { name, count: 1, ceiling: u64::MAX, create: Some(bounds) };
         let window = RedisWindow::new(options).unwrap();
         window.introduce(&info);
         let mut pair = Pair { window, request, info, kept: None, here: 0, tokens: Vec::new() };
@@ -144,8 +148,8 @@ impl Pair {
                 self.kept = None;
             }
             2 if !self.tokens.is_empty() => {
-                let (token, number) = self.tokens.swap_remove(rng.usize(..self.tokens.len()));
-                self.window.release(&self.request, token).await;
+                let (token, number, _) = self.tokens.swap_remove(rng.usize(..self.tokens.len()));
+                self.window.release(&self.request, token, false).await;
                 fenced::release(&mut self.kept, number);
             }
             3..6 if !self.tokens.is_empty() => {
@@ -175,8 +179,11 @@ impl Pair {
             fenced::draw(&mut self.kept, &self.here, self.request.count, self.request.ceiling, number);
         let drawn = self.window.draw(&self.request).await;
         match (expected, drawn) {
-            (Draw::Ids(range), Ok(Drawn::Ids { grant, .. })) => assert_eq!(grant.range, range),
-            (Draw::Claimed, Ok(Drawn::Dry(token))) => self.tokens.push((token, number)),
+            (Draw::Ids { range, left, low, .. }, Ok(Drawn::Ids { grant, low: token })) => {
+                assert_eq!((grant.range, token.is_some()), (range, low));
+                self.tokens.extend(token.map(|token| (token, number, Some(left))));
+            }
+            (Draw::Claimed, Ok(Drawn::Dry(token))) => self.tokens.push((token, number, None)),
             (Draw::Busy, Ok(Drawn::Busy(_))) => {}
             (Draw::Above, Err(error)) => assert_eq!(error.kind(), ErrorKind::Exhausted),
             (expected, drawn) => panic!("{expected:?}, but {drawn:?}"),
@@ -184,8 +191,11 @@ impl Pair {
     }
 
     async fn install(&mut self, range: Range, rng: &mut fastrand::Rng) {
-        let (token, number) = self.tokens[rng.usize(..self.tokens.len())].clone();
-        let refill = fenced::refill(range, self.request.count, self.request.ceiling);
+        let (token, number, left) = self.tokens[rng.usize(..self.tokens.len())].clone();
+        let refill = match left {
+            None => fenced::refill(range, self.request.count, self.request.ceiling),
+            Some(left) => fenced::prepared(range, left),
+        };
         let grant = Grant { range, identity: self.info.identity, bounds: self.info.bounds };
         let installed = self.window.install(&self.request, token, grant).await.unwrap();
         let expected = match fenced::install(&mut self.kept, &self.here, number, &refill) {

@@ -1,7 +1,7 @@
 //! What is special about Redis as a store.
 
 use idmill::store::redis::RedisStore;
-use idmill::store::{Bounds, Capabilities, Change, Durability, GiveBack, Reserve, Store};
+use idmill::store::{Bounds, Capabilities, Change, Durability, GiveBack, Page, Reserve, Store};
 use idmill::{Error, ErrorKind, SequenceName};
 
 use crate::engines::Engine;
@@ -12,7 +12,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Bounds::new(1, u64::MAX).unwrap() }
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
 }
 
 async fn open(engine: &Engine, options: &str) -> Result<RedisStore, Error> {
@@ -137,7 +137,7 @@ async fn each_prefix_and_each_database_is_a_namespace() {
             .await
             .unwrap();
         assert_eq!(first(&store, "s }{ ü").await.unwrap(), 1, "{database} {prefix}");
-        assert_eq!(store.list().await.unwrap().len(), 1);
+        assert_eq!(store.list_all().await.unwrap().len(), 1);
     }
     let store = open(&engine, "prefix=x").await.unwrap();
     ask(&engine, &["SET", "{x}:s:text", "5"]);
@@ -146,6 +146,13 @@ async fn each_prefix_and_each_database_is_a_namespace() {
     assert_eq!(first(&store, "hash").await.unwrap_err().kind(), ErrorKind::StoreViolation);
     assert_eq!(store.remove(&name("hash")).await.unwrap_err().kind(), ErrorKind::StoreViolation);
     assert_eq!(ask(&engine, &["HGET", "{x}:s:hash", "next"]), "5");
+    ask(&engine, &["SADD", "{x}:names", "hash", " no name", "gone"]);
+    first(&store, "fine").await.unwrap();
+    let listing = store.list(&Page::default()).await.unwrap();
+    let good: Vec<_> = listing.sequences.iter().map(|info| &*info.name).collect();
+    let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+    let violation = ErrorKind::StoreViolation;
+    assert_eq!((good, bad), (vec!["fine"], vec![(" no name", violation), ("hash", violation)]));
 }
 
 #[tokio::test]
@@ -155,7 +162,7 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
     let create = Bounds::new(5, 14).unwrap();
     for count in [4, 100] {
         // First in the middle, then at the very end of the sequence.
-        let request = Reserve { count, create, ..request("s", 1) };
+        let request = Reserve { count, create: Some(create), ..request("s", 1) };
         let grant = store.reserve(&request).await.unwrap();
         let mut rest = grant.range;
         let _ = rest.take_front(1);
@@ -263,4 +270,23 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     assert_eq!(ask(&engine, &["SCRIPT", "KILL"]), "+OK");
     let _ = hog.answer();
     assert!(first(&store, "s").await.unwrap() > 1);
+}
+
+/// Also by a process that knows it: it would print again what it has printed.
+#[tokio::test]
+async fn a_sequence_that_was_flushed_is_not_begun_anew_by_who_was_granted_of_it() {
+    let Some(engine) = start(&[]).await else { return };
+    let ids = idmill::connect(&format!("redis://{}", engine.address())).await.unwrap();
+    let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
+    assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
+    assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");
+    for _ in 0..2 {
+        let error = s.next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+        assert!(error.to_string().contains("ids up to 20 of it"), "{error}");
+    }
+    let admin = open(&engine, "").await.unwrap();
+    assert_eq!(admin.inspect(&name("s")).await.unwrap(), None);
+    admin.create(&name("s"), Bounds::new(21, 1_000).unwrap()).await.unwrap();
+    assert_eq!(s.next().await.unwrap(), 21);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::conformance::free_port;
-use idmill::store::{Bounds, Change, MemoryStore, Reserve, Store};
+use idmill::store::{Bounds, Change, Faults, MemoryStore, Reserve, Store};
 use idmill::tier::Tiered;
 use idmill::tier::redis::{RedisWindow, RedisWindowOptions};
 use idmill::{ErrorKind, Result, SequenceName};
@@ -19,8 +19,8 @@ const BLOCK: u64 = 100;
 const KEYS: &str = "{idmill}:w:*";
 
 fn tier(store: &MemoryStore, engine: &Engine, replicas: u32) -> Tier {
-    let options =
-        RedisWindowOptions::new(&engine.address().to_string()).unwrap().block(BLOCK).replicas(replicas);
+    let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap();
+    let options = options.block(BLOCK).max_skip(None).replicas(replicas);
     // Where replicas have to answer too, on a busy machine.
     let timeout = if replicas > 0 { 4 } else { 1 };
     let options = options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(timeout));
@@ -29,7 +29,7 @@ fn tier(store: &MemoryStore, engine: &Engine, replicas: u32) -> Tier {
 
 fn request(count: u64) -> Reserve {
     let name = SequenceName::new("s").unwrap();
-    Reserve { name, count, ceiling: u64::MAX, create: Bounds::new(1, u64::MAX).unwrap() }
+    Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
 }
 
 async fn draw(tier: &Tier) -> Result<u64> {
@@ -152,6 +152,23 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     assert!(life.trim_start_matches(':').parse::<u64>().unwrap() > 3600, "{life}");
 }
 
+/// Each refill comes when its claim has expired: once that is an error which names the cause, and the next claim lives longer.
+#[tokio::test]
+async fn a_store_that_is_slower_than_a_claim_lives_costs_one_block_and_is_named() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
+    let tier = tier(&store, &engine, 0);
+    let error = draw(&tier).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let message = error.to_string();
+    assert!(message.contains("`stub`") && message.contains("100 ids are a gap"), "{message}");
+    assert_eq!((tier.abandoned(), tier.uncertain()), (BLOCK, 0));
+    assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1);
+    assert_eq!(store.reserves(), 2, "the second claim outlived its refill");
+    let granted = store.inspect(&request(1).name).await.unwrap().unwrap().next;
+    assert_eq!(granted, Some(BLOCK + 2), "no more than was asked for, until one is served");
+}
+
 #[tokio::test]
 async fn a_sequence_that_is_set_takes_back_what_is_in_its_window() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
@@ -182,7 +199,7 @@ async fn a_window_without_its_server_is_unavailable_and_takes_nothing() {
 async fn nothing_is_lost_at_the_end_nor_at_a_ceiling() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
     let tier = tier(&MemoryStore::new(), &engine, 0);
-    let low = Reserve { ceiling: 120, create: Bounds::new(1, 250).unwrap(), ..request(7) };
+    let low = Reserve { ceiling: 120, create: Some(Bounds::new(1, 250).unwrap()), ..request(7) };
     let high = Reserve { ceiling: u64::MAX, ..low.clone() };
     let mut ids = BTreeSet::new();
     for request in [&low, &high] {

@@ -140,7 +140,8 @@ impl Caller {
         let began = self.begins();
         let outcome = match cancel {
             None => call.await.into(),
-            // The timer is polled first, and after the actor, so that calls are dropped whose answer is there already.
+            // The timer is polled first, and after the actor, so that calls are dropped
+            // whose answer is there already.
             Some(after) => match select(pin!(gives_up(after)), pin!(call)).await {
                 Either::Left(_) => Outcome::Cancelled,
                 Either::Right((result, _)) => result.into(),

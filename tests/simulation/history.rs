@@ -61,6 +61,8 @@ pub(crate) struct Sent {
     pub(crate) sequence: usize,
     pub(crate) count: u64,
     pub(crate) tick: u64,
+    /// Whether it creates the sequence, should it not exist.
+    pub(crate) creates: bool,
     pub(crate) grant: Option<Grant>,
 }
 
@@ -86,8 +88,8 @@ pub(crate) struct History {
     pub(crate) reset: BTreeMap<usize, u64>,
     /// Life, sequence, and the tick of each revocation, when it was called.
     pub(crate) revoked: Vec<(usize, usize, u64)>,
-    /// Life, sequence and rest of each that was sent.
-    pub(crate) given_back: Vec<(usize, String, Span)>,
+    /// Life, sequence, rest and tick of each that was sent.
+    pub(crate) given_back: Vec<(usize, String, Span, u64)>,
     /// Ticks at which more than one reserve of one process and sequence was under way.
     pub(crate) crowded: Vec<u64>,
 }
@@ -135,21 +137,20 @@ impl History {
         self.reset.entry(sequence).or_insert(tick);
     }
 
-    pub(crate) fn sends(&mut self, life: usize, sequence: usize, count: u64) -> usize {
+    pub(crate) fn sends(&mut self, life: usize, sequence: usize, count: u64, creates: bool) -> usize {
         let tick = self.tick(&(life, sequence, count));
         let under_way = self.in_flight.entry((life, sequence)).or_default();
         *under_way += 1;
         if *under_way > 1 {
             self.crowded.push(tick);
         }
-        self.sent.push(Sent { life, sequence, count, tick, grant: None });
+        self.sent.push(Sent { life, sequence, count, tick, creates, grant: None });
         self.sent.len() - 1
     }
 
-    /// Each rest once, and no id of it handed out.
     pub(crate) fn gives_back(&mut self, life: usize, name: &SequenceName, rest: Range) {
-        self.tick(&(life, rest.start(), rest.len()));
-        self.given_back.push((life, name.as_str().to_owned(), (rest.start(), rest.len())));
+        let tick = self.tick(&(life, rest.start(), rest.len()));
+        self.given_back.push((life, name.as_str().to_owned(), (rest.start(), rest.len()), tick));
     }
 
     pub(crate) fn hears(&mut self, sent: usize, grant: Option<Grant>) {

@@ -15,6 +15,15 @@ pub(crate) struct Plan {
     pub(crate) calm: bool,
     /// The store also answers what no honest store does.
     pub(crate) nonsense: bool,
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// The store loses what it had committed, all of it or since a backup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    pub(crate) backup: Option<Duration>,
+    /// After the backup.
+    pub(crate) after: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +90,13 @@ impl Plan {
         // What a store repeats may be another process's, and nobody but the store can tell.
         let alone = processes.len() == 1 && processes[0].crashes.is_empty();
         let (weather, nonsense) = weather(&mut rng, alone);
-        Self { sequences, processes, weather, calm: false, nonsense }
+        // Drawn last, so that a world without losses is what it would be if there were none in any.
+        let lossy = if nonsense { 0 } else { 20 };
+        let losses = some(&mut rng, lossy, 3, |rng| Loss {
+            backup: chance(rng, 70).then(|| millis(rng, 0..1000)),
+            after: millis(rng, 0..1000),
+        });
+        Self { sequences, processes, weather, calm: false, nonsense, losses }
     }
 
     fn calm(seed: u64, rng: &mut Rng) -> Self {
@@ -112,7 +127,14 @@ impl Plan {
         let faults =
             Faults::none().latency_between(Duration::ZERO, Duration::from_millis(latency)).seed(seed);
         let weather = Weather { faults, outages: Vec::new() };
-        Self { sequences: vec![sequence], processes: vec![process], weather, calm: true, nonsense: false }
+        Self {
+            sequences: vec![sequence],
+            processes: vec![process],
+            weather,
+            calm: true,
+            nonsense: false,
+            losses: Vec::new(),
+        }
     }
 }
 

@@ -1,16 +1,16 @@
-//! The store as one process sees it: the shared one, watched, and out of reach while the process stands still.
+//! The store as one process sees it: the shared one, watched, and out of reach
+//! while the process stands still.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Capabilities, GiveBack, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::history::Shared;
+use crate::hooked::Hooks;
 
 /// Until when a process stands still.
 #[derive(Clone, Debug)]
@@ -62,7 +62,9 @@ impl Watched {
     fn sends(&self, requests: &[Reserve]) -> UnderWay<'_> {
         let mut history = self.history.lock();
         let number = |name: &SequenceName| self.names.iter().position(|known| known == name).expect("known");
-        let send = |request: &Reserve| history.sends(self.life, number(&request.name), request.count);
+        let send = |request: &Reserve| {
+            history.sends(self.life, number(&request.name), request.count, request.create.is_some())
+        };
         let sent = requests.iter().map(send).collect();
         UnderWay { history: &self.history, sent }
     }
@@ -84,7 +86,11 @@ impl Watched {
     }
 }
 
-impl Store for Watched {
+impl Hooks for Watched {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
     fn capabilities(&self) -> Capabilities {
         // In one round trip for half of the processes, so that both ways are taken.
         Capabilities { batches: self.life.is_multiple_of(2), ..self.store.capabilities() }
@@ -101,8 +107,8 @@ impl Store for Watched {
         Box::pin(self.round_trip(requests))
     }
 
-    /// Once: a second application of the same would be the store's or the allocator's fault. One in four is on its way for long after its
-    /// sender has given up.
+    /// Once: a second application of the same would be the store's or the allocator's fault. One in four is
+    /// on its way for long after its sender has given up.
     fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
             self.history.lock().gives_back(self.life, &back.name, back.rest);
@@ -120,25 +126,5 @@ impl Store for Watched {
             self.gate.pass().await;
             taken
         })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.store.inspect(name)
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        self.store.list()
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.store.remove(name)
     }
 }

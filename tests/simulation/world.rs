@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::caller::Caller;
 use crate::history::{History, Left, Shared};
-use crate::plan::{Plan, ProcessPlan, SequencePlan, Sizing};
+use crate::hooked::Hooked;
+use crate::plan::{Loss, Plan, ProcessPlan, SequencePlan, Sizing};
 use crate::store::{Gate, Watched};
 
 /// Longer than anything lasts: who is not done by then hangs.
@@ -42,12 +43,24 @@ pub(crate) fn run(plan: Plan) -> World {
 }
 
 impl World {
-    /// Outages and resets.
+    /// Outages, resets and losses.
     async fn befalls(&self) {
         let outages = self.plan.weather.outages.iter().map(|(at, lasts)| self.outage(*at, *lasts));
         let all = self.plan.sequences.iter().enumerate();
         let resets = all.flat_map(|(n, sequence)| sequence.resets.iter().map(move |at| self.reset(n, *at)));
-        join(join_all(outages), join_all(resets)).await;
+        let losses = self.plan.losses.iter().map(|loss| self.loss(*loss));
+        join(join(join_all(outages), join_all(resets)), join_all(losses)).await;
+    }
+
+    async fn loss(&self, Loss { backup, after }: Loss) {
+        let mut kept = MemoryStore::new().snapshot();
+        if let Some(backup) = backup {
+            sleep(backup).await;
+            kept = self.store.snapshot();
+        }
+        sleep(after).await;
+        self.history.lock().tick(&"a loss");
+        self.store.restore(&kept);
     }
 
     async fn outage(&self, at: Duration, lasts: Duration) {
@@ -110,7 +123,7 @@ impl World {
     fn sequences(&self, life: usize, plan: &ProcessPlan, gate: &Gate, seed: u64) -> Sequences {
         let (store, history) = (self.store.clone(), self.history.clone());
         let watched = Watched { life, store, history, gate: gate.clone(), names: self.names.clone() };
-        let builder = Sequences::builder(Arc::new(watched) as Arc<dyn Store>).seed(seed);
+        let builder = Sequences::builder(Arc::new(Hooked(watched)) as Arc<dyn Store>).seed(seed);
         let builder = builder.store_timeout(plan.store_timeout).max_waiting(plan.max_waiting);
         builder.start().expect("a runtime is there")
     }
@@ -137,8 +150,8 @@ impl World {
         join_all(callers).await;
     }
 
-    /// Waits until nothing is under way, so that what is counted stands still: the part that a caller who gave up had
-    /// is with the engine until it next hears from the store.
+    /// Waits until nothing is under way, so that what is counted stands still: the part that a caller who
+    /// gave up had is with the engine until it next hears from the store.
     async fn leave(&self, life: usize, sequence: usize, allocator: &Allocator<u64>) {
         sleep(Duration::from_secs(200)).await;
         let snapshot = allocator.snapshot();

@@ -29,7 +29,8 @@ fn unique(history: &History) -> Verdict {
     twice.map_or(Ok(()), |id| Err(format!("{id} was handed out twice")))
 }
 
-/// Every id that was claimed was taken from a window once, is in one, or is claimed for one that has to be refilled.
+/// Every id that was claimed was taken from a window once, is in one, or is claimed for
+/// one that has to be refilled.
 fn windows_account_for_all(world: &World) -> Verdict {
     let rows = world.cluster.0.lock();
     let mut spans = rows.taken.clone();
@@ -81,7 +82,8 @@ fn exhausted_is_true(history: &History) -> Verdict {
     early.map_or(Ok(()), |call| Err(format!("exhausted while there were ids: {call:?}")))
 }
 
-/// Progress: once nothing goes wrong any more, each process that lives gets an id, or hears that there is none.
+/// Progress: once nothing goes wrong any more, each process that lives gets an id,
+/// or hears that there is none.
 fn everybody_is_served_at_last(history: &History) -> Verdict {
     let mut last = BTreeMap::new();
     for call in history.calls.iter().filter(|call| call.last) {
@@ -94,7 +96,8 @@ fn everybody_is_served_at_last(history: &History) -> Verdict {
     if last.is_empty() { Err("nobody lived to the end".to_owned()) } else { Ok(()) }
 }
 
-/// In the isolation that the sizes are for nobody hears or waits; in one that is much longer the end is said to be what it is.
+/// In the isolation that the sizes are for nobody hears or waits; in one that is much longer the
+/// end is said to be what it is.
 fn nobody_noticed(world: &World, history: &History, isolation: Duration) -> Verdict {
     let cut_at = history.cut_at.ok_or("never cut off: nothing was tested")?;
     let datacenter = world.plan.isolations[0].datacenter;

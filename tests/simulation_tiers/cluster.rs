@@ -1,7 +1,8 @@
 //! Rows in several datacenters, and the network between them and a process.
 //!
-//! The rows change as the library's own decisions say. What is here is what a database promises: conditional writes that are
-//! applied in some order, one after the other, and answered, or not, or applied long after anybody waits for them.
+//! The rows change as the library's own decisions say. What is here is what a database promises:
+//! conditional writes that are applied in some order, one after the other, and answered, or not, or applied
+//! long after anybody waits for them.
 
 use std::sync::Arc;
 use std::time::Duration;

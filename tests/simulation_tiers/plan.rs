@@ -58,7 +58,8 @@ fn within(rng: &mut Rng, most: Duration) -> Duration {
 }
 
 impl Plan {
-    /// Every tenth world is one for [`sized`](Self::sized) windows, and every fortieth a [`crowded`](Self::crowded) one.
+    /// Every tenth world is one for [`sized`](Self::sized) windows, and every fortieth a
+    /// [`crowded`](Self::crowded) one.
     pub(crate) fn of(seed: u64, bug: Bug) -> Self {
         let mut rng = Rng::with_seed(seed);
         match seed % 10 {

@@ -1,8 +1,9 @@
-//! A datacenter's window over the rows of a [`Cluster`]: what the Cassandra store does, with the same decisions.
+//! A datacenter's window over the rows of a [`Cluster`]: what the Cassandra store
+//! does, with the same decisions.
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
-    exhausted,
+    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture, exhausted,
 };
 use idmill::tier::datacenter::{
     ClaimStep, Draw, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
@@ -146,7 +147,7 @@ impl Window for DatacenterWindow {
         Box::pin(self.0.draw(request))
     }
 
-    fn refill_size(&self, request: &Reserve) -> u64 {
+    fn refill_size(&self, request: &Reserve, _token: &Token) -> u64 {
         self.0.range.max(request.count)
     }
 
@@ -202,7 +203,7 @@ impl Store for Global {
         unsupported()
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+    fn list<'a>(&'a self, _page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         unsupported()
     }
 

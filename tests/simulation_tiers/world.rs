@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
-use idmill::store::{Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture};
+use idmill::store::{Bounds, Grant, Reserve, Store, StoreFuture};
 use idmill::tier::Tiered;
-use idmill::{Allocator, ErrorKind, Result, SequenceName, Sequences, Snapshot};
+use idmill::{Allocator, ErrorKind, Result, Sequences, Snapshot};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::cluster::{Cluster, Weather};
 use crate::gate::Gate;
+use crate::hooked::{Hooked, Hooks};
 use crate::plan::{Plan, ProcessPlan};
 use crate::window::{DatacenterWindow, Global, Place};
 
@@ -137,7 +138,8 @@ impl World {
             bug: self.plan.bug,
         };
         let tiered = Tiered::new(Global(place.clone()), DatacenterWindow(place));
-        let watched = Arc::new(Watched { life, tiered, history: self.history.clone() }) as Arc<dyn Store>;
+        let watched =
+            Arc::new(Hooked(Watched { life, tiered, history: self.history.clone() })) as Arc<dyn Store>;
         let builder = Sequences::builder(watched).seed(rng.u64(..)).store_timeout(Duration::from_secs(60));
         let ids = builder.start().expect("a runtime is there");
         let sequence = ids.sequence::<u64>("ids").start(self.plan.start).max(self.plan.max);
@@ -206,9 +208,9 @@ struct Watched {
     history: Arc<Mutex<History>>,
 }
 
-impl Store for Watched {
-    fn capabilities(&self) -> Capabilities {
-        self.tiered.capabilities()
+impl Hooks for Watched {
+    fn inner(&self) -> &dyn Store {
+        &self.tiered
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
@@ -217,25 +219,5 @@ impl Store for Watched {
             self.history.lock().grants.push((self.life, grant));
             Ok(grant)
         })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.tiered.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.tiered.inspect(name)
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        self.tiered.list()
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.tiered.set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.tiered.remove(name)
     }
 }

@@ -1,9 +1,9 @@
 //! What the real engine says, and what is made of it.
 
 use idmill::ErrorKind::{self, Conflict, InvalidInput, NotFound, StoreViolation};
-use idmill::store::Store;
 use idmill::store::spanner::gcloud_spanner::mutation::{insert, insert_or_update};
 use idmill::store::spanner::{SpannerOptions, SpannerStore};
+use idmill::store::{Page, Store};
 
 use crate::setup::{Emulator, request};
 
@@ -61,7 +61,7 @@ async fn rules_of_somebody_else_refuse_the_row_and_are_named() {
         println!("{table}: {:?}", std::error::Error::source(&error));
         assert_eq!(error.kind(), kind, "{table}: {error:?}");
         assert!(error.to_string().contains(hint), "{table}: {error}");
-        assert!(store.list().await.unwrap().len() < 2, "{table}: nothing was written");
+        assert!(store.list_all().await.unwrap().len() < 2, "{table}: nothing was written");
     }
 }
 
@@ -73,14 +73,14 @@ async fn what_is_missing_is_said_to_be() {
     emulator.ddl(&["DROP TABLE idmill_sequences"]).await;
     for error in [
         store.reserve(&request("s", 1)).await.unwrap_err(),
-        store.list().await.unwrap_err(),
+        store.list_all().await.unwrap_err(),
         SpannerStore::open_with(emulator.options().mode(idmill::store::spanner::Mode::ReadOnly))
             .await
             .unwrap_err(),
     ] {
         println!("{:?}", std::error::Error::source(&error));
         assert_eq!(error.kind(), NotFound, "{error:?}");
-        assert!(error.to_string().contains("mode=rwc"), "{error}");
+        assert!(error.to_string().contains("restore it"), "{error}");
     }
     for database in
         ["projects/test/instances/test/databases/none", "projects/test/instances/none/databases/none"]
@@ -137,5 +137,10 @@ async fn rows_that_cannot_be_are_named_and_refused() {
         assert!(error.to_string().contains(fault) && error.to_string().contains("\"s\""), "{row:?}: {error}");
     }
     emulator.write(vec![insert("idmill_sequences", &["name"], &[&" s"])]).await;
-    assert_eq!(store.list().await.unwrap_err().kind(), StoreViolation);
+    assert_eq!(store.list_all().await.unwrap_err().kind(), StoreViolation);
+    store.reserve(&request("t", 1)).await.unwrap();
+    let listing = store.list(&Page::default()).await.unwrap();
+    let good: Vec<_> = listing.sequences.iter().map(|info| &*info.name).collect();
+    let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+    assert_eq!((good, bad), (vec!["t"], vec![(" s", StoreViolation), ("s", StoreViolation)]));
 }

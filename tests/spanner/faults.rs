@@ -35,7 +35,8 @@ async fn transactions_that_are_aborted_at_random_number_without_gap() {
     assert!(begun > 36, "none of {begun} transactions was aborted: nothing was tested");
 }
 
-/// Here a transaction that is open is never aborted for another: one that was left behind would hold up everybody else.
+/// Here a transaction that is open is never aborted for another: one that was left behind
+/// would hold up everybody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_who_goes_away_leaves_no_lock_behind() {
     let Some(emulator) = Emulator::with(&["--abort_current_transaction_probability=0"]).await else { return };
@@ -74,7 +75,8 @@ async fn an_engine_that_stands_still_is_waited_for_and_one_that_ends_is_said_to_
     emulator.daemon().kill();
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    // Another one, which knows nothing: neither the session nor the database, and certainly not where we were.
+    // Another one, which knows nothing: neither the session nor the database, and
+    // certainly not where we were.
     emulator.daemon().start().await.unwrap();
     let error = ours.reserve(&request("s", 5)).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unavailable), "{error:?}");

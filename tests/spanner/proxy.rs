@@ -14,7 +14,8 @@ use tokio::sync::watch;
 pub(crate) enum Cut {
     /// Before a byte of this request reaches the server.
     Before(usize),
-    /// After all of it did: its answer is not passed on, and the connection ends once [`Proxy::end`] is called.
+    /// After all of it did: its answer is not passed on, and the connection ends
+    /// once [`Proxy::end`] is called.
     Withhold(usize),
 }
 

@@ -116,7 +116,8 @@ async fn transactions_that_meet_number_without_gap() {
     number_invoices(&emulator).await;
 }
 
-/// Twelve tasks, two ways of drawing, a third of the transactions given up. How often a transaction was begun.
+/// Twelve tasks, two ways of drawing, a third of the transactions given up. How
+/// often a transaction was begun.
 pub(crate) async fn number_invoices(emulator: &Emulator) -> usize {
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
     BEGUN.store(0, Ordering::Relaxed);

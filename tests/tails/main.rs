@@ -1,6 +1,12 @@
-//! Who waits: the refill policy through steps in load, days and slow stores, over a grid of rates, latencies and sizes,
-//! with the real engine in simulated time: over a store in memory here, over a real file in `sqlite`.
+//! Who waits: the refill policy through steps in load, days and slow stores, over a grid of
+//! rates, latencies and sizes, with the real engine in simulated time: over a store in memory
+//! here, over a real file in `sqlite`.
 
+#[cfg(feature = "sqlite")]
+#[path = "../hooked/mod.rs"]
+mod hooked;
+
+mod bursts;
 mod load;
 #[cfg(feature = "sqlite")]
 mod sqlite;

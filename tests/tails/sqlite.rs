@@ -1,9 +1,9 @@
 //! The same over a real SQLite file, which a wrapper slows down.
 //!
-//! What a caller meets is counted, and what is counted must not depend on how busy the machine is. In the first two tests the
-//! time is simulated, and stands still while SQLite works: a reserve takes as long as the wrapper says, over a file that is
-//! really written. The others have real threads and real time, and no time enters into what they ask: the wrapper holds the
-//! store's answers back until the test lets go of them.
+//! What a caller meets is counted, and what is counted must not depend on how busy the machine is. In the
+//! first two tests the time is simulated, and stands still while SQLite works: a reserve takes as long as the
+//! wrapper says, over a file that is really written. The others have real threads and real time, and no time
+//! enters into what they ask: the wrapper holds the store's answers back until the test lets go of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use idmill::store::sqlite::SqliteStore;
-use idmill::store::{Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture};
-use idmill::{Allocator, ErrorKind, Result, SequenceBuilder, SequenceName, Sequences};
+use idmill::store::{Grant, Reserve, Store, StoreFuture};
+use idmill::{Allocator, ErrorKind, Result, SequenceBuilder, Sequences};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::hooked::{Hooked, Hooks};
 use crate::load::{CALLERS, Seen, load};
 use crate::{AFTER, SETTLED};
 
@@ -57,33 +58,13 @@ impl Slow {
     }
 }
 
-impl Store for Slow {
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+impl Hooks for Slow {
+    fn inner(&self) -> &dyn Store {
+        &self.store
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(self.reserve_slowly(request))
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.store.inspect(name)
-    }
-
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        self.store.list()
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.store.remove(name)
     }
 }
 
@@ -99,7 +80,7 @@ impl World {
     async fn new(latency: Duration, settings: impl FnOnce(SequenceBuilder) -> SequenceBuilder) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Slow::open(&dir, latency).await;
-        let shared = Arc::new(store.clone()) as Arc<dyn Store>;
+        let shared = Arc::new(Hooked(store.clone())) as Arc<dyn Store>;
         let sequences = Sequences::builder(shared).seed(1).start().unwrap();
         let ids = settings(sequences.sequence::<u64>("s").patience(PATIENCE)).await.unwrap();
         Self { store, ids, sequences, _dir: dir }
@@ -169,7 +150,8 @@ async fn a_store_that_takes_twenty_times_as_long_within_the_budget_lets_nobody_w
     }
 }
 
-/// Real threads: however long the reserve takes that the draw at the watermark set off, the ids below it are there.
+/// Real threads: however long the reserve takes that the draw at the watermark set
+/// off, the ids below it are there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_a_reserve_is_under_way_a_watermark_of_ids_is_drawn_without_a_wait() {
     const STEP: u64 = 1_000;

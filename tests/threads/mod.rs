@@ -1,5 +1,5 @@
-//! Real threads over the real primitives: what the model checker cannot see inside of. Used by `stress.rs` under
-//! ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
+//! Real threads over the real primitives: what the model checker cannot see inside of. Used by `stress.rs`
+//! under ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Served {
     }
 
     fn end(self) {
-        self.ids.close_blocking();
+        self.ids.close_blocking().unwrap();
         self.stop.send(()).unwrap();
         self.runtime.join().unwrap();
     }
@@ -120,7 +120,7 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
         all
     });
     // Counters stand still, and can be held against each other, once the actor has ended.
-    served.ids.close_blocking();
+    served.ids.close_blocking().unwrap();
     let snapshot = ids.snapshot();
     let gaps = snapshot.gaps.total() - snapshot.gaps.unknown;
     assert_eq!(
@@ -197,7 +197,7 @@ pub(crate) fn closing_reaches_everybody(scale: Scale) {
             // Relaxed: only when to close is told by it.
             let count = drawn.fetch_add(1, Ordering::Relaxed);
             if number == 0 && count >= scale.draws {
-                served.ids.close_blocking();
+                served.ids.close_blocking().unwrap();
             }
             match ids.next_blocking(LONG) {
                 Ok(id) => all.push(id),

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Fault, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::store::{Bounds, Change, Fault, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::tier::{Claimed, Source, Tiered};
 use idmill::{ErrorKind, Result, SequenceName};
 use tokio::sync::Semaphore;
 
-use crate::shelf::Shelf;
+use crate::shelf::{Item, Shelf};
 
 fn request(count: u64) -> Reserve {
     let name = SequenceName::new("s").unwrap();
-    Reserve { name, count, ceiling: u64::MAX, create: Bounds::of::<u64>() }
+    Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
 fn tier(store: &MemoryStore, shelf: &Shelf) -> Tiered<Arc<dyn Store>, Shelf> {
@@ -39,6 +39,26 @@ async fn a_low_window_is_refilled_ahead_of_need_and_once() {
         tier.reserve(&request(1)).await.unwrap();
     }
     assert_eq!(tier.abandoned(), 0);
+}
+
+/// Else a window would hold as much as the largest step of any caller, with nobody waiting for it.
+#[tokio::test(start_paused = true)]
+async fn ahead_of_need_a_window_takes_what_it_takes_by_itself() {
+    let store = MemoryStore::new();
+    let shelf = Shelf { low: Some(9), stretches: true, ..Shelf::new(0, 0) };
+    let tier = tier(&store, &shelf);
+    assert_eq!(tier.reserve(&request(1)).await.unwrap().range.len(), 1);
+    // All that is left, and nobody waits for what comes next.
+    assert_eq!(tier.reserve(&request(1000)).await.unwrap().range.len(), 9);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((store.reserves(), shelf.with(|item| item.left())), (2, 10));
+    tier.reserve(&request(10)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // Somebody waits for it: as much as was asked for.
+    for _ in 0..2 {
+        shelf.with(Item::evict);
+        assert_eq!(tier.reserve(&request(1000)).await.unwrap().range.len(), 1000);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,6 +133,18 @@ async fn what_the_source_remembers_is_not_lost_and_what_is_stale_is_drawn_again(
     assert_eq!((tier.abandoned(), tier.uncertain()), (0, 0));
     assert_eq!(tier.source().stale.available_permits(), 0);
     assert!(!tier.capabilities().batches);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_is_withdrawn_after_the_store_is_set() {
+    let store = MemoryStore::new();
+    let shelf = Shelf { behind: Some(store.clone()), ..Shelf::new(0, 0) };
+    let tier = tier(&store, &shelf);
+    tier.reserve(&request(1)).await.unwrap();
+    tier.set(&request(1).name, Change { next: Some(1000), ..Change::default() }).await.unwrap();
+    // Withdrawn before that, it could be filled again with ids of before.
+    assert_eq!(shelf.with(|item| item.recalled), Some(1000));
+    assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1000);
 }
 
 #[tokio::test(start_paused = true)]

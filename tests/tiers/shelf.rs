@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Grant, Reserve, StoreFuture};
+use idmill::store::{Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::tier::{Drawn, Installed, Window};
 use idmill::{Error, ErrorKind, Range, Result};
 use parking_lot::Mutex;
@@ -18,8 +18,12 @@ pub(crate) struct Shelf {
     /// No install ever ends.
     pub(crate) hangs: bool,
     pub(crate) block: u64,
+    /// Takes more than a block where more is asked for.
+    pub(crate) stretches: bool,
     /// Says that it runs low when so many ids are left, and holds one more range then.
     pub(crate) low: Option<u64>,
+    /// The store behind it, which it looks at when it is recalled.
+    pub(crate) behind: Option<MemoryStore>,
 }
 
 #[derive(Debug)]
@@ -32,19 +36,24 @@ pub(crate) struct Item {
     pub(crate) evicted: u64,
     /// Drawn for nobody.
     pub(crate) lost: u64,
+    /// What `next` was in the store when it was recalled.
+    pub(crate) recalled: Option<u64>,
 }
 
 impl Shelf {
     pub(crate) fn new(seed: u64, faults: u32) -> Self {
         let random = fastrand::Rng::with_seed(seed);
-        let item = Item { random, stub: false, version: 0, ranges: Vec::new(), evicted: 0, lost: 0 };
+        let item =
+            Item { random, stub: false, version: 0, ranges: Vec::new(), evicted: 0, lost: 0, recalled: None };
         Self {
             item: Arc::new(Mutex::new(item)),
             faults,
             evictions: faults,
             hangs: false,
+            stretches: false,
             block: 10,
             low: None,
+            behind: None,
         }
     }
 
@@ -133,8 +142,8 @@ impl Window for Shelf {
         })
     }
 
-    fn refill_size(&self, _request: &Reserve) -> u64 {
-        self.block
+    fn refill_size(&self, request: &Reserve, _token: &u64) -> u64 {
+        if self.stretches { self.block.max(request.count) } else { self.block }
     }
 
     fn install<'a>(
@@ -161,7 +170,18 @@ impl Window for Shelf {
         })
     }
 
-    fn release<'a>(&'a self, _request: &'a Reserve, token: u64) -> StoreFuture<'a, ()> {
+    fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.with(Item::evict);
+            if let Some(store) = &self.behind {
+                let stored = store.inspect(&sequence.name).await?;
+                self.with(|item| item.recalled = stored.and_then(|info| info.next));
+            }
+            Ok(())
+        })
+    }
+
+    fn release<'a>(&'a self, _request: &'a Reserve, token: u64, _lost: bool) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.with(|item| item.stub &= item.version != token) })
     }
 }

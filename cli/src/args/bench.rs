@@ -50,7 +50,8 @@ pub(crate) struct Bench {
     /// After --json: where to write the results; the table is printed all the same
     #[arg(value_name = "FILE", requires = "json")]
     pub(crate) file: Option<PathBuf>,
-    /// How to come by ids; several, comma separated, run one after the other [default: all that the store has]
+    /// How to come by ids; several, comma separated, run one after the other
+    /// [default: all that the store has]
     #[arg(long, value_name = "MODE", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) mode: Vec<Mode>,
     /// How many threads; several numbers, comma separated, are measured one after the other

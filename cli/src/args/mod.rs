@@ -25,8 +25,9 @@ use crate::failure::Outcome;
 
 /// Small, unique, ordered numeric ids from the store you already run
 ///
-/// A sequence is a named counter in a store. `idmill` reserves ranges of it and prints the ids. No id is ever printed
-/// twice, by however many processes, whatever crashes: an id that was reserved and not printed is a gap.
+/// A sequence is a named counter in a store. `idmill` reserves ranges of it and prints the ids.
+/// No id is ever printed twice, by however many processes, whatever crashes: an id that was
+/// reserved and not printed is a gap.
 #[derive(Debug, Parser)]
 #[command(name = "idmill", version, max_term_width = 100, after_long_help = texts::MAIN)]
 pub(crate) struct Cli {
@@ -37,7 +38,8 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads what was typed. JSON that goes to a file leaves the terminal to people: nothing else is JSON then.
+    /// Reads what was typed. JSON that goes to a file leaves the terminal to
+    /// people: nothing else is JSON then.
     pub(crate) fn read() -> clap::error::Result<Self> {
         let mut cli = Self::try_parse()?;
         if matches!(&cli.command, Command::Bench(Bench { file: Some(_), .. })) {
@@ -52,13 +54,15 @@ impl Cli {
 pub(crate) struct Global {
     /// The store, such as `sqlite:ids.db` [default: $IDMILL_STORE, else sqlite:idmill.db]
     ///
-    /// `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc` names an SQLite database. `next` and `create` make it where
-    /// it is missing, and say so on stderr; `mode=rw` keeps them from it. The other commands never make one.
+    /// `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc` names an SQLite database. `next` and
+    /// `create` make it where it is missing, and say so on stderr; `mode=rw` keeps them from it. The
+    /// other commands never make one.
     ///
-    /// Built with the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, `mongodb://HOST/DATABASE`,
-    /// `cassandra://HOST/KEYSPACE`, `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT`,
-    /// `etcd://HOST:PORT`; and in front of any store, with `?window=memcached://HOST:PORT` or `?window=redis://HOST:PORT`, a window in a
-    /// cache. docs/stores has a page for each.
+    /// Built with the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
+    /// `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
+    /// `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT`,
+    /// `etcd://HOST:PORT`; and in front of any store, with `?window=memcached://HOST:PORT` or
+    /// `?window=redis://HOST:PORT`, a window in a cache. docs/stores has a page for each.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
     /// Print JSON: results on stdout, errors and notes one a line on stderr
@@ -75,10 +79,12 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Print the next ids of a sequence, one a line
     ///
-    /// Nothing else goes to stdout. The sequence and its store are created on first use.
+    /// Nothing else goes to stdout. The sequence and its store are created on first use, which is said on
+    /// stderr; --existing requires that they exist.
     ///
-    /// Exactly as many ids are reserved as are printed, unless --step says otherwise, at most 100,000 at a time, so that
-    /// any number of ids streams. An id is printed only after its range is durable in the store.
+    /// Exactly as many ids are reserved as are printed, unless --step says otherwise, at most
+    /// 100,000 at a time, so that any number of ids streams. An id is printed only after its
+    /// range is durable in the store.
     #[command(after_long_help = texts::NEXT)]
     Next(Next),
     /// Create a sequence
@@ -86,22 +92,26 @@ pub(crate) enum Command {
     /// Only needed to choose its bounds ahead of time: `next` creates a sequence on first use.
     #[command(after_long_help = texts::CREATE)]
     Create(Create),
-    /// List all sequences of the store
+    /// List the sequences of the store
+    ///
+    /// By name, and as they are read: a store can have millions. From Cassandra, Datastore and Redis, which
+    /// keep no order among names, only each thousand is in order. What cannot be read as a sequence is
+    /// reported on stderr, and the exit code tells of it.
     #[command(after_long_help = texts::LIST)]
-    List,
+    List(List),
     /// Show one sequence
     #[command(after_long_help = texts::LIST)]
     Show(Show),
     /// Change the next id or the bounds of a sequence
     ///
-    /// Prints it before and after. Forwards is always safe: ids that are skipped become a gap. Backwards is refused without
-    /// --backwards.
+    /// Prints it before and after. Forwards is always safe: ids that are skipped become a gap. Backwards is
+    /// refused without --backwards.
     #[command(after_long_help = texts::SET)]
     Set(Set),
     /// Remove a sequence
     ///
-    /// For good. Refused without --yes: a sequence created later under the same name begins anew, and repeats ids that this
-    /// one handed out.
+    /// For good. Refused without --yes: a sequence created later under the same name begins anew, and repeats
+    /// ids that this one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
     /// Write ids as a format has them, one a line
@@ -111,14 +121,14 @@ pub(crate) enum Command {
     Encode(Encode),
     /// Read ids back that a format has written, one a line
     ///
-    /// The texts are those given, or else those on stdin, one a line. The first that the format does not write ends it with exit code
-    /// 2.
+    /// The texts are those given, or else those on stdin, one a line. The first that the format does not
+    /// write ends it with exit code 2.
     #[command(after_long_help = texts::FORMATS)]
     Decode(Decode),
     /// Measure what each mode costs on a store
     ///
-    /// From ids inside one's own transaction to ranges fetched ahead: values a second and how long each took, with a
-    /// simulated transaction around every id.
+    /// From ids inside one's own transaction to ranges fetched ahead: values a second and how long each took,
+    /// with a simulated transaction around every id.
     #[command(after_long_help = texts::BENCH)]
     Bench(Bench),
     /// Measure how fast ids are drawn from memory on this machine
@@ -128,14 +138,14 @@ pub(crate) enum Command {
     Draws(Draws),
     /// Check a store: permissions, durability, latency, and the sizes that follow
     ///
-    /// Tries everything that a store is asked for, on a sequence of its own that is removed in the end, and recommends sizes for a rate and
-    /// an outage by the latency it found.
+    /// Tries everything that a store is asked for, on a sequence of its own that is removed in the end, and
+    /// recommends sizes for a rate and an outage by the latency it found.
     #[command(after_long_help = texts::CHECK)]
     Check(Check),
     /// Work out sizes, waste and years until exhaustion, without a store
     ///
-    /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills, and by running the
-    /// real engine through such an outage in simulated time.
+    /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills,
+    /// and by running the real engine through such an outage in simulated time.
     #[command(after_long_help = texts::PLAN)]
     Plan(Plan),
     /// Print a completion script for a shell
@@ -153,18 +163,25 @@ pub(crate) struct Next {
     pub(crate) count: u64,
     #[command(flatten)]
     pub(crate) bounds: BoundsArgs,
+    /// Require that the sequence exists: create nothing [default: $IDMILL_EXISTING, else no]
+    ///
+    /// A name that was mistyped then is an error, with exit code 4, and does not begin a sequence of its own.
+    /// In the environment, or in the store's URL as `existing=yes`, it holds for every run.
+    #[arg(long)]
+    pub(crate) existing: bool,
     /// Reserve in ranges of this size [default: what is printed, at most 100,000 at a time]
     ///
-    /// What the last range has left is given back, unless others reserved meanwhile or the store cannot take it: then it is a gap.
+    /// What the last range has left is given back, unless others reserved meanwhile or the store
+    /// cannot take it: then it is a gap.
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) step: Option<u64>,
-    /// How long to go on trying while the store is busy or away
+    /// How long to go on trying while the store is busy or away, connecting included
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// Write the ids in this format, such as 'base62|prefix(u_)' [default: decimal]
     ///
-    /// `idmill encode --help` says what there is, `idmill decode` reads the ids back. With --json, each line is an object with the
-    /// fields `id` and `text`.
+    /// `idmill encode --help` says what there is, `idmill decode` reads the ids back. With --json, each line
+    /// is an object with the fields `id` and `text`.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
 }
@@ -198,8 +215,8 @@ pub(crate) struct BoundsArgs {
     pub(crate) start: Option<u64>,
     /// The last id of a new sequence, handed out too [default: 2^64 - 1]
     ///
-    /// Refused if the sequence exists with another. For a column of 32-bit integers: 2147483647; of 64-bit integers:
-    /// 9223372036854775807.
+    /// Refused if the sequence exists with another. For a column of 32-bit integers: 2147483647; of 64-bit
+    /// integers: 9223372036854775807.
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
 }
@@ -224,6 +241,16 @@ pub(crate) struct Create {
     pub(crate) name: SequenceName,
     #[command(flatten)]
     pub(crate) bounds: BoundsArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Only sequences whose names begin with this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prefix: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
+    pub(crate) limit: Option<u64>,
 }
 
 #[derive(Args, Debug)]

@@ -18,7 +18,8 @@ pub(crate) struct Plan {
     /// How long every process keeps serving while the store is away
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub(crate) outage: Duration,
-    /// How many datacenters share the rate evenly, each with a window of its own (`cassandra:` with `mode=geo`)
+    /// How many datacenters share the rate evenly, each with a window of its own
+    /// (`cassandra:` with `mode=geo`)
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) datacenters: u32,
     /// How long each datacenter keeps serving while it is cut off from the others

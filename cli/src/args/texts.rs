@@ -194,8 +194,8 @@ How it is worked out:
   step        what a refill reserves: at least the watermark, and at least 0.1 s or 20 latencies of ids
   waste       watermark + step, which is the most that a process has in memory: lost by a crash
 
-`hold` says whether the outage is survived. It is simulated at its worst moment, when memory is at the
-watermark. The exit code is 5 where it is not survived, or where the ids do not last a year.";
+`holds` says whether the outage is survived, simulated at its worst moment, when memory is at the watermark,
+and whether the ids last for a year. The exit code is 5 where either is not so.";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

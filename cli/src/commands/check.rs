@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use idmill::planning::{Sizes, Workload};
-use idmill::store::{Bounds, Capabilities, Change, Durability, Reserve, RetryCost, Store};
+use idmill::store::{Bounds, Capabilities, Change, Durability, Page, Reserve, RetryCost, Store};
 use idmill::{Result, SequenceName};
 use serde::Serialize;
 
 use crate::args::{Check, Global};
 use crate::failure::{Failure, Outcome};
 use crate::opening;
-use crate::output::{self, digits, pairs, render, table};
+use crate::output::{self, digits, pairs, render, settings, table};
 use crate::times::{in_micros, micros, millis_at};
 
 /// What was found. Names and meanings of the fields are stable.
@@ -48,6 +48,8 @@ struct Recommended {
     step: u64,
     watermark: u64,
     max_waste: u64,
+    #[serde(skip)]
+    workload: Workload,
 }
 
 pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
@@ -90,8 +92,9 @@ impl Checked<'_> {
     /// All that a store is asked for in its life, on a sequence that is removed in the end.
     async fn all(&mut self, samples: u32) {
         let (store, name, create) = (self.store, self.name, Bounds::of::<i32>());
-        let request = Reserve { name: name.clone(), count: 1, ceiling: create.max(), create };
-        self.time("list", 1, || store.list()).await;
+        let request = Reserve { name: name.clone(), count: 1, ceiling: create.max(), create: Some(create) };
+        let page = Page::default();
+        self.time("list", 1, || store.list(&page)).await;
         self.time("create", 1, || store.create(name, create)).await;
         self.time("reserve", samples, || store.reserve(&request)).await;
         self.time("inspect", samples, || store.inspect(name)).await;
@@ -125,8 +128,7 @@ fn recommend(operations: &[Tried], args: &Check) -> Outcome<Option<Recommended>>
     let reserve = operations.iter().find(|tried| tried.operation == "reserve" && tried.error.is_none());
     let Some(reserve) = reserve else { return Ok(None) };
     let latency = Duration::from_secs_f64(reserve.p99_ms / 1e3);
-    let mut workload = Workload { rate: args.rate, latency, outage_budget: args.outage, max_waste: 1 };
-    workload.max_waste = workload.least_waste()?;
+    let workload = Workload::surviving(args.outage, args.rate, latency)?;
     let Sizes { step, watermark } = workload.sizes()?;
     Ok(Some(Recommended {
         ids_per_second: args.rate,
@@ -135,6 +137,7 @@ fn recommend(operations: &[Tried], args: &Check) -> Outcome<Option<Recommended>>
         step,
         watermark,
         max_waste: workload.max_waste,
+        workload,
     }))
 }
 
@@ -153,7 +156,7 @@ impl Report {
         let errors: String = errors.flat_map(|error| [error, "\n"]).collect();
         let durable = match self.durability {
             "disk" => "a reserve outlives a crash of the machine",
-            _ => "NONE: the store forgets its sequences with the process",
+            _ => "NONE: what was reserved last may be reserved again after a crash of the store",
         };
         let shared = if self.shared { "several at a time" } else { "ONE at a time" };
         let retry = if self.retry == "gap" { "a gap of one step" } else { "nothing" };
@@ -181,13 +184,13 @@ impl Report {
 
 impl Recommended {
     fn facts(&self) -> [(&'static str, String); 4] {
-        let outage = humantime::format_duration(Duration::from_secs_f64(self.outage_seconds));
+        let budget = humantime::format_duration(self.workload.outage_budget);
         let (rate, latency) = (self.ids_per_second, digits(self.latency_ms));
         [
-            ("watermark", format!("{} = {rate}/s x ({outage} + 4 x {latency} ms)", self.watermark)),
+            ("watermark", format!("{} = {rate}/s x ({budget} + 4 x {latency} ms)", self.watermark)),
             ("step", format!("{}, at least the watermark and 0.1 s or 20 latencies of ids", self.step)),
             ("waste", format!("at most {} ids by a crash", self.step + self.watermark)),
-            ("settings", format!(".outage_budget({outage}).max_waste({})", self.max_waste)),
+            ("settings", settings(&self.workload)),
         ]
     }
 }

@@ -1,5 +1,7 @@
 //! `idmill create`: a sequence with bounds of its own.
 
+use idmill::store::StoreUrl;
+
 use crate::args::{Create, Global};
 use crate::failure::Outcome;
 use crate::opening;
@@ -7,7 +9,7 @@ use crate::output::{self, Sequence};
 
 pub(super) async fn run(global: &Global, args: &Create) -> Outcome {
     let bounds = args.bounds.check()?;
-    let store = opening::create(global).await?;
+    let store = opening::create(global, StoreUrl::CONNECT_TIMEOUT).await?;
     let created = Sequence::from(&store.create(&args.name, bounds).await?);
     if global.json { output::print_json(&created) } else { output::print(&output::sequence(&created)) }
 }

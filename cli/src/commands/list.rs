@@ -1,24 +1,105 @@
-//! `idmill list`: every sequence of a store.
+//! `idmill list`: the sequences of a store, printed a page at a time, so that memory
+//! does not grow with their number.
 
-use serde::Serialize;
+use std::io::{self, BufWriter, ErrorKind, Write};
 
-use crate::args::Global;
-use crate::failure::Outcome;
+use idmill::store::{Listing, Page, Pages};
+
+use crate::args::{Global, List};
+use crate::failure::{Failure, Outcome};
 use crate::opening;
-use crate::output::{self, Sequence};
+use crate::output::{Sequence, SequenceTable, Unreadable, json};
 
-/// An object and no bare array, so that a later version can say more.
-#[derive(Serialize)]
-struct Listed {
-    sequences: Vec<Sequence>,
+pub(super) async fn run(global: &Global, args: &List) -> Outcome {
+    let store = opening::existing(global).await?;
+    let limit = args.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let page = Page::of(args.prefix.clone().unwrap_or_default()).limit(limit.clamp(1, Page::LIMIT));
+    let mut pages = Pages::new(&*store, page);
+    let mut printed = Printed::new(limit, global.json);
+    while printed.left > 0 {
+        let Some(page) = pages.next().await? else { break };
+        if !printed.page(page)? {
+            return Ok(());
+        }
+    }
+    printed.finish()
 }
 
-pub(super) async fn run(global: &Global) -> Outcome {
-    let store = opening::existing(global).await?;
-    let all: Vec<Sequence> = store.list().await?.iter().map(Sequence::from).collect();
-    if global.json {
-        output::print_json(&Listed { sequences: all })
-    } else {
-        output::print(&output::sequences(&all))
+/// What went to stdout so far.
+struct Printed {
+    out: BufWriter<io::Stdout>,
+    form: Form,
+    left: usize,
+    unreadable: Vec<Unreadable>,
+    /// The first of them, for the exit code.
+    first: Option<idmill::Error>,
+}
+
+enum Form {
+    Table(SequenceTable),
+    /// Whether a sequence was written.
+    Json(bool),
+}
+
+impl Printed {
+    fn new(limit: usize, json: bool) -> Self {
+        let form = if json { Form::Json(false) } else { Form::Table(SequenceTable::default()) };
+        let out = BufWriter::new(io::stdout());
+        Self { out, form, left: limit, unreadable: Vec::new(), first: None }
     }
+
+    /// Prints a page; `false` if nobody reads any more.
+    fn page(&mut self, page: Listing) -> Outcome<bool> {
+        let sequences: Vec<_> = page.sequences.iter().take(self.left).map(Sequence::from).collect();
+        self.left -= sequences.len();
+        for found in page.unreadable {
+            if matches!(self.form, Form::Table(_)) {
+                anstream::eprintln!("\x1b[1;31merror:\x1b[0m {}", found.error);
+            }
+            self.unreadable.push(Unreadable::from(&found));
+            self.first.get_or_insert(found.error);
+        }
+        let text = match &mut self.form {
+            Form::Table(table) => table.rows(&sequences),
+            Form::Json(begun) => in_json(begun, &sequences),
+        };
+        self.write(&text)
+    }
+
+    fn finish(mut self) -> Outcome {
+        let text = match &mut self.form {
+            Form::Table(table) => table.rows(&[]),
+            Form::Json(begun) => end_of_json(*begun, &self.unreadable),
+        };
+        self.write(&text)?;
+        let Some(first) = self.first else { return Ok(()) };
+        let message = format!("{} of the store's entries cannot be read as sequences", self.unreadable.len());
+        Err(Failure::from(idmill::Error::new(first.kind(), message).during(idmill::Operation::List))
+            .hint("the others are listed; `idmill list --json` has both, and what is wrong with each"))
+    }
+
+    fn write(&mut self, text: &str) -> Outcome<bool> {
+        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure::io("the result cannot be written to stdout", &error)),
+        }
+    }
+}
+
+/// One document, written in pieces: an object and no bare array, so that a later version can say more.
+fn in_json(begun: &mut bool, sequences: &[Sequence]) -> String {
+    let mut text = String::new();
+    for sequence in sequences {
+        text += if *begun { ",\n    " } else { "{\n  \"sequences\": [\n    " };
+        text += &json(sequence).replace('\n', "\n    ");
+        *begun = true;
+    }
+    text
+}
+
+fn end_of_json(begun: bool, unreadable: &[Unreadable]) -> String {
+    let end = if begun { "\n  ]" } else { "{\n  \"sequences\": []" };
+    let unreadable = json(&unreadable).replace('\n', "\n  ");
+    format!("{end},\n  \"unreadable\": {unreadable}\n}}\n")
 }

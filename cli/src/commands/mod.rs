@@ -14,19 +14,21 @@ mod remove;
 mod set;
 mod show;
 
-use idmill::SequenceName;
 use idmill::store::{SequenceInfo, Store, not_found};
+use idmill::{Error, SequenceName};
 
 use crate::args::{Cli, Command};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome, quoted};
+use crate::suggest;
 
-/// Runs a command to its end. Dropped early, it may leave a reserve or a change under way that is done or not.
+/// Runs a command to its end. Dropped early, it may leave a reserve or a change
+/// under way that is done or not.
 pub(crate) async fn run(cli: Cli) -> Outcome {
     let global = cli.global;
     match cli.command {
         Command::Next(args) => next::run(&global, &args).await,
         Command::Create(args) => create::run(&global, &args).await,
-        Command::List => list::run(&global).await,
+        Command::List(args) => list::run(&global, &args).await,
         Command::Show(args) => show::run(&global, &args).await,
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
@@ -41,7 +43,18 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
 }
 
 /// A sequence that must be there.
-async fn inspect(store: &dyn Store, name: &SequenceName) -> idmill::Result<SequenceInfo> {
-    let found = store.inspect(name).await?;
-    found.ok_or_else(|| not_found(name).during(idmill::Operation::Inspect))
+async fn inspect(store: &dyn Store, name: &SequenceName) -> Outcome<SequenceInfo> {
+    match store.inspect(name).await? {
+        Some(found) => Ok(found),
+        None => Err(absent(store, name, not_found(name).during(idmill::Operation::Inspect)).await),
+    }
+}
+
+/// The error of a sequence that does not exist, with the name that could have been meant.
+async fn absent(store: &dyn Store, name: &SequenceName, error: Error) -> Failure {
+    let failure = Failure::from(error);
+    match suggest::nearest(store, name).await {
+        Some(near) => failure.hint(format!("there is {}; `idmill list` shows all", quoted(&near))),
+        None => failure,
+    }
 }

@@ -18,7 +18,7 @@ struct Changed {
 pub(super) async fn run(global: &Global, args: &Set) -> Outcome {
     let store = opening::existing(global).await?;
     let before = inspect(&*store, &args.name).await?;
-    // Whoever types the command means the sequence that is shown, not one created in its place meanwhile.
+    // The command means the sequence that was shown, not one created in its place since then.
     let expect = Some(before.identity);
     let change = Change { next: args.next, max: args.max, backwards: args.backwards, expect };
     let after = Sequence::from(&store.set(&args.name, change).await?);

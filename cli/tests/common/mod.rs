@@ -40,11 +40,15 @@ impl Place {
         names
     }
 
-    /// A command that is about to be run: stdin is empty, and no setting of whoever runs the tests reaches it.
+    /// A command that is about to be run: stdin is empty, and no setting of the environment reaches it.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_idmill"));
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
-        command.env_remove("IDMILL_STORE").env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
+        command
+            .env_remove("IDMILL_STORE")
+            .env_remove("IDMILL_EXISTING")
+            .env_remove("CLICOLOR_FORCE")
+            .env_remove("COLUMNS");
         command
     }
 

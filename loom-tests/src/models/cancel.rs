@@ -4,7 +4,8 @@
 //!
 //! *Asked*: everybody else is served, and every id granted was drawn, is in memory, or is counted as a gap.
 //!
-//! *What would break it*: a reply that is dropped on its way without being counted, on either side of the race.
+//! *What would break it*: a reply that is dropped on its way without being
+//! counted, on either side of the race.
 
 use std::future::Future;
 use std::pin::pin;
@@ -43,7 +44,7 @@ fn assert_counted(core: &Core, actor: &Actor, drawn: u64) {
 
 fn every_id_is_drawn_or_counted() {
     for look in [false, true] {
-        explore(300, Some(3), move || {
+        explore(400, Some(3), move || {
             let (core, mailbox) = sequence(2, 0, 100);
             let actor = Actor::new(&core, &mailbox);
             let actor = thread::spawn(move || actor.run(|| ()));
@@ -55,7 +56,7 @@ fn every_id_is_drawn_or_counted() {
 }
 
 fn the_others_are_served() {
-    explore(90_000, Some(3), || {
+    explore(136_000, Some(3), || {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));

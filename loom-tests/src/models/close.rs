@@ -1,13 +1,14 @@
 //! Does everybody hear that it is over?
 //!
-//! *Threads*: one that draws or waits; one that closes; the actor; for the memory alone, one that revokes. Bounded where the
-//! actor runs.
+//! *Threads*: one that draws or waits; one that closes; the actor; for the memory alone, one that revokes.
+//! Bounded where the actor runs.
 //!
-//! *Asked*: a caller gets an id or `Closed`, and never waits for good; afterwards all hear `Closed`; no id is unaccounted
-//! for.
+//! *Asked*: a caller gets an id or `Closed`, and never waits for good; afterwards all hear
+//! `Closed`; no id is unaccounted for.
 //!
-//! *What would break it*: a segment whose rest is counted before it is sealed; a mailbox that takes questions which nobody will read; an actor that forgets those that
-//! arrived last; a revocation that opens again what was closed.
+//! *What would break it*: a segment whose rest is counted before it is sealed; a mailbox that takes
+//! questions which nobody will read; an actor that forgets those that arrived last; a revocation that
+//! opens again what was closed.
 
 use loom::thread;
 

@@ -1,12 +1,13 @@
 //! Do callers that find a segment dry all get on to the next one by themselves?
 //!
-//! *Threads*: two callers with ever staler views, and whoever publishes. Unbounded, but for three segments at once.
+//! *Threads*: two callers with ever staler views, and whoever publishes. Unbounded,
+//! but for three segments at once.
 //!
-//! *Asked*: no id lost, none twice; what a caller draws is larger than all it has drawn or heard of; nobody is sent to the
-//! actor while there are ids; the link of a segment that was left is cleared.
+//! *Asked*: no id lost, none twice; what a caller draws is larger than all it has drawn or heard of; nobody
+//! is sent to the actor while there are ids; the link of a segment that was left is cleared.
 //!
-//! *What would break it*: a link stored too weakly; a promotion that does not compare; a link that is cleared before
-//! the promotion; a caller that finds no link and does not look at what is current.
+//! *What would break it*: a link stored too weakly; a promotion that does not compare; a link that is cleared
+//! before the promotion; a caller that finds no link and does not look at what is current.
 
 use loom::thread;
 
@@ -35,7 +36,8 @@ fn nobody_waits_while_there_are_ids() {
     });
 }
 
-/// One caller is slow to promote the second segment, and another has the third promoted by then: that must stay.
+/// One caller is slow to promote the second segment, and another has the third
+/// promoted by then: that must stay.
 fn a_late_promotion_undoes_nothing() {
     explore(5_000, Some(3), || {
         let stock = stock(&[1, 1, 2]);
@@ -85,8 +87,8 @@ fn ids_grow_for_every_observer() {
     });
 }
 
-/// What is published by another thread is seen whole, and nothing of it gets lost: also where `current` itself is
-/// replaced, because nothing was published before.
+/// What is published by another thread is seen whole, and nothing of it gets lost: also where `current`
+/// itself is replaced, because nothing was published before.
 fn published_while_drawing() {
     for (lens, published) in [(&[][..], &[1, 2][..]), (&[1], &[1, 2])] {
         explore(500, UNBOUNDED, move || {

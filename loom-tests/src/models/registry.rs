@@ -1,7 +1,7 @@
 //! Do all who ask for a name get the same core, and never one that was evicted?
 //!
-//! *Threads*: two that ask for a name that is missing; one that asks while the last user leaves and the core is evicted.
-//! The creation unbounded, the eviction, after which callers try again, bounded.
+//! *Threads*: two that ask for a name that is missing; one that asks while the last user leaves and the core
+//! is evicted. The creation unbounded, the eviction, after which callers try again, bounded.
 //!
 //! *What would break it*: an insert that replaces; an eviction that does not see who has entered.
 

@@ -1,12 +1,13 @@
 //! Does a revocation reach everybody who holds ids, at once?
 //!
-//! *Threads*: one that revokes; one that draws from a segment it has held for long, from a lease, or for the first
-//! time; one that publishes. Unbounded.
+//! *Threads*: one that revokes; one that draws from a segment it has held for long, from a lease, or for the
+//! first time; one that publishes. Unbounded.
 //!
-//! *Asked*: no draw that begins after `revoke` returned yields an id from before it; every id is drawn or counted.
+//! *Asked*: no draw that begins after `revoke` returned yields an id from before it;
+//! every id is drawn or counted.
 //!
-//! *What would break it*: revoking without sealing; a generation that moves before the rest; a lease that takes first and
-//! reads the generation then; a range that is published although it was reserved before.
+//! *What would break it*: revoking without sealing; a generation that moves before the rest; a lease that
+//! takes first and reads the generation then; a range that is published although it was reserved before.
 
 use loom::thread;
 
@@ -25,6 +26,7 @@ use crate::world::{
 
 models![
     held_segments_are_sealed,
+    who_sees_the_generation_sees_the_seals,
     what_was_reserved_before_is_not_published,
     leases_are_void,
     a_lease_renewed_meanwhile_is_void,
@@ -58,6 +60,22 @@ fn held_segments_are_sealed() {
         // Each by itself, and not only their number: what is lost may be given back, and be drawn by others.
         let lost = lost.as_slice().iter().flat_map(Range::ids);
         assert_each_once(drawn.into_iter().chain(lost).collect(), 1, 3);
+    });
+}
+
+/// What is taken under the new generation lies outside what was sealed: whoever
+/// reads that has to find the seals.
+fn who_sees_the_generation_sees_the_seals() {
+    explore(5, UNBOUNDED, || {
+        let stock = stock(&[2]);
+        let held = stock.current();
+        let caller = {
+            let stock = stock.clone();
+            thread::spawn(move || (stock.generation(), held.remaining()))
+        };
+        let _ = stock.revoke(ErrorKind::Dry);
+        let (generation, left) = caller.join().unwrap();
+        assert!(generation == 0 || left == 0, "{left} left under the new generation");
     });
 }
 
@@ -141,8 +159,8 @@ fn a_lease_renewed_meanwhile_is_void() {
     });
 }
 
-/// The store answers under another identity, for which the actor revokes what is in memory, while a caller revokes
-/// for reasons of its own.
+/// The store answers under another identity, for which the actor revokes what is in memory, while a caller
+/// revokes for reasons of its own.
 fn a_new_identity_does_not_undo_it() {
     explore(150, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 2, 100);
@@ -161,8 +179,8 @@ fn a_new_identity_does_not_undo_it() {
     });
 }
 
-/// The store says that the sequence is at its end while a caller revokes. Whoever asks after both is told so by memory, from then on:
-/// a `try_next` would otherwise hear for good that there is nothing *yet*.
+/// The store says that the sequence is at its end while a caller revokes. Whoever asks after both is told so
+/// by memory, from then on: a `try_next` would otherwise hear for good that there is nothing *yet*.
 fn the_end_is_heard_of_after_it() {
     explore(20, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 0, 100);

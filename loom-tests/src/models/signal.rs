@@ -1,10 +1,10 @@
 //! Does low water reach the actor: exactly once for each segment, however it is drawn from, and never lost?
 //!
-//! *Threads*: callers that draw one id or several across the watermark; for the permit, the actor's look at the level.
-//! Unbounded, but for the permit.
+//! *Threads*: callers that draw one id or several across the watermark; for the permit, the actor's look at
+//! the level. Unbounded, but for the permit.
 //!
-//! *What would break it*: an add in two steps; a comparison that several draws satisfy (`>=`); a check before the
-//! set of the permit; a permit that is given back after the level was looked at.
+//! *What would break it*: an add in two steps; a comparison that several draws satisfy (`>=`); a check before
+//! the set of the permit; a permit that is given back after the level was looked at.
 
 use loom::thread;
 
@@ -54,8 +54,9 @@ fn a_take_signals_as_a_draw_does() {
     });
 }
 
-/// Two segments, so two signals, of two threads. Only after the second one is the level below the watermark: if that signal
-/// is lost, the refill is not ordered; if the first is still queued, there must not be two of them.
+/// Two segments, so two signals, of two threads. Only after the second one is the level below the
+/// watermark: if that signal is lost, the refill is not ordered; if the first is still queued,
+/// there must not be two of them.
 fn the_permit_is_not_lost_and_does_not_pile_up() {
     explore(15_000, Some(5), || {
         let (core, mailbox) = sequence(2, 2, 100);

@@ -1,10 +1,10 @@
 //! Does `take` stay within what there is, across the ends of segments and at the end of the sequence?
 //!
-//! *Threads*: two that take several ids, or all that there are, and one that draws. Unbounded, but for the takes that meet at
-//! a segment's end: those would go on for minutes.
+//! *Threads*: two that take several ids, or all that there are, and one that draws. Unbounded, but for the
+//! takes that meet at a segment's end: those would go on for minutes.
 //!
-//! *What would break it*: a cursor that wraps around after a large take; a take that is not cut at the end or keeps
-//! nothing of what was there; a take of too many at the sequence's end that uses up the last ids.
+//! *What would break it*: a cursor that wraps around after a large take; a take that is not cut at the end or
+//! keeps nothing of what was there; a take of too many at the sequence's end that uses up the last ids.
 
 use loom::thread;
 

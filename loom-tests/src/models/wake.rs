@@ -1,10 +1,10 @@
 //! Is the actor woken for everything that it is told, and does everybody who waits get an answer, in turn?
 //!
-//! *Threads*: one or two callers; the actor, with the real mailbox, driver and engine. Bounded, because the whole
-//! protocol runs. A wake-up that is lost leaves every thread asleep, which loom reports as a deadlock.
+//! *Threads*: one or two callers; the actor, with the real mailbox, driver and engine. Bounded, because the
+//! whole protocol runs. A wake-up that is lost leaves every thread asleep, which loom reports as a deadlock.
 //!
-//! *What would break it*: waking before the message or signal can be seen; serving who came last; an actor that asks the
-//! store without another look at memory.
+//! *What would break it*: waking before the message or signal can be seen; serving who came last; an actor
+//! that asks the store without another look at memory.
 
 use loom::sync::Notify;
 use loom::thread;
@@ -17,9 +17,10 @@ use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequen
 
 models![callers_share_a_refill, low_water_alone_wakes, first_come_first_served];
 
-/// Two callers, a refill of two ids: whether the second one queues before, during or after the refill, one will do.
+/// Two callers, a refill of two ids: whether the second one queues before, during or
+/// after the refill, one will do.
 fn callers_share_a_refill() {
-    explore(50_000, Some(3), || {
+    explore(60_000, Some(3), || {
         let (core, mailbox) = sequence(2, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
@@ -37,7 +38,7 @@ fn callers_share_a_refill() {
 
 /// A caller who crosses the watermark and goes away: nothing but the signal tells the actor to refill.
 fn low_water_alone_wakes() {
-    explore(2_500, Some(3), || {
+    explore(3_600, Some(3), || {
         let (core, mailbox) = sequence(2, 1, 100);
         let refilled = Arc::new(Notify::new());
         let actor = {
@@ -56,7 +57,7 @@ fn low_water_alone_wakes() {
 }
 
 fn first_come_first_served() {
-    explore(1_500, Some(3), || {
+    explore(3_300, Some(3), || {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));

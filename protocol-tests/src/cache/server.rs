@@ -1,16 +1,17 @@
 //! The cache: one item, which is only ever written whole.
 
-use idmill::tier::cache::{Added, Blocks, Command, Seen};
+use idmill::tier::cache::{Added, Command, Seen};
 
 use super::{Bug, COUNT};
 
-/// A block, and how many ids of it are gone.
-pub(super) type Number = (u8, u8);
+/// As it is in the cache: where its ids end, how many are left, and when the next are prepared.
+pub(super) type Number = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Sent {
     Add,
     Look,
+    Peek,
     Clear(u8),
     Put(u8, Number),
     Release(u8),
@@ -35,22 +36,14 @@ pub(super) fn small(id: u64) -> u8 {
     u8::try_from(id).expect("models are small")
 }
 
-pub(super) fn number(number: u64) -> Number {
-    let (block, offset) = Blocks::decode(number);
-    (small(block), small(offset))
-}
-
-pub(super) fn wide((block, offset): Number) -> u64 {
-    Blocks::encode(block.into(), offset.into())
-}
-
 impl Sent {
     pub(super) fn of(command: Command) -> Self {
         match command {
             Command::Add { .. } => Self::Add,
             Command::Look => Self::Look,
+            Command::Peek => Self::Peek,
             Command::Clear { cas } => Self::Clear(small(cas)),
-            Command::Put { cas, number: put } => Self::Put(small(cas), number(put)),
+            Command::Put { cas, number: put } => Self::Put(small(cas), put),
             Command::Release { cas } => Self::Release(small(cas)),
             // To everybody else an eviction, which the model has at any moment.
             Command::Delete => unreachable!("nothing is set behind the window here"),
@@ -83,7 +76,8 @@ impl Server {
     pub(super) fn does(&mut self, what: Sent, bug: Bug) -> Reply {
         match what {
             Sent::Add => Reply::Added(self.add()),
-            Sent::Look => Reply::Seen(self.look()),
+            Sent::Peek if self.item.is_none() => Reply::Seen(Seen::Nothing),
+            Sent::Look | Sent::Peek => Reply::Seen(self.look()),
             Sent::Clear(cas) | Sent::Release(cas) => {
                 let done = self.has(cas);
                 self.item = self.item.filter(|_| !done);
@@ -103,10 +97,9 @@ impl Server {
         match self.item {
             None => Added::Missing,
             Some((Item::Stub, _)) => Added::NotANumber,
-            Some((Item::Number((block, offset)), _)) => {
-                let after = (block, offset + small(COUNT));
-                let cas = self.write(Item::Number(after)).into();
-                Added::Number { number: wide(after), cas }
+            Some((Item::Number(number), _)) => {
+                let number = number + COUNT;
+                Added::Number { number, cas: self.write(Item::Number(number)).into() }
             }
         }
     }
@@ -115,7 +108,7 @@ impl Server {
         match self.item {
             None => Seen::Won { cas: self.write(Item::Stub).into() },
             Some((Item::Stub, _)) => Seen::Stub,
-            Some((Item::Number(number), cas)) => Seen::Number { number: wide(number), cas: cas.into() },
+            Some((Item::Number(number), cas)) => Seen::Number { number, cas: cas.into() },
         }
     }
 }

@@ -74,8 +74,8 @@ impl Mapping {
 ///
 /// # As a text
 ///
-/// Codecs separated by `|`, applied from left to right: first those that make numbers of numbers, then how the number is written, then what
-/// is put around that.
+/// Codecs separated by `|`, applied from left to right: first those that make numbers of numbers, then how
+/// the number is written, then what is put around that.
 ///
 /// | codec | does |
 /// | --- | --- |
@@ -86,18 +86,20 @@ impl Mapping {
 /// | `group(N)` | for `crockford`: a hyphen between every N symbols, counted from the end |
 /// | `prefix(TEXT)`, `suffix(TEXT)` | a text around it, of at most 64 bytes |
 ///
-/// `KEY` is `env:NAME` or `file:PATH`, where [`load`](Self::load) looks for it; or the key itself, as [`Key::parse`] reads
-/// it, where everybody may see it who sees the format. A value that has one of `|(),"=` in it, or blanks at its ends, is put between double quotes, with
-/// `\"` and `\\` for these two characters.
+/// `KEY` is `env:NAME` or `file:PATH`, where [`load`](Self::load) looks for it; or the key itself, as
+/// [`Key::parse`] reads it, where everybody may see it who sees the format. A value that has one of `|(),"=`
+/// in it, or blanks at its ends, is put between double quotes, with `\"` and `\\` for these two characters.
 ///
 /// # Reading
 ///
-/// Strict: [`decode`](Self::decode) accepts the very text that [`encode`](Self::encode) makes of an id. With `crockford`, case does not
-/// matter (in prefix and suffix neither), hyphens are ignored and `O`, `I` and `L` are read as digits.
+/// Strict: [`decode`](Self::decode) accepts the very text that [`encode`](Self::encode) makes of an id.
+/// With `crockford`, case does not matter (in prefix and suffix neither), hyphens are ignored and `O`,
+/// `I` and `L` are read as digits.
 ///
 /// # Printing
 ///
-/// `Display` gives a text that reads back as the same format, **and with it a key that was given by itself**. `Debug` does not show keys.
+/// `Display` gives a text that reads back as the same format, **and with it a key that was given by
+/// itself**. `Debug` does not show keys.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Format {
     mappings: Vec<Mapping>,
@@ -143,7 +145,8 @@ impl Format {
     /// Writes a hyphen between every so many symbols, 1 to 32, counted from the end.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of symbols, and for a base that does not ignore hyphens.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of symbols, and for a base
+    /// that does not ignore hyphens.
     pub fn group(mut self, symbols: u8) -> Result<Self> {
         if !self.layout.base.ignores_case() {
             let message = format!(
@@ -185,8 +188,8 @@ impl Format {
     /// Reads a format; `keys` looks for the keys that are kept elsewhere. Does nothing else outside memory.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for what is no format, with the place and what could have been
-    /// meant, and without any key; and those of `keys`.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for what is no format, with the place and what could
+    /// have been meant, and without any key; and those of `keys`.
     pub fn parse_with(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<Self> {
         parse::format(text, keys).map_err(|error| error.during(Operation::Configure))
     }
@@ -242,7 +245,8 @@ impl Format {
     /// The id that was written so.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a text that this format does not write, with the place.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a text that this format
+    /// does not write, with the place.
     pub fn decode(&self, text: &str) -> Result<u64> {
         let (from, to) = self.without_affixes(text)?;
         let number = self.layout.read(text, from, to)?;

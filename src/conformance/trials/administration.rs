@@ -7,7 +7,7 @@ use crate::conformance::context::Context;
 use crate::conformance::ledger::{Ledger, Reply, now};
 use crate::conformance::outcome::{Outcome, check, fail};
 use crate::error::{ErrorKind, Result};
-use crate::store::{Bounds, Change, Identity, SequenceInfo};
+use crate::store::{Bounds, Change, Identity, Page, SequenceInfo};
 use crate::sync::Arc;
 
 fn expect<T: std::fmt::Debug>(what: &str, answer: &Result<T>, kind: ErrorKind) -> Outcome {
@@ -65,6 +65,35 @@ pub(super) async fn list_is_sorted_and_complete(context: Arc<Context>) -> Outcom
     for info in ours {
         let looked = client.look(&info.name).await?;
         check!(*info == looked, "listed as {info:?}, but it is {looked:?}");
+    }
+    Ok(())
+}
+
+pub(super) async fn list_comes_in_pages(context: Arc<Context>) -> Outcome {
+    let (client, other) = (context.connect().await?, context.connect().await?);
+    let names: Vec<_> = (0..25).map(|number| context.name(&format!("page{number:02}"))).collect();
+    for (number, name) in (0..).zip(&names) {
+        client.create(name, Bounds::new(number, 100)?).await??;
+    }
+    let number = names[0].find("page00").unwrap_or_default() + "page0".len();
+    let mut page = Page::of(&names[0][..number]).limit(4);
+    let mut found = Vec::new();
+    loop {
+        let listing = other.page(&page).await??;
+        let sorted = listing.sequences.windows(2).all(|pair| pair[0].name < pair[1].name);
+        check!(sorted, "a page is not sorted by name: {listing:?}");
+        found.extend(listing.sequences);
+        let Some(next) = listing.next else { break };
+        check!(page.after.as_ref() != Some(&next), "the page after {next:?} begins again");
+        page.after = Some(next);
+    }
+    let foreign = found.iter().find(|info| !info.name.starts_with(&page.prefix));
+    check!(foreign.is_none(), "{foreign:?} does not begin with {:?}", page.prefix);
+    for name in &names[..10] {
+        let looked = client.look(name).await?;
+        let listed: Vec<_> = found.iter().filter(|info| info.name == *name).collect();
+        check!(!listed.is_empty(), "`{name}` is on no page");
+        check!(listed.iter().all(|info| **info == looked), "listed as {listed:?}, but it is {looked:?}");
     }
     Ok(())
 }

@@ -13,7 +13,9 @@ use crate::error::{ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
 use crate::sequences::Sequences;
-use crate::store::{Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture};
+use crate::store::{
+    Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
+};
 use crate::sync::{Arc, Mutex};
 
 /// How the store's answers are falsified.
@@ -78,8 +80,8 @@ impl Store for Liar {
         self.store.inspect(name)
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        self.store.list()
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        self.store.list(page)
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
@@ -148,8 +150,8 @@ pub(super) async fn drawn_by_allocators(context: Arc<Context>) -> Outcome {
     drawn.unique()
 }
 
-/// Processes with allocators, of which some are killed and paused, over connections that are cut, to an engine that is paused and killed: as
-/// much of that as the store has.
+/// Processes with allocators, of which some are killed and paused, over connections that are cut, to an
+/// engine that is paused and killed: as much of that as the store has.
 pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     let engine = context.setup.engine.as_deref();
     let proxy = match engine {
@@ -217,7 +219,7 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Waits until so many more ids have been drawn.
+/// Waits until this many more ids have been drawn.
 async fn drawn(context: &Context, books: &Books, more: u128) -> Outcome {
     let enough = books.drawn.ids() + more;
     context

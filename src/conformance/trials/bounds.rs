@@ -10,7 +10,8 @@ use crate::range::Range;
 use crate::store::{Bounds, Reserve};
 use crate::sync::Arc;
 
-/// Reserves `count` at a time until the sequence is exhausted, and demands that every id from `start` to `last` came once.
+/// Reserves `count` at a time until the sequence is exhausted, and demands that every id from
+/// `start` to `last` came once.
 async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64, last: u64) -> Outcome {
     let ledger = Ledger::default();
     // More than enough, unless grants get no one anywhere.
@@ -90,7 +91,7 @@ pub(super) async fn ceiling(context: Arc<Context>) -> Outcome {
 
 pub(super) async fn creation_below_the_ceiling(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("below"));
-    let request = Reserve { ceiling: 9, create: Bounds::new(10, 20)?, ..context.request(&name, 1) };
+    let request = Reserve { ceiling: 9, create: Some(Bounds::new(10, 20)?), ..context.request(&name, 1) };
     client.refused(&request, ErrorKind::Exhausted).await?;
     // Whether it exists now is the store's affair; that nothing of it is gone is not.
     drain(&context, &client, &Reserve { ceiling: u64::MAX, ..request }, 10, 20).await
@@ -99,7 +100,7 @@ pub(super) async fn creation_below_the_ceiling(context: Arc<Context>) -> Outcome
 pub(super) async fn stored_bounds_win(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("bounds"));
     client.create(&name, Bounds::new(50, 60)?).await??;
-    let other = Reserve { create: Bounds::new(1, 1000)?, ..context.request(&name, 4) };
+    let other = Reserve { create: Some(Bounds::new(1, 1000)?), ..context.request(&name, 4) };
     drain(&context, &client, &other, 50, 60).await
 }
 

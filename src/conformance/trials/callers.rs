@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::store::{Bounds, Change, Durability, GiveBack, Grant, Identity, MemoryStore, Reserve, Store};
 use crate::sync::Arc;
 
-/// Polls a future so many times at most.
+/// Polls a future this many times at most.
 async fn polled<T>(future: impl Future<Output = T>, times: u64) -> Option<T> {
     let (mut future, mut left) = (pin!(future), times);
     poll_fn(move |cx| {
@@ -78,7 +78,7 @@ pub(super) async fn batches(context: Arc<Context>) -> Outcome {
     client.create(&spent, Bounds::new(5, 5)?).await??;
     client.reserve(&context.request(&spent, 1)).await??;
     client.create(&low, Bounds::new(3_000, 3_999)?).await??;
-    let created_below = Reserve { create: Bounds::new(4_000, 4_999)?, ..context.request(&two, 4) };
+    let created_below = Reserve { create: Some(Bounds::new(4_000, 4_999)?), ..context.request(&two, 4) };
     let requests = [
         context.request(&one, 10),
         context.request(&spent, 1),
@@ -202,7 +202,7 @@ pub(super) async fn as_the_reference(context: Arc<Context>) -> Outcome {
                     name: name.clone(),
                     count: 1 + number() / 6,
                     ceiling: number(),
-                    create: bounds,
+                    create: Some(bounds),
                 };
                 let (theirs, ours) = (client.reserve(&request).await?, reference.reserve(&request).await);
                 match (&theirs, &ours) {

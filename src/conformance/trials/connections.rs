@@ -70,7 +70,8 @@ impl Scene {
         self.tracker.look(&self.observer).await.map(drop)
     }
 
-    /// One reserve that meets a fault at its next piece but `skip`; `None` when too many have failed to go on.
+    /// One reserve that meets a fault at its next piece but `skip`; `None` when
+    /// too many have failed to go on.
     async fn meet(&mut self, fault: Fault, skip: u64, patience: Duration) -> Outcome<Option<Reply>> {
         self.proxy.arm(fault, skip);
         let reply = self.reserve(patience).await;

@@ -2,11 +2,12 @@
 
 use tokio::task::JoinSet;
 
+use crate::conformance::client::Client;
 use crate::conformance::context::Context;
 use crate::conformance::ledger::Ledger;
 use crate::conformance::outcome::{Outcome, check, fail};
 use crate::error::ErrorKind;
-use crate::store::Bounds;
+use crate::store::{Bounds, Reserve};
 use crate::sync::Arc;
 
 pub(super) async fn creation_race(context: Arc<Context>) -> Outcome {
@@ -55,5 +56,40 @@ pub(super) async fn create_race(context: Arc<Context>) -> Outcome {
         let stored = clients[0].look(&name).await?;
         check!(stored == created[0], "created {:?}, stored {stored:?}", created[0]);
     }
+    Ok(())
+}
+
+/// A window goes on for a while with what was reserved before.
+pub(super) async fn created_only_if_asked(context: Arc<Context>) -> Outcome {
+    let (client, other) = (context.connect().await?, context.connect().await?);
+    let name = context.name("lost");
+    let held = Reserve { create: None, ..context.request(&name, 5) };
+    is_not_made(&client, &held).await?;
+    client.create(&name, context.bounds()).await??;
+    client.reserve(&held).await??;
+    other.reserve(&held).await??;
+    if context.windowed() {
+        return Ok(());
+    }
+    // Also by those who know it.
+    client.remove(&name).await??;
+    is_not_made(&client, &held).await?;
+    is_not_made(&other, &held).await?;
+    let again = other.create(&name, context.bounds()).await??;
+    let grant = client.reserve(&held).await??;
+    check!(grant.identity == again.identity, "created as {again:?}, but {grant:?} was granted");
+    Ok(())
+}
+
+async fn is_not_made(client: &Client, held: &Reserve) -> Outcome {
+    client.refused(held, ErrorKind::NotFound).await?;
+    if client.capabilities().batches {
+        let answers = client.reserve_many(&[held.clone(), held.clone()]).await?;
+        for answer in answers {
+            let refused = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            check!(refused, "in a batch: expected not_found, got {answer:?}");
+        }
+    }
+    check!(client.inspect(&held.name).await??.is_none(), "it was created, although it had to exist");
     Ok(())
 }

@@ -58,8 +58,8 @@ impl Crowd {
 /// How often the engine is killed.
 const KILLS: u64 = 3;
 
-/// What must hold of a sequence that went through faults, in which the engine itself may have `skipped` ids. What was under way when the
-/// crowd was dismissed may have been applied.
+/// What must hold of a sequence that went through faults, in which the engine itself may have `skipped` ids.
+/// What was under way when the crowd was dismissed may have been applied.
 async fn hold(context: &Context, crowd: Crowd, skipped: u64) -> Outcome {
     let name = crowd.request.name.clone();
     let cut_short = 3 * crowd.request.count;

@@ -37,6 +37,8 @@ pub(super) enum Need {
     Exact,
     /// A store that takes rests back.
     GivesBack,
+    /// A store that gives up before a pause ends, which is what the trial looks at. None is without it.
+    ShortTimeout,
 }
 
 type Body = fn(Arc<Context>) -> StoreFuture<'static, Outcome>;
@@ -62,6 +64,12 @@ impl Trial {
 
     pub(super) fn run(&self, context: Arc<Context>) -> StoreFuture<'static, Outcome> {
         (self.body)(context)
+    }
+
+    /// Whether the store has to give up while something is paused, cut or withheld.
+    pub(super) fn needs_a_short_timeout(&self) -> bool {
+        let short = [Need::ShortTimeout, Need::Kill, Need::Pause, Need::Connection];
+        self.needs.iter().any(|need| short.contains(need))
     }
 
     /// Why it cannot run on this store.
@@ -129,6 +137,7 @@ pub fn trials() -> &'static [Trial] {
         creation {
             creation_race [] "Clients that reserve first, all at once, have one sequence of one incarnation."
             create_race [] "Of clients that create a sequence at once, one does; the others hear that it exists."
+            created_only_if_asked [] "A reserve of a sequence that has to exist creates none, whoever knew it: a store that lost it is not begun anew."
         }
         processes {
             creation_race_of_processes [Processes] "Processes that reserve first, all at once, have one sequence of one incarnation."
@@ -149,6 +158,7 @@ pub fn trials() -> &'static [Trial] {
             create_once [] "What is created is stored as it was asked for, once."
             looking_consumes_nothing [] "Looking at a sequence neither creates nor moves it."
             list_is_sorted_and_complete [] "Every sequence is listed, as it is, by name."
+            list_comes_in_pages [] "Pages of a list have every sequence of a prefix, as it is, and no other."
             set_does_what_it_says [] "A change is applied as the crate's arithmetic says, or refused with the kind that it says."
             set_moves_reserves [Exact] "After a change the next reserve begins there; backwards, with the next epoch."
             set_compares [Exact] "Of changes that expect the same identity, one wins; the others hear of a conflict."
@@ -171,7 +181,7 @@ pub fn trials() -> &'static [Trial] {
         }
         processes {
             killed_clients [Processes] "Clients killed at any moment lose what they had under way, and nothing else."
-            paused_clients [Processes] "A client that is paused past every timeout, and goes on, repeats no id."
+            paused_clients [Processes ShortTimeout] "A client that is paused past every timeout, and goes on, repeats no id."
         }
         engines {
             killed_engine [Kill] "What was granted before the engine was killed stays granted; clients recover by themselves."
@@ -188,7 +198,7 @@ pub fn trials() -> &'static [Trial] {
         allocators {
             nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are refused by the allocator."
             drawn_by_allocators [] "Allocators over clients of their own never draw the same id."
-            drawn_by_processes [Processes] "Allocators of several processes never draw the same id, through every fault that the store can meet."
+            drawn_by_processes [Processes ShortTimeout] "Allocators of several processes never draw the same id, through every fault that the store can meet."
         }
     };
     TRIALS

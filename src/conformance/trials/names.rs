@@ -204,7 +204,7 @@ async fn make(clients: &[Client], names: &[SequenceName]) -> Outcome {
                 if number % 2 == 0 {
                     client.create(&name, bounds).await??;
                 }
-                let request = Reserve { name, count: 5, ceiling: u64::MAX, create: bounds };
+                let request = Reserve { name, count: 5, ceiling: u64::MAX, create: Some(bounds) };
                 let grant = client.reserve(&request).await??;
                 check!(
                     grant.range.start() == bounds.start(),

@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::{Asked, Caller, Cause, Flight, Judged, Oracle};
 use crate::error::{Error, ErrorKind, Status};
 use crate::range::{Range, Ranges};
-use crate::refill::engine::{Command, END_STANDS, Event};
+use crate::refill::engine::END_STANDS;
+use crate::refill::event::{Command, Event};
 use crate::segment::MAX_LEN;
 use crate::settings::Order;
-use crate::store::Grant;
+use crate::store::{GiveBack, Grant, Identity};
 
 /// The shortest delay before a reserve is tried again.
 const SHORTEST_RETRY: Duration = Duration::from_millis(10);
@@ -18,6 +19,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(11);
 impl Oracle {
     pub(super) fn granted(&mut self, grant: Grant) {
         let flight = self.flight.take();
+        self.doubtful &= flight.is_none();
         let mut cause = Cause { error: Some(ErrorKind::StoreViolation), ..Cause::default() };
         let last = grant.bounds.max().min(self.settings.ceiling);
         match &flight {
@@ -28,14 +30,21 @@ impl Oracle {
                 cause.deserves = Some(Judged::Void);
             }
             Some(flight) if self.is_sane(&grant, flight.count) => {
+                if self.origin != Some(grant.identity) {
+                    self.asked_for.clear();
+                }
+                self.asked_for.push((grant.range, flight.callers));
                 self.take_over(&grant);
                 self.granted += u128::from(grant.range.len());
                 let at_end = grant.range.end() > u128::from(last);
                 cause.error = at_end.then_some(ErrorKind::Exhausted);
-                (cause.rest, cause.before) = (Some(grant.range), flight.callers);
+                cause.grant = Some(grant.range);
                 cause.deserves = Some(Judged::Sound);
             }
-            Some(_) => cause.deserves = Some(Judged::Mad),
+            Some(_) => {
+                cause.deserves = Some(Judged::Mad);
+                (self.failed_at, self.failed_for_good) = (Some(self.now), true);
+            }
         }
         let level = self.level();
         self.on(Event::Reserved { grant, level }, cause);
@@ -58,12 +67,16 @@ impl Oracle {
     pub(super) fn failed(&mut self, error: Error) {
         if self.flight.take().is_some() {
             let permanent = error.status() == Status::Permanent;
-            self.failed_at = (!permanent).then_some(self.now);
+            (self.failed_at, self.failed_for_good) = (Some(self.now), permanent);
+            self.doubtful |= error.status() == Status::Unknown;
             self.on(
                 Event::Failed(error.clone()),
                 Cause { error: permanent.then(|| error.kind()), ..Cause::default() },
             );
             assert!(!permanent || self.waiting().count() == 0, "a permanent failure is told to all");
+            if self.ended.is_some() {
+                self.failed_at = None;
+            }
         } else {
             self.on(Event::Failed(error), Cause::default());
         }
@@ -75,18 +88,20 @@ impl Oracle {
         self.cause = cause;
         // A store's grant of another identity voids what was granted before.
         let identity = match &event {
-            Event::Reserved { grant, .. } if self.cause.rest.is_some() => Some(grant.identity),
+            Event::Reserved { grant, .. } if self.cause.grant.is_some() => Some(grant.identity),
             _ => None,
         };
         let other = identity.filter(|identity| self.origin != Some(*identity));
         self.engine.on(event, self.now, &mut commands);
         assert_eq!(other.is_some(), commands.iter().any(|c| matches!(c, Command::Discard)), "discards");
-        self.origin = other.or(self.origin);
+        if other.is_some() {
+            (self.origin, self.handed_to) = (other, 0);
+        }
         for command in commands {
             self.check(command);
         }
         assert_eq!(self.cause.judged, self.cause.deserves, "a grant is judged, and rightly");
-        assert!(!self.cause.published || self.waiting().count() == 0, "those who wait come first");
+        assert!(!self.cause.left || self.held.is_empty(), "those who wait come first");
         self.check_between_events();
     }
 
@@ -94,7 +109,9 @@ impl Oracle {
         match command {
             Command::Reserve { count } => self.reserve(count),
             Command::Accept(grant) => {
-                assert_eq!(Some(grant.range), self.cause.rest, "accepted before anything is done with it");
+                assert_eq!(Some(grant.range), self.cause.grant, "accepted before anything is done with it");
+                self.tried = false;
+                self.held.push(grant.range);
                 self.judge(Judged::Sound);
             }
             Command::Void(ids) => {
@@ -109,13 +126,22 @@ impl Oracle {
                 self.lost += u128::from(self.level());
                 self.memory.clear();
             }
+            Command::Shed { rest, identity } => self.shed(rest, identity),
             Command::Publish { range, watermark } => self.publish(range, watermark),
             Command::Reply { waiter, ids } => self.reply(waiter.number, &ids),
             Command::Fail { waiter, error } => self.refused(waiter.number, error.kind()),
-            Command::Finish(reason) => (self.ended, self.ended_at) = (Some(reason), self.now),
+            Command::Finish(reason) => self.finish(reason),
             Command::Reopen => self.reopen(),
-            Command::Gap(ids) => self.lost += u128::from(ids),
+            Command::Gap(ids) => self.gap(ids),
             Command::Unknown(_) => {}
+        }
+    }
+
+    fn finish(&mut self, reason: ErrorKind) {
+        (self.ended, self.ended_at) = (Some(reason), self.now);
+        if reason == ErrorKind::Closed {
+            self.lost += u128::from(self.level());
+            self.memory.clear();
         }
     }
 
@@ -133,16 +159,16 @@ impl Oracle {
         assert!(self.flight.is_none(), "at most one reserve in flight");
         assert!(self.ended.is_none(), "nothing is reserved after the end");
         assert!((1..=MAX_LEN).contains(&count), "{count} ids fit a segment");
-        let waited = self.failed_at.is_none_or(|at| self.now >= at + SHORTEST_RETRY);
+        let at_once = self.failed_for_good && self.waiting().next().is_some();
+        let waited = at_once || self.failed_at.is_none_or(|at| self.now >= at + SHORTEST_RETRY);
         assert!(waited, "a reserve that failed is not repeated at once");
         let plan = self.engine.policy().plan();
-        let prefetches = self.prefetches() && plan.watermark > 0;
+        let prefetches = self.prefetches() && (plan.watermark > 0 || self.tried);
         assert!(prefetches || self.waiting().next().is_some(), "nothing is reserved that nobody asked for");
         let wanted: u128 = self.waiting().map(|asked| u128::from(asked.want)).sum();
-        // What those have who left without being noticed yet is not told apart from what the others have.
-        let all_wait = self.callers.iter().all(|asked| asked.answered || asked.waits());
-        let missing = if all_wait { wanted - self.held() } else { wanted };
-        let most = if self.prefetches() { missing.max(plan.step.into()) } else { missing.max(1) };
+        let missing = wanted.saturating_sub(self.held.len().into());
+        let step = if self.doubtful { self.settings.sizing.least_step() } else { plan.step };
+        let most = if self.prefetches() { missing.max(step.into()) } else { missing.max(1) };
         assert!(u128::from(count) <= most, "reserves {count}, more than the {most} that are of use");
         self.failed_at = None;
         self.flight = Some(Flight { count, callers: self.callers.len(), revoked: false });
@@ -151,50 +177,71 @@ impl Oracle {
     fn publish(&mut self, range: Range, watermark: u64) {
         assert!(self.prefetches(), "Global publishes nothing");
         assert!(watermark <= self.engine.policy().plan().step, "one refill leads above the watermark");
-        let rest = self.cause.rest.expect("ids come of a sound grant");
-        assert_eq!(range.end(), rest.end(), "those who wait get the head of the range");
-        // It comes before the replies, so that whoever has one finds ids in memory.
-        self.cause.rest = Some(rest).map(|mut rest| rest.take_front(rest.len() - range.len()));
-        self.cause.published = true;
+        assert!(!self.cause.answered, "before the replies, so that whoever has one finds ids in memory");
+        assert!(u128::from(range.start()) >= self.handed_to, "ids grow");
+        self.leave(range);
         self.memory.push(range);
     }
 
-    /// The next ids of the grant are these.
-    fn draw_rest(&mut self, range: Range) {
-        let rest = self.cause.rest.as_mut().expect("ids come of a sound grant");
-        assert_eq!(rest.take_front(range.len()), range, "in order, from the head of the range");
+    fn shed(&mut self, rest: Range, identity: Identity) {
+        assert_eq!(
+            (Some(identity), rest.end()),
+            (self.origin, self.reached),
+            "the last ids that were granted"
+        );
+        assert!(self.flight.is_none(), "none is under way that could be granted it");
+        let most = self.settings.sizing.most_in_memory();
+        assert_eq!(self.level(), most, "as many as may be stay in memory");
+        self.leave(rest);
+        self.lost += u128::from(rest.len());
+        self.reached = rest.start().into();
+        // The store has it back, or never hears of it.
+        if rest.len() % 2 == 0 {
+            let name = self.stored.name.clone();
+            self.stored.take_back(&GiveBack { name, identity, rest });
+        }
+    }
+
+    /// What nobody waits for is no longer held.
+    fn leave(&mut self, range: Range) {
+        self.cause.left = true;
+        let held = std::mem::replace(&mut self.held, Ranges::none());
+        let before = held.len();
+        for mut part in held {
+            let start = part.start();
+            self.held.push(part.take_front(range.start().saturating_sub(start)));
+            let (ids, left) =
+                (u128::from(part.len()), part.end().saturating_sub(range.end()).min(part.len().into()));
+            let _ = part.take_front(u64::try_from(ids - left).expect("fewer than it has"));
+            self.held.push(part);
+        }
+        assert_eq!(before - self.held.len(), range.len(), "ids come of a sound grant, or of memory");
+    }
+
+    fn gap(&mut self, ids: u64) {
+        assert_eq!(self.held.take_front(ids).len(), ids, "a gap is of ids that were held");
+        self.lost += u128::from(ids);
     }
 
     fn reply(&mut self, number: usize, ids: &Ranges) {
         let first = self.callers.iter().position(Asked::waits);
         assert_eq!(first, Some(number), "first in, first out");
         assert_eq!(ids.len(), self.callers[number].want, "as many as were wanted");
-        assert!(self.prefetches() || number < self.cause.before, "Global: only who waited before it");
-        let head = self.cause.rest.expect("ids come of a sound grant").start();
-        for range in ids.as_slice() {
-            // What it had before the grant came from memory or from an earlier one.
-            let mut new = *range;
-            let old = new.take_front(head.saturating_sub(range.start()));
-            if !new.is_empty() {
-                self.draw_rest(new);
-            }
-            self.hand_out(old);
-            self.hand_out(new);
-        }
+        let overlaps = |range: &Range| ids.as_slice().iter().any(|part| part.overlaps(range));
+        let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
+        assert!(self.prefetches() || !late, "Global: only who waited before it was asked for");
+        assert_eq!(*ids, self.held.take_front(ids.len()), "in order, from the head of what is held");
+        ids.as_slice().iter().for_each(|range| self.hand_out(*range));
         self.callers[number].answered = true;
+        self.cause.answered = true;
     }
 
     pub(super) fn hand_out(&mut self, range: Range) {
         if range.is_empty() {
             return;
         }
-        let epoch = self.origin.expect("ids come of a grant").epoch;
-        let before = self.used.range(..(epoch, range.start())).next_back();
-        let clash = before.is_some_and(|(key, end)| key.0 == epoch && *end > u128::from(range.start()));
-        let after = self.used.range((epoch, range.start())..).next();
-        let clash = clash || after.is_some_and(|(key, _)| key.0 == epoch && u128::from(key.1) < range.end());
-        assert!(!clash, "no id twice: {range:?}");
-        self.used.insert((epoch, range.start()), range.end());
+        assert!(u128::from(range.start()) >= self.handed_to, "ids grow, none twice: {range:?}");
+        self.handed_to = range.end();
         self.handed += u128::from(range.len());
     }
 
@@ -207,8 +254,11 @@ impl Oracle {
     }
 
     fn check_between_events(&mut self) {
-        let most: u128 = self.callers.iter().filter(|a| !a.answered).map(|a| u128::from(a.want)).sum();
-        assert!((0..=most).contains(&self.held()), "granted ids are accounted for");
+        let (level, held) = (self.level(), self.held.len());
+        let known = self.handed + self.lost + u128::from(level) + u128::from(held);
+        assert_eq!(self.granted, known, "granted ids are accounted for");
+        assert!(held == 0 || (self.engine.waiting() > 0 && level == 0), "held for those who wait");
+        assert!(level <= self.settings.sizing.most_in_memory(), "no more in memory than may be");
         let doubted = self.engine.next_timer().is_some_and(|due| due <= self.now + END_STANDS);
         assert!(self.ended != Some(ErrorKind::Exhausted) || doubted, "an end is doubted after a while");
         let Some(deadline) = self.waiting().map(|asked| asked.deadline).min() else { return };
@@ -228,12 +278,6 @@ impl Oracle {
 
     pub(super) fn level(&self) -> u64 {
         self.memory.iter().map(Range::len).sum()
-    }
-
-    /// Granted ids that are with callers who wait for more.
-    pub(super) fn held(&self) -> u128 {
-        let known = self.handed + self.lost + u128::from(self.level());
-        self.granted.checked_sub(known).expect("not more ids than were granted")
     }
 
     pub(super) fn take(&mut self, mut n: u64, mut each: impl FnMut(Range)) {

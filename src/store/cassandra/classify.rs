@@ -95,7 +95,8 @@ fn classify_server(error: &DbError, message: &str, effect: Effect) -> ErrorKind 
 /// The server looked at the statement and refused it. Why, it says in words alone.
 fn classify_refused(message: &str) -> ErrorKind {
     let says = |words: &str| message.contains(words);
-    if says("unconfigured table") || says("does not exist") || says("non-existent keyspace") {
+    let unknown = ["unconfigured table", "does not exist", "doesn't exist", "non-existent keyspace"];
+    if unknown.into_iter().any(says) {
         ErrorKind::NotFound
     } else if says("ablets") || says("not supported") || says("not yet supported") {
         ErrorKind::Unsupported
@@ -194,6 +195,7 @@ mod tests {
             (server(DbError::Invalid, "Undefined column name x in table k.t"), Conflict),
             (server(DbError::Invalid, "unconfigured table t"), NotFound),
             (server(DbError::Invalid, "Keyspace 'k' does not exist"), NotFound),
+            (server(DbError::Invalid, "Keyspace 'k' doesn't exist"), NotFound),
             (
                 server(
                     DbError::Invalid,

@@ -1,9 +1,15 @@
 //! Statements, each with its consistency set, and their answers.
 //!
-//! Nothing is left to the session's own settings: its driver defaults to LOCAL_SERIAL, retries some errors by itself
-//! and may speculate. Every statement carries a profile that does neither, and both of its consistencies.
+//! Nothing is left to the session's own settings: its driver defaults to LOCAL_SERIAL, retries some errors by
+//! itself and may speculate. Every statement carries a profile of ours and both of its consistencies.
+//!
+//! A node that is frozen takes requests and answers none, and the driver does not know. So a read that is not
+//! answered for a while is asked of other nodes too, and the first answer counts. A conditional write is
+//! never sent twice by the driver: one that is not answered for a while is of unknown outcome, and whoever
+//! sent it settles that, by other nodes.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +18,8 @@ use scylla::client::session::Session;
 use scylla::frame::types::{Consistency, SerialConsistency};
 use scylla::policies::load_balancing::{DefaultPolicy, LoadBalancingPolicy};
 use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::policies::speculative_execution::{SimpleSpeculativeExecutionPolicy, SpeculativeExecutionPolicy};
+use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement as Cql;
@@ -22,17 +30,30 @@ use super::values::{Cells, Values};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tier::datacenter::Outcome;
 
-/// How long nodes may take to hear of a table that another made.
-const AGREEMENT: Duration = Duration::from_secs(10);
+/// How long nodes may take to hear of a keyspace or a table that another made.
+pub(super) const AGREEMENT: Duration = Duration::from_secs(10);
+/// How often a statement is sent to nodes that do not know its table, with a pause in between. A node hears
+/// of a table within moments.
+const TRIES: usize = 4;
+const PAUSE: Duration = Duration::from_secs(1);
+/// How many other nodes a read is asked of.
+const OTHERS: usize = 2;
 
-/// Among whom a partition's writes are agreed on. For one partition it is always the same: a quorum of one datacenter and
-/// a quorum of all need not have a replica in common.
+/// How long one node may leave one request unanswered, of all the time that there is for a statement. A
+/// healthy Cassandra gives a write up after 2 s, and says so.
+pub(super) fn patience(timeout: Duration) -> Duration {
+    timeout / 4
+}
+
+/// Among whom a partition's writes are agreed on. For one partition it is always the same: a quorum of one
+/// datacenter and a quorum of all need not have a replica in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Serial {
     /// `serial`: all replicas, in whichever datacenter they are (SERIAL).
     #[default]
     Everywhere,
-    /// `local`: the replicas of one datacenter (LOCAL_SERIAL). For a keyspace that is used from one datacenter alone.
+    /// `local`: the replicas of one datacenter (LOCAL_SERIAL). For a keyspace that is used from one
+    /// datacenter alone.
     Local,
 }
 
@@ -67,12 +88,20 @@ impl Serial {
     }
 }
 
+/// How statements of each kind are sent.
+#[derive(Clone)]
+struct Profiles {
+    reads: ExecutionProfileHandle,
+    writes: ExecutionProfileHandle,
+    definitions: ExecutionProfileHandle,
+}
+
 /// A session, and how its statements are sent.
 #[derive(Clone)]
 pub(super) struct Client {
     session: Arc<Session>,
-    anywhere: ExecutionProfileHandle,
-    here: ExecutionProfileHandle,
+    anywhere: Profiles,
+    here: Profiles,
     datacenter: Option<String>,
 }
 
@@ -95,13 +124,33 @@ impl Client {
         let profile = |failover| {
             let policy = routing(datacenter, failover);
             let builder = ExecutionProfile::builder().load_balancing_policy(policy);
-            let builder = builder.retry_policy(Arc::new(FallthroughRetryPolicy::new()));
-            builder.speculative_execution_policy(None).request_timeout(Some(timeout)).build().into_handle()
+            builder.retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        };
+        // Takes effect for statements that may be sent twice.
+        let others =
+            SimpleSpeculativeExecutionPolicy { max_retry_count: OTHERS, retry_interval: patience(timeout) };
+        let others: Arc<dyn SpeculativeExecutionPolicy> = Arc::new(others);
+        let profiles = |failover| Profiles {
+            reads: profile(failover)
+                .speculative_execution_policy(Some(others.clone()))
+                .request_timeout(Some(timeout))
+                .build()
+                .into_handle(),
+            writes: profile(failover)
+                .speculative_execution_policy(None)
+                .request_timeout(Some(patience(timeout)))
+                .build()
+                .into_handle(),
+            definitions: profile(failover)
+                .speculative_execution_policy(None)
+                .request_timeout(Some(timeout))
+                .build()
+                .into_handle(),
         };
         Self {
             session,
-            anywhere: profile(true),
-            here: profile(false),
+            anywhere: profiles(true),
+            here: profiles(false),
             datacenter: datacenter.map(str::to_owned),
         }
     }
@@ -117,15 +166,16 @@ impl Client {
             Effect::Write => serial.commit(),
         });
         prepared.set_serial_consistency(Some(serial.agreement()));
-        prepared.set_is_idempotent(false);
-        prepared.set_execution_profile_handle(Some(self.profile(serial).clone()));
+        prepared.set_is_idempotent(effect == Effect::Read);
+        let profiles = self.profiles(serial);
+        let profile = if effect == Effect::Read { &profiles.reads } else { &profiles.writes };
+        prepared.set_execution_profile_handle(Some(profile.clone()));
         Ok(Statement { prepared, serial, effect })
     }
 
     /// The table was seen before, at another node: this one has not heard of it yet.
     async fn prepare_later(&self, cql: &str, error: Error) -> Result<PreparedStatement> {
-        // Whether they agree in time shows in the next try.
-        let _ = tokio::time::timeout(AGREEMENT, self.session.await_schema_agreement()).await;
+        self.agree().await;
         self.session.prepare(cql).await.map_err(|_| {
             Error::new(ErrorKind::Unavailable, format!("not all nodes know the tables yet: {error}"))
                 .because(error)
@@ -133,7 +183,7 @@ impl Client {
     }
 
     /// LOCAL_SERIAL is local to the node that coordinates: none of another datacenter may.
-    fn profile(&self, serial: Serial) -> &ExecutionProfileHandle {
+    fn profiles(&self, serial: Serial) -> &Profiles {
         match serial {
             Serial::Everywhere => &self.anywhere,
             Serial::Local => &self.here,
@@ -146,7 +196,8 @@ impl Client {
         first(answer, Effect::Read)
     }
 
-    /// Sends a conditional write. An error other than an unknown outcome means that it was and will not be applied.
+    /// Sends a conditional write. An error other than an unknown outcome means that it was and will not be
+    /// applied.
     pub(super) async fn write(&self, statement: &Statement, values: Values) -> Result<bool> {
         let answer = self.execute(statement, values).await?;
         let applied = first(answer, Effect::Write)?.and_then(|cells| cells.applied());
@@ -155,7 +206,21 @@ impl Client {
         })
     }
 
+    /// Sends a statement, and sends it again if the node does not know its table. The table was there when
+    /// the statement was prepared, so it was dropped since, or the node was away when it was made. A
+    /// statement that is answered so was not carried out.
     async fn execute(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
+        for _ in 1..TRIES {
+            match self.execute_once(statement, values.clone()).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => self.agree().await,
+                outcome => return outcome,
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.execute_once(statement, values).await
+    }
+
+    async fn execute_once(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
         let answer = self.session.execute_unpaged(&statement.prepared, values).await;
         let answer = answer.map_err(|error| failed(error, statement.effect))?;
         if statement.serial == Serial::Local {
@@ -164,7 +229,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// That routing kept its word is worth a look: what another datacenter agreed on among itself would repeat ids.
+    /// Refuses an answer from another datacenter, whatever the routing promises: what the nodes there agreed
+    /// on among themselves would repeat ids.
     fn check_coordinator(&self, answer: &QueryResult) -> Result<()> {
         let theirs = answer.request_coordinator().node().datacenter.clone();
         if theirs == self.datacenter {
@@ -177,34 +243,56 @@ impl Client {
         Err(Error::new(ErrorKind::StoreViolation, message))
     }
 
-    /// Reads many rows, as new as the last acknowledged write of each.
-    pub(super) async fn scan(&self, cql: &str, serial: Serial, values: Values) -> Result<Vec<Cells>> {
-        use futures_util::TryStreamExt as _;
-        let mut statement = Cql::new(cql);
+    /// Reads a page of a table, each row as new as its last acknowledged write: and where the next page
+    /// begins, if there is one.
+    pub(super) async fn scan(
+        &self,
+        cql: &str,
+        serial: Serial,
+        from: Option<Vec<u8>>,
+        rows: i32,
+    ) -> Result<(Vec<Cells>, Option<Vec<u8>>)> {
+        let mut statement = Cql::new(cql).with_page_size(rows);
         statement.set_consistency(serial.commit());
-        statement.set_execution_profile_handle(Some(self.profile(serial).clone()));
+        statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
+        statement.set_is_idempotent(true);
+        let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
+        let page = self.session.query_single_page(statement, (), from).await;
+        let (answer, next) = page.map_err(|error| failed(error, Effect::Read))?;
         let unreadable =
             |error: &dyn std::error::Error| Error::new(ErrorKind::Unavailable, format!("{error}"));
-        let pager = self.session.query_iter(statement, values).await.map_err(|error| unreadable(&error))?;
-        let columns: Vec<_> = pager.column_specs().iter().map(|column| column.name().to_owned()).collect();
-        let rows = pager.rows_stream::<Row>().map_err(|error| unreadable(&error))?;
-        let rows = rows.map_ok(|row| Cells::named(&columns, row)).map_err(|error| unreadable(&error));
-        rows.try_collect().await
+        let answer = answer.into_rows_result().map_err(|error| unreadable(&error))?;
+        let rows = answer.rows::<Row>().map_err(|error| unreadable(&error))?;
+        let cells = rows.map(|row| row.map(|row| Cells::new(answer.column_specs().iter(), row)));
+        let cells = cells.collect::<Result<_, _>>().map_err(|error| unreadable(&error))?;
+        let next = match next.into_paging_control_flow() {
+            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| bytes.to_vec()),
+            ControlFlow::Break(()) => None,
+        };
+        Ok((cells, next))
     }
 
     /// Looks into the node's own description of the schema.
     pub(super) async fn describe(&self, cql: &str, values: Values) -> Result<Option<Cells>> {
         let mut statement = Cql::new(cql);
         statement.set_consistency(Consistency::One);
-        statement.set_execution_profile_handle(Some(self.anywhere.clone()));
+        statement.set_execution_profile_handle(Some(self.anywhere.reads.clone()));
+        statement.set_is_idempotent(true);
         let answer = self.session.query_unpaged(statement, values).await;
         first(answer.map_err(|error| failed(error, Effect::Read))?, Effect::Read)
     }
 
-    /// Changes the schema, and waits until all nodes that can be reached have it.
+    /// Waits until the nodes that are connected to have one schema, for [`AGREEMENT`] at most. Whether they
+    /// have, the next try shows.
+    pub(super) async fn agree(&self) {
+        let _ = tokio::time::timeout(AGREEMENT, self.session.await_schema_agreement()).await;
+    }
+
+    /// Changes the schema. The driver then waits until the nodes that it is connected to have it, but only
+    /// where there was something to change: not if another client was faster.
     pub(super) async fn define(&self, cql: &str) -> Result<()> {
         let mut statement = Cql::new(cql);
-        statement.set_execution_profile_handle(Some(self.anywhere.clone()));
+        statement.set_execution_profile_handle(Some(self.anywhere.definitions.clone()));
         // Whatever came of it, the schema is looked at again.
         let answer = self.session.query_unpaged(statement, ()).await;
         answer.map(drop).map_err(|error| failed(error, Effect::Read))

@@ -2,33 +2,37 @@
 //!
 //! # Flat
 //!
-//! One partition for each sequence; a reserve is a conditional write (`IF next = …`) that all replicas agree on
-//! (SERIAL), or those of one datacenter ([`Serial::Local`]).
+//! One partition for each sequence; a reserve is a conditional write (`IF next = …`) that all replicas agree
+//! on (SERIAL), or those of one datacenter ([`Serial::Local`]).
 //!
 //! # Geo
 //!
-//! Every datacenter has a *window* for each sequence: a range that its processes reserve from at LOCAL_SERIAL, without
-//! asking another datacenter, and a second one that is preloaded when the first runs low. Only that asks the global counter, which all
-//! datacenters agree on (SERIAL). Cut off from the others, a datacenter goes on for what its window holds, then
-//! says what it waits for; [`Sizing`] says how large that has to be. Ids grow within a window, not between
-//! datacenters. Nothing of a window's size is ever lost: a range is claimed under a token, and whoever claims
-//! under the same one, after a crash or an answer that did not come, gets the same range.
+//! Every datacenter has a *window* for each sequence: a range that its processes reserve from at
+//! LOCAL_SERIAL, without asking another datacenter, and a second one that is preloaded when the first runs
+//! low. Only that asks the global counter, which all datacenters agree on (SERIAL). Cut off from the others,
+//! a datacenter goes on for what its window holds, then says what it waits for; [`Sizing`] says how large
+//! that has to be. Ids grow within a window, not between datacenters. Nothing of a window's size is ever
+//! lost: a range is claimed under a token, and whoever claims under the same one, after a crash or an answer
+//! that did not come, gets the same range.
 //!
 //! # What holds
 //!
-//! - A range is acknowledged by a quorum before an id of it is handed out. How durable that is says the cluster:
-//!   with three replicas, the crash of one machine loses nothing.
-//! - A partition is only ever agreed on in one way, by SERIAL or by LOCAL_SERIAL. The tables say which in their comments, and
-//!   are refused to who would mix them: mixed, ids are handed out twice even without a fault.
-//! - A conditional write whose outcome is unknown is settled by a random number that only this write has, if it is
-//!   still there to be read; else it stays unknown.
+//! - A range is acknowledged by a quorum before an id of it is handed out. How durable that is says the
+//!   cluster: with three replicas, the crash of one machine loses nothing.
+//! - A partition is only ever agreed on in one way, by SERIAL or by LOCAL_SERIAL. The tables
+//!   say which in their comments, and are refused to who would mix them: mixed, ids are handed
+//!   out twice even without a fault.
+//! - A conditional write whose outcome is unknown is settled by a random number that only this write has, if
+//!   it is still there to be read; else it stays unknown.
 //!
-//! What Cassandra cannot protect from: a table restored from a backup (see the store's page in the docs for what is noticed and what to do),
-//! replicas replaced while writes are agreed on without the repair that Cassandra asks for then, and other programs that write to the tables.
+//! What Cassandra cannot protect from: a table restored from a backup (see the store's page in the docs for
+//! what is noticed and what to do), replicas replaced while writes are agreed on without the repair that
+//! Cassandra asks for then, and other programs that write to the tables.
 //!
 //! # Cancellation
 //!
-//! Any call may be dropped; what it has sent may still be applied: a gap, at most of what that call asked for.
+//! Any call may be dropped; what it has sent may still be applied: a gap, at most
+//! of what that call asked for.
 
 mod classify;
 mod client;
@@ -48,7 +52,8 @@ use self::options::Checked;
 use self::schema::Table;
 use self::sequences::Sequences;
 use super::{
-    Bounds, Capabilities, Change, Durability, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, RetryCost, SequenceInfo, Store,
+    StoreFuture,
 };
 use crate::error::{Error, Operation, Result};
 use crate::name::SequenceName;
@@ -68,16 +73,16 @@ pub struct CassandraStore {
 }
 
 impl CassandraStore {
-    /// Connects to the cluster and makes sure of keyspace and tables. Dropping the future can leave them created.
+    /// Connects to the cluster and makes sure of keyspace and tables. Dropping the
+    /// future can leave them created.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for options that cannot be;
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if no node can be reached;
     /// [`Denied`](crate::ErrorKind::Denied);
-    /// [`NotFound`](crate::ErrorKind::NotFound) if keyspace or table are missing and not to be created, with the CQL
-    /// that creates them;
-    /// [`Conflict`](crate::ErrorKind::Conflict) if a table is there but not this crate's, or made for another kind of agreement, or
-    /// if the keyspace has no replicas in the datacenter.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if keyspace or table are missing and not to be created, with
+    /// the CQL that creates them; [`Conflict`](crate::ErrorKind::Conflict) if a table is there but not this
+    /// crate's, or made for another kind of agreement, or if the keyspace has no replicas in the datacenter.
     pub async fn open(options: CassandraOptions) -> Result<Self> {
         let opening = async {
             let checked = options.check()?;
@@ -87,8 +92,9 @@ impl CassandraStore {
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// Uses a session that the caller has: its addresses, credentials and TLS. Those of the options are not used. Consistency,
-    /// routing, retries and timeouts are set on every statement, whatever the session's own profile says.
+    /// Uses a session that the caller has: its addresses, credentials and TLS. Those of the options
+    /// are not used. Consistency, routing, retries and timeouts are set on every statement, whatever
+    /// the session's own profile says.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -149,8 +155,8 @@ impl Store for CassandraStore {
         Box::pin(async move { self.store.inspect(name).await.map_err(named) })
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move { self.store.list().await.map_err(|error| error.during(Operation::List)) })
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move { self.store.list(page).await.map_err(|error| error.during(Operation::List)) })
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
@@ -199,8 +205,8 @@ impl Store for Flat {
         Box::pin(async move { Ok(self.sequences.read(name).await?.map(|row| row.info)) })
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(self.sequences.list())
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(self.sequences.list(page))
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {

@@ -14,7 +14,7 @@ use scylla::errors::TranslationError;
 use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
 
 use super::classify::connect_failed;
-use super::client::Serial;
+use super::client::{AGREEMENT, Serial, patience};
 use super::geo::GeoSettings;
 use super::schema::{DEFAULT_TABLE, Replicas, check_name, check_table};
 use crate::error::Result;
@@ -24,6 +24,8 @@ const PORT: u16 = 9042;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_CHECK: Duration = Duration::from_secs(10);
 const DEFAULT_THRESHOLD: u8 = 50;
+/// How long a connection is idle before it is asked whether anybody is there.
+const KEEPALIVE: Duration = Duration::from_secs(1);
 /// Cassandra's limit for the name of a keyspace.
 const LONGEST_KEYSPACE: usize = 48;
 
@@ -49,7 +51,8 @@ impl Mode {
 
 /// Where a Cassandra or ScyllaDB cluster is, and how sequences are kept in it; checked when it is opened.
 ///
-/// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`. Passwords are never printed.
+/// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`.
+/// Passwords are never printed.
 ///
 /// ```
 /// use idmill::store::cassandra::CassandraOptions;
@@ -109,8 +112,8 @@ impl CassandraOptions {
         }
     }
 
-    /// Datacenter windows, seen from this datacenter, that take `range` ids at a time from the global counter.
-    /// [`Sizing`](super::Sizing) computes how many.
+    /// Datacenter windows, seen from this datacenter, that take `range` ids at a time from the global
+    /// counter. [`Sizing`](super::Sizing) computes how many.
     #[must_use]
     pub fn geo(mut self, datacenter: impl Into<String>, range: u64) -> Self {
         self.mode = Mode::Geo;
@@ -125,7 +128,8 @@ impl CassandraOptions {
         self
     }
 
-    /// Among whom flat sequences are agreed on. Default [`Serial::Everywhere`]; [`Serial::Local`] needs a datacenter.
+    /// Among whom flat sequences are agreed on. Default [`Serial::Everywhere`];
+    /// [`Serial::Local`] needs a datacenter.
     #[must_use]
     pub fn serial(mut self, serial: Serial) -> Self {
         self.serial = serial;
@@ -139,23 +143,24 @@ impl CassandraOptions {
         self
     }
 
-    /// How long a process may go on with a window after the sequence was set or removed elsewhere, while the global
-    /// counter can be reached. Default 10 s; one SERIAL read in this time is what it costs.
+    /// How long a process may go on with a window after the sequence was set or removed elsewhere, while the
+    /// global counter can be reached. Default 10 s; one SERIAL read in this time is what it costs.
     #[must_use]
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.check = interval;
         self
     }
 
-    /// The table of sequences: letters, digits and underscores, at most 40. Default `idmill_sequences`. That of the
-    /// windows has `_windows` added.
+    /// The table of sequences: letters, digits and underscores, at most 40. Default `idmill_sequences`. That
+    /// of the windows has `_windows` added.
     #[must_use]
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
         self
     }
 
-    /// How long a statement may take. Default 10 s.
+    /// How long a statement may take. Default 10 s. A node that leaves a request unanswered for a quarter of
+    /// it is passed over: others are asked.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -255,7 +260,14 @@ impl CassandraOptions {
     }
 
     pub(super) async fn connect_session(&self) -> Result<Session> {
-        let mut builder = SessionBuilder::new().connection_timeout(self.timeout);
+        // A node that is frozen is found out: when it is connected to, and by what it is asked while it is.
+        let patience = patience(self.timeout).max(Duration::from_millis(1));
+        let mut builder = SessionBuilder::new()
+            .connection_timeout(patience)
+            .keepalive_interval(KEEPALIVE.min(patience))
+            .keepalive_timeout(patience)
+            .metadata_request_clientside_timeout(self.timeout)
+            .schema_agreement_timeout(AGREEMENT);
         for host in &self.hosts {
             builder =
                 builder.known_node(if has_port(host) { host.clone() } else { format!("{host}:{PORT}") });

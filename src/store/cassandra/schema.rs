@@ -4,15 +4,20 @@
 //! id is made from its name: Cassandra gives random ones, so that two nodes which make one table at the same
 //! time would make two, and what was written to one of them would be lost.
 
-use scylla::value::CqlValue;
+use std::time::Duration;
 
-use super::client::{Client, Serial};
-use super::values::{Cells, text};
+use scylla::value::CqlValue;
+use tokio::time::Instant;
+
+use super::client::{AGREEMENT, Client, Serial};
+use super::values::{Cells, Values, text};
 use crate::error::{Error, ErrorKind, Result};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// Cassandra's limit for a table's name is 48; the windows' table needs eight more.
 const LONGEST_TABLE: usize = 40;
+/// Between two looks for what was made.
+const AGAIN: Duration = Duration::from_millis(100);
 /// The layout of the rows.
 pub(super) const FORMAT: i32 = 1;
 
@@ -33,6 +38,67 @@ pub(super) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
 
 pub(super) fn check_table(name: &str) -> Result<()> {
     check_name("table", name, LONGEST_TABLE)
+}
+
+/// A keyspace or a table: how a node is asked for it, and what makes it.
+#[derive(Debug)]
+struct Part {
+    what: String,
+    look: &'static str,
+    key: Values,
+    definition: String,
+}
+
+impl Part {
+    async fn look(&self, client: &Client) -> Result<Option<Cells>> {
+        client.describe(self.look, self.key.clone()).await
+    }
+
+    /// What one node does not know is only missing if the nodes agree on that.
+    async fn find(&self, client: &Client) -> Result<Option<Cells>> {
+        let found = self.look(client).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        client.agree().await;
+        self.look(client).await
+    }
+
+    /// Makes it, and looks until it is there. A node hears a little later of what another one made: the one that is
+    /// looked at may not know it yet, and the one that is to make a table may not know the keyspace.
+    async fn make(&self, client: &Client) -> Result<Cells> {
+        let begun = Instant::now();
+        let mut made = self.define(client).await;
+        loop {
+            if let Some(found) = self.look(client).await? {
+                return Ok(found);
+            }
+            let done = made?;
+            if begun.elapsed() >= AGREEMENT {
+                return Err(self.unheard_of(done));
+            }
+            client.agree().await;
+            tokio::time::sleep(AGAIN).await;
+            made = if done { Ok(true) } else { self.define(client).await };
+        }
+    }
+
+    /// Whether the node did it. If it did not, it has not heard of the keyspace.
+    async fn define(&self, client: &Client) -> Result<bool> {
+        match client.define(&self.definition).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            made => made.map(|()| true),
+        }
+    }
+
+    fn unheard_of(&self, made: bool) -> Error {
+        let message = if made {
+            format!("the {} was made, but the node does not know it yet", self.what)
+        } else {
+            format!("the {} is not made yet: the node does not know its keyspace", self.what)
+        };
+        Error::new(ErrorKind::Unavailable, message)
+    }
 }
 
 /// A table of ours, in a keyspace.
@@ -91,29 +157,25 @@ impl Table {
 
     /// Makes sure of it.
     pub(super) async fn ensure(&self, client: &Client, create: bool) -> Result<()> {
-        if let Some(found) = self.look(client).await? {
-            return self.check(&found);
-        }
-        if !create {
-            let message =
-                format!("there is no table {}; create it with: {}", self.display(), self.definition());
-            return Err(Error::new(ErrorKind::NotFound, message));
-        }
-        let made = client.define(&self.definition()).await;
-        match (self.look(client).await?, made) {
-            (Some(found), _) => self.check(&found),
-            (None, Err(error)) => Err(error),
-            (None, Ok(())) => {
-                let message =
-                    format!("the table {} was made, but the node does not know it yet", self.display());
-                Err(Error::new(ErrorKind::Unavailable, message))
+        let part = self.part();
+        let found = match part.find(client).await? {
+            Some(found) => found,
+            None if create => part.make(client).await?,
+            None => {
+                let message = format!("there is no {}; create it with: {}", part.what, part.definition);
+                return Err(Error::new(ErrorKind::NotFound, message));
             }
-        }
+        };
+        self.check(&found)
     }
 
-    async fn look(&self, client: &Client) -> Result<Option<Cells>> {
-        let cql = "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
-        client.describe(cql, vec![text(&self.keyspace), text(&self.name)]).await
+    fn part(&self) -> Part {
+        Part {
+            what: format!("table {}", self.display()),
+            look: "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+            key: vec![text(&self.keyspace), text(&self.name)],
+            definition: self.definition(),
+        }
     }
 
     fn check(&self, found: &Cells) -> Result<()> {
@@ -150,21 +212,19 @@ pub(super) async fn ensure_keyspace(
     replicas: &Replicas,
     needs: Option<&str>,
 ) -> Result<()> {
-    let mut found = look_at_keyspace(client, keyspace).await?;
-    if found.is_none() && !replicas.is_empty() {
-        let made = client.define(&keyspace_definition(keyspace, replicas)).await;
-        found = look_at_keyspace(client, keyspace).await?;
-        if found.is_none() {
-            made?;
+    let part = keyspace_part(keyspace, replicas);
+    let found = match part.find(client).await? {
+        Some(found) => found,
+        None if !replicas.is_empty() => part.make(client).await?,
+        None => {
+            let dc = needs.unwrap_or("DATACENTER");
+            let cql = keyspace_definition(keyspace, &vec![(dc.to_owned(), 3)]);
+            let message = format!(
+                "there is no {}; create it with a line for each datacenter: {cql}; or add `create_keyspace={dc}:3`",
+                part.what
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
         }
-    }
-    let Some(found) = found else {
-        let dc = needs.unwrap_or("DATACENTER");
-        let cql = keyspace_definition(keyspace, &vec![(dc.to_owned(), 3)]);
-        let message = format!(
-            "there is no keyspace {keyspace}; create it with a line for each datacenter: {cql}; or add `create_keyspace={dc}:3`"
-        );
-        return Err(Error::new(ErrorKind::NotFound, message));
     };
     let Some(needs) = needs else { return Ok(()) };
     let known = found.map("replication");
@@ -180,9 +240,13 @@ pub(super) async fn ensure_keyspace(
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
-async fn look_at_keyspace(client: &Client, keyspace: &str) -> Result<Option<Cells>> {
-    let cql = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
-    client.describe(cql, vec![text(keyspace)]).await
+fn keyspace_part(keyspace: &str, replicas: &Replicas) -> Part {
+    Part {
+        what: format!("keyspace {keyspace}"),
+        look: "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?",
+        key: vec![text(keyspace)],
+        definition: keyspace_definition(keyspace, replicas),
+    }
 }
 
 fn keyspace_definition(keyspace: &str, replicas: &Replicas) -> String {

@@ -1,5 +1,5 @@
-//! The table of sequences: one partition each, read and written in agreement. Flat sequences reserve from it; for
-//! datacenter windows it holds the global counter and every datacenter's last claim.
+//! The table of sequences: one partition each, read and written in agreement. Flat sequences reserve from it;
+//! for datacenter windows it holds the global counter and every datacenter's last claim.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use super::values::{self, Cells, Fault, Values};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::store::{
-    Bounds, Change, Grant, Identity, Reserve, SequenceInfo, already_exists, exhausted, not_found,
+    Bounds, Change, Cursor, Grant, Identity, Listing, Page, Reserve, SequenceInfo, already_exists, exhausted,
+    not_found,
 };
 use crate::tier::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
-/// What a write is conditional on. Of these, `next` never has a value twice in an era: a write of unknown outcome may be sent again. That
-/// is why nothing is ever given back here.
+/// What a write is conditional on. Of these, `next` never has a value twice in an era: a write of unknown
+/// outcome may be sent again. That is why nothing is ever given back here.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
 /// How often a write of unknown outcome is looked after before its outcome stays unknown.
 const LOOKS: u32 = 3;
@@ -119,24 +120,23 @@ impl Sequences {
         cells.map(|cells| self.decode(&cells)).transpose()
     }
 
-    /// Reads it, having made it where it did not exist; nothing is reserved by that.
+    /// Reads it, having made it where it did not exist and may be made; nothing is reserved by that.
     pub(super) async fn ensure(&self, request: &Reserve) -> Result<Row> {
-        loop {
+        for _ in 0..LOOKS {
             if let Some(row) = self.read(&request.name).await? {
                 return Ok(row);
             }
-            if request.create.start() > request.ceiling {
+            let create = request.creation()?;
+            if create.start() > request.ceiling {
                 return Err(exhausted(&request.name, request.ceiling));
             }
-            match outcome(self.insert(&Row::fresh(&request.name, request.create)).await)? {
-                Outcome::Applied | Outcome::Refused => {}
-                Outcome::Unknown => {
-                    let message =
-                        "it is not known whether the sequence was created; nothing was reserved from it";
-                    return Err(Error::new(ErrorKind::Unavailable, message));
-                }
+            match outcome(self.insert(&Row::fresh(&request.name, create)).await)? {
+                // Whatever became of it, and whoever did it: it is there, or not.
+                Outcome::Applied | Outcome::Refused | Outcome::Unknown => {}
             }
         }
+        let message = "it is not known whether the sequence was created; nothing was reserved from it";
+        Err(Error::new(ErrorKind::Unavailable, message))
     }
 
     async fn insert(&self, row: &Row) -> Result<bool> {
@@ -176,9 +176,9 @@ impl Sequences {
 
     /// Finds out about a write of unknown outcome by what nobody else writes, never by values.
     ///
-    /// While its condition still holds it is sent again: of all its copies one is applied at most, and once one is, or
-    /// another write, the others never will be. If the row has moved on under another's name, ours may have been
-    /// applied before that, or not: that stays unknown.
+    /// While its condition still holds it is sent again: of all its copies one is applied at most, and once
+    /// one is, or another write, the others never will be. If the row has moved on under another's name, ours
+    /// may have been applied before that, or not: that stays unknown.
     async fn settle(&self, write: &Write<'_>, error: Error) -> Result<bool> {
         for _ in 0..LOOKS {
             let Ok(Some(row)) = self.read(&write.seen.info.name).await else { break };
@@ -225,7 +225,8 @@ impl Sequences {
         }
     }
 
-    /// What windows hold is recalled whenever `next` is set: it was reserved before, and would go on being handed out.
+    /// What windows hold is recalled whenever `next` is set: it was reserved before, and
+    /// would go on being handed out.
     pub(super) async fn set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let mut tries = 0;
         loop {
@@ -266,13 +267,20 @@ impl Sequences {
         }
     }
 
-    pub(super) async fn list(&self) -> Result<Vec<SequenceInfo>> {
+    /// In the order of the ring, in which names that begin alike are scattered: so
+    /// the prefix is looked at here.
+    pub(super) async fn list(&self, page: &Page) -> Result<Listing> {
+        let after = page.after.as_ref().map(Cursor::bytes).transpose()?;
         let cql = format!("SELECT {COLUMNS}, claims FROM {}", self.table.cql());
-        let rows = self.client.scan(&cql, self.serial, Vec::new()).await?;
-        let infos = rows.iter().map(|cells| self.decode(cells).map(|row| row.info));
-        let mut infos = infos.collect::<Result<Vec<_>>>()?;
-        infos.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(infos)
+        let (rows, next) = self.client.scan(&cql, self.serial, after, page.rows()).await?;
+        let mut listing = Listing { next: next.map(|next| Cursor::of_bytes(&next)), ..Listing::default() };
+        for cells in rows {
+            let name = cells.text("name").unwrap_or_default();
+            if name.starts_with(&page.prefix) {
+                listing.add(name, self.decode(&cells).map(|row| row.info));
+            }
+        }
+        Ok(listing.sorted())
     }
 
     fn decode(&self, cells: &Cells) -> Result<Row> {

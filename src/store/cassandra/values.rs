@@ -1,8 +1,8 @@
 //! Columns to values and back.
 //!
-//! Ids are `varint`: the whole of u64, and the end of a range beyond it, as cqlsh shows them. Rows are read by the
-//! names of their columns, since the answer of a conditional statement has as many as the server likes: Cassandra
-//! only `[applied]`, or what the condition names; ScyllaDB all of them, applied or not.
+//! Ids are `varint`: the whole of u64, and the end of a range beyond it, as cqlsh shows them. Rows are read
+//! by the names of their columns, since the answer of a conditional statement has as many as the server
+//! likes: Cassandra only `[applied]`, or what the condition names; ScyllaDB all of them, applied or not.
 
 use std::collections::HashMap;
 
@@ -26,12 +26,6 @@ impl Cells {
     pub(super) fn new<'a>(columns: impl Iterator<Item = &'a ColumnSpec<'a>>, row: Row) -> Self {
         let named =
             columns.zip(row.columns).filter_map(|(column, value)| Some((column.name().to_owned(), value?)));
-        Self(named.collect())
-    }
-
-    pub(super) fn named(columns: &[String], row: Row) -> Self {
-        let named =
-            columns.iter().zip(row.columns).filter_map(|(column, value)| Some((column.clone(), value?)));
         Self(named.collect())
     }
 

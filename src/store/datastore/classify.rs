@@ -1,11 +1,11 @@
 //! Datastore's errors, sorted by what they say about the ids.
 //!
-//! A read reserves nothing, whatever went wrong: its errors only have to say whether another try may succeed. A commit
-//! that the server refused by name was not applied. After a commit that was not answered, or answered with a status by
-//! which servers say that they do not know either, the question is open.
+//! A read reserves nothing, whatever went wrong: its errors only have to say whether another try may succeed.
+//! A commit that the server refused by name was not applied. After a commit that was not answered, or
+//! answered with a status by which servers say that they do not know either, the question is open.
 //!
-//! `ABORTED` and `ALREADY_EXISTS` are both 409, `FAILED_PRECONDITION` and `INVALID_ARGUMENT` both 400: the status decides,
-//! and the number only where there is none.
+//! `ABORTED` and `ALREADY_EXISTS` are both 409, `FAILED_PRECONDITION` and `INVALID_ARGUMENT` both 400: the
+//! status decides, and the number only where there is none.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -54,7 +54,8 @@ fn classify(refusal: &Refusal) -> ErrorKind {
         "UNIMPLEMENTED" => ErrorKind::Unsupported,
         "DATA_LOSS" => ErrorKind::StoreViolation,
         "" => classify_http(refusal.http),
-        // ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL, CANCELLED, UNKNOWN, and what is new.
+        // ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL,
+        // CANCELLED, UNKNOWN, and what is new.
         _ => ErrorKind::Unavailable,
     }
 }
@@ -72,7 +73,8 @@ fn classify_http(http: u16) -> ErrorKind {
 /// What a commit that the server refused means: whether others were faster, or the kind of the error.
 fn classify_commit(refusal: &Refusal) -> Result<ErrorKind, ErrorKind> {
     match refusal.status.as_str() {
-        // Of these, the last three say that the entity is not the one that was read: another version, already there, gone.
+        // Of these, the last three say that the entity is not the one that was read: another
+        // version, already there, gone.
         "ABORTED" | "FAILED_PRECONDITION" | "ALREADY_EXISTS" | "NOT_FOUND" => Ok(ErrorKind::Unavailable),
         "INVALID_ARGUMENT" | "OUT_OF_RANGE" | "UNAUTHENTICATED" | "PERMISSION_DENIED" | "UNIMPLEMENTED" => {
             Err(classify(refusal))

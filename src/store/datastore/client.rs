@@ -33,7 +33,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client for the emulator, if there is one, or for Google Cloud with the credentials of the environment.
+    /// A client for the emulator, if there is one, or for Google Cloud with the
+    /// credentials of the environment.
     pub(super) async fn new(
         options: &DatastoreOptions,
         tokens: Option<Arc<dyn TokenSource>>,
@@ -138,7 +139,8 @@ fn routing(options: &DatastoreOptions) -> Result<HeaderValue> {
     HeaderValue::from_str(&params).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// What the environment offers: a file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's, or the machine's own account.
+/// What the environment offers: a file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's,
+/// or the machine's own account.
 async fn default_tokens() -> Result<Arc<dyn TokenSource>> {
     let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE])).await;
     provider.map(|provider| provider.token_source()).map_err(|error| {

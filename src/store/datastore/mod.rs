@@ -4,19 +4,20 @@
 //! # What holds
 //!
 //! - **Durable**: Datastore answers a commit once it is replicated.
-//! - **Shared**: any number of processes may reserve. A change is tied to the version of the entity that was read, and the
-//!   whole commit fails if that is no longer the stored one; the loser reads again. No transaction stays open between
-//!   the read and the commit, so a process that is paused or killed there keeps nobody waiting, in none of the
-//!   database's concurrency modes.
+//! - **Shared**: any number of processes may reserve. A change is tied to the version of the entity that was
+//!   read, and the whole commit fails if that is no longer the stored one; the loser reads again. No
+//!   transaction stays open between the read and the commit, so a process that is paused or killed there
+//!   keeps nobody waiting, in none of the database's concurrency modes.
 //! - **Honest**: a commit that was not answered, or answered with a status that leaves it open, is an
 //!   [`UnknownOutcome`](ErrorKind::UnknownOutcome); it is not sent again.
 //!
-//! Each sequence is one entity, and writes to one entity have their limits: see `docs/stores/datastore.md` for sizes and costs.
+//! Each sequence is one entity, and writes to one entity have their limits: see
+//! `docs/stores/datastore.md` for sizes and costs.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped before its commit was sent does nothing; after that it may be applied, and the range it reserved is a
-//! gap.
+//! A call that is dropped before its commit was sent does nothing; after that it may be applied, and
+//! the range it reserved is a gap.
 
 mod classify;
 mod client;
@@ -33,8 +34,8 @@ use self::classify::Verdict;
 use self::client::Client;
 use self::schema::{Place, Stored};
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    SequenceInfo, Store, StoreFuture, already_exists, not_found,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -56,20 +57,20 @@ pub struct DatastoreStore {
 }
 
 impl DatastoreStore {
-    /// Opens a database, with the credentials of the environment (application default credentials), or an emulator without any.
-    /// Reads once, so that what is wrong is known now; creates nothing.
+    /// Opens a database, with the credentials of the environment (application default credentials), or an
+    /// emulator without any. Reads once, so that what is wrong is known now; creates nothing.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be; [`Denied`](ErrorKind::Denied) without
-    /// credentials or rights; [`NotFound`](ErrorKind::NotFound) if there is no such project or database;
-    /// [`Conflict`](ErrorKind::Conflict) if the database is of another type; [`Unavailable`](ErrorKind::Unavailable) if it cannot
-    /// be reached.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be; [`Denied`](ErrorKind::Denied)
+    /// without credentials or rights; [`NotFound`](ErrorKind::NotFound) if there is no such project or
+    /// database; [`Conflict`](ErrorKind::Conflict) if the database is of another type;
+    /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be reached.
     pub async fn open_with(options: DatastoreOptions) -> Result<Self> {
         Self::open(options, None).await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// As [`open_with`](Self::open_with), with credentials of your own: each request carries what `tokens` gives for its
-    /// `authorization` header (`Bearer …`), to an emulator too.
+    /// As [`open_with`](Self::open_with), with credentials of your own: each request carries what `tokens`
+    /// gives for its `authorization` header (`Bearer …`), to an emulator too.
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
@@ -104,8 +105,8 @@ impl DatastoreStore {
         }
     }
 
-    /// Reads a sequence, lets `decide` say what it is to be (`None`: gone), and writes that if it is another. Begins
-    /// again when others changed it in between, so `decide` may be called several times.
+    /// Reads a sequence, lets `decide` say what it is to be (`None`: gone), and writes that if it is another.
+    /// Begins again when others changed it in between, so `decide` may be called several times.
     async fn change<R>(
         &self,
         name: &SequenceName,
@@ -130,8 +131,9 @@ impl DatastoreStore {
         }
     }
 
-    /// Reads, and writes once. Not as a [`change`](Self::change), which begins again after a conflict: that may be with our own write, if
-    /// something on the way sent it twice, and others may have reserved what it gave back.
+    /// Reads, and writes once. Not as a [`change`](Self::change), which begins again after a
+    /// conflict: that may be with our own write, if something on the way sent it twice, and others
+    /// may have reserved what it gave back.
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let stored = self.read(&back.name).await?;
         let mut wanted = stored.as_ref().map(|stored| stored.info.clone());
@@ -146,10 +148,11 @@ impl DatastoreStore {
         }
     }
 
-    /// What turns the stored sequence into the wanted one, and fails if something else is stored; `None` if nothing is to be done.
+    /// What turns the stored sequence into the wanted one, and fails if something else is stored;
+    /// `None` if nothing is to be done.
     fn mutation(&self, stored: Option<&Stored>, wanted: Option<&SequenceInfo>) -> Option<Value> {
-        // FAIL is said because what is done without it is the server's choice: Google's newer emulator then writes over the
-        // other version and tells nobody.
+        // FAIL is said because what is done without it is the server's choice: Google's newer emulator then
+        // writes over the other version and tells nobody.
         let over = |stored: &Stored, operation: &str, value: Value| {
             json!({
                 operation: value,
@@ -166,30 +169,41 @@ impl DatastoreStore {
         }
     }
 
-    async fn read_all(&self) -> Result<Vec<SequenceInfo>> {
-        let mut all = Vec::new();
-        let mut query = json!({ "kind": [{ "name": self.place.kind() }] });
-        loop {
-            let answer = self.client.query(self.place.partition(), &query).await?;
-            let batch = &answer["batch"];
-            let results = batch["entityResults"].as_array().map_or(&[][..], Vec::as_slice);
-            // An emulator answers for the default database with the entities of all.
-            for result in results.iter().filter(|result| self.place.holds(result)) {
-                all.push(self.place.decode(result)?.info);
-            }
-            if batch["moreResults"] != "NOT_FINISHED" {
-                break;
-            }
-            query["startCursor"] = batch["endCursor"].clone();
+    /// Reads a page of all; the prefix is looked at here, since keys are escaped
+    /// names and have another order.
+    async fn read_page(&self, page: &Page) -> Result<Listing> {
+        let mut query = json!({ "kind": [{ "name": self.place.kind() }], "limit": page.rows() });
+        if let Some(after) = &page.after {
+            query["startCursor"] = Value::from(after.as_str());
         }
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
+        let answer = self.client.query(self.place.partition(), &query).await?;
+        let batch = &answer["batch"];
+        let results = batch["entityResults"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut listing = Listing::default();
+        // An emulator answers for the default database with the entities of all.
+        for result in results.iter().filter(|result| self.place.holds(result)) {
+            let name = schema::shown(result);
+            if name.starts_with(&page.prefix) {
+                listing.add(name, self.place.decode(result).map(|stored| stored.info));
+            }
+        }
+        let end = batch["endCursor"].as_str();
+        let more = match batch["moreResults"].as_str() {
+            Some("NOT_FINISHED") => true,
+            Some("NO_MORE_RESULTS") => false,
+            // An emulator says that there may be more after every limit that was reached, or not; and begins
+            // a page again with the entities of other databases that have the key at which it ended.
+            _ => !results.is_empty() && end != page.after.as_ref().map(Cursor::as_str),
+        };
+        listing.next = end.filter(|_| more).map(Cursor::new);
+        Ok(listing.sorted())
     }
 }
 
 impl Store for DatastoreStore {
     fn capabilities(&self) -> Capabilities {
-        // Not in batches: a commit of several would fail or wait as a whole for the one sequence that others write too.
+        // Not in batches: a commit of several would fail or wait as a whole for the one
+        // sequence that others write too.
         Capabilities {
             durability: Durability::Disk,
             retry: RetryCost::Gap,
@@ -202,7 +216,10 @@ impl Store for DatastoreStore {
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(async move {
             let reserving = self.change(&request.name, |stored| {
-                let mut info = stored.unwrap_or_else(|| schema::fresh(&request.name, request.create));
+                let mut info = match stored {
+                    Some(info) => info,
+                    None => schema::fresh(&request.name, request.creation()?),
+                };
                 let grant = info.grant(request.count, request.ceiling)?;
                 Ok((Some(info), grant))
             });
@@ -239,8 +256,8 @@ impl Store for DatastoreStore {
         })
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(async move { self.read_all().await.map_err(|error| error.during(Operation::List)) })
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move { self.read_page(page).await.map_err(|error| error.during(Operation::List)) })
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {

@@ -65,16 +65,16 @@ impl DatastoreOptions {
         self
     }
 
-    /// The namespace to keep sequences in: up to 100 of `[0-9A-Za-z._-]`. Default: the one without a name. A name in
-    /// one namespace has nothing to do with the same name in another.
+    /// The namespace to keep sequences in: up to 100 of `[0-9A-Za-z._-]`. Default: the one without a name. A
+    /// name in one namespace has nothing to do with the same name in another.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// The kind of the entities: up to 1500 bytes, not of the form `__…__`. Default `IdmillSequence`. Kinds are
-    /// namespaces too.
+    /// The kind of the entities: up to 1500 bytes, not of the form `__…__`. Default
+    /// `IdmillSequence`. Kinds are namespaces too.
     #[must_use]
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = kind.into();
@@ -82,15 +82,17 @@ impl DatastoreOptions {
     }
 
     /// `HOST:PORT` of an emulator, which is talked to without TLS and without credentials. Default: what the
-    /// environment variable `DATASTORE_EMULATOR_HOST` says when the store is opened, and Google Cloud without it.
+    /// environment variable `DATASTORE_EMULATOR_HOST` says when the store is opened,
+    /// and Google Cloud without it.
     #[must_use]
     pub fn emulator(mut self, address: impl Into<String>) -> Self {
         self.emulator = Some(address.into());
         self
     }
 
-    /// How long to wait for the answer to one request, 1 ms to 1 hour. Default 10 s. A read that takes longer is
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), a commit [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome).
+    /// How long to wait for the answer to one request, 1 ms to 1 hour. Default 10 s. A read that takes longer
+    /// is [`Unavailable`](crate::ErrorKind::Unavailable), a commit
+    /// [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome).
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

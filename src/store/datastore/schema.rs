@@ -1,7 +1,8 @@
 //! The entity that holds a sequence, its key, and their JSON.
 //!
-//! A `u64` is stored as the signed integer of the same 64 bits, as Datastore has no other: what is below 2^63 reads in the console
-//! as what it is, and what is above as itself minus 2^64 (`u64::MAX` is -1). Nothing is compared or added by the server.
+//! A `u64` is stored as the signed integer of the same 64 bits, as Datastore has no other: what is below 2^63
+//! reads in the console as what it is, and what is above as itself minus 2^64 (`u64::MAX` is -1). Nothing is
+//! compared or added by the server.
 
 use serde_json::{Value, json};
 
@@ -95,8 +96,8 @@ impl Place {
     }
 }
 
-/// A sequence's name as the name of a key; no two names share a key. Datastore keeps `__…__` for itself, advises against
-/// slashes, and may come to refuse dots alone, as Firestore's native mode does.
+/// A sequence's name as the name of a key; no two names share a key. Datastore keeps `__…__` for itself,
+/// advises against slashes, and may come to refuse dots alone, as Firestore's native mode does.
 fn escape(name: &str) -> String {
     let name = name.replace('~', "~0").replace('/', "~1");
     if name.starts_with("__") || name == "." || name == ".." { format!("~{name}") } else { name }
@@ -148,6 +149,12 @@ fn decode(entity: &Value, version: &Value) -> Result<Stored, String> {
 
 fn read_integer(property: &Value) -> Option<i64> {
     property["integerValue"].as_str()?.parse().ok()
+}
+
+/// The name of what a query found, or its key where it has none.
+pub(super) fn shown(result: &Value) -> String {
+    let key = &result["entity"]["key"];
+    key_name(key).map_or_else(|| key["path"].to_string(), |name| name.to_string())
 }
 
 fn key_name(key: &Value) -> Option<SequenceName> {

@@ -1,8 +1,9 @@
 //! etcd's errors, sorted by what they say about the ids.
 //!
-//! A read reserves nothing, whatever went wrong. Of a transaction only what etcd refuses by name, before it was proposed or when it
-//! was to be applied, was certainly not applied; etcd's own timeouts, an answer that is not etcd's, and no answer at all
-//! leave it open. A gRPC code alone says little: connections and proxies speak in the same codes.
+//! A read reserves nothing, whatever went wrong. Of a transaction only what etcd refuses by name was
+//! certainly not applied. etcd's own timeouts, an answer that is not etcd's, and no answer at all leave it
+//! open. So does a full database: the transaction that fills it is applied and answered with the error that
+//! refuses all later ones. A gRPC code alone says little: connections and proxies speak in the same codes.
 
 use std::error::Error as StdError;
 
@@ -32,6 +33,8 @@ enum Meaning {
     Elsewhere,
     /// Not applied, since what proved who asks has expired.
     Expired,
+    /// Not applied since the database is full, or applied and now it is full.
+    Full,
     /// It may have been applied.
     Open,
 }
@@ -41,13 +44,23 @@ enum Meaning {
 pub(super) enum Fate {
     /// Not applied; another member may be asked, whatever the request is.
     Elsewhere,
-    /// Not applied, and not to be asked again.
+    /// Not to be asked again: not applied, or [settled](Failure::is_settled) whether it was.
     Final,
     /// It may have been applied.
     Open,
 }
 
 impl Failure {
+    /// Says which member it was.
+    pub(super) fn at(self, address: &str) -> Self {
+        let told = |source: Box<dyn StdError + Send + Sync>| format!("{address}: {}", chain(&*source)).into();
+        match self {
+            Self::Unsent(source) => Self::Unsent(told(source)),
+            Self::Lost(source) => Self::Lost(told(source)),
+            other => other,
+        }
+    }
+
     pub(super) fn fate(&self) -> Fate {
         match self {
             Self::Unsent(_) => Fate::Elsewhere,
@@ -55,7 +68,7 @@ impl Failure {
             Self::Violation(_) => Fate::Final,
             Self::Refused(status) => match classify(status.code(), status.message()) {
                 Meaning::Elsewhere => Fate::Elsewhere,
-                Meaning::Refused(_) | Meaning::Expired => Fate::Final,
+                Meaning::Refused(_) | Meaning::Expired | Meaning::Full => Fate::Final,
                 Meaning::Open => Fate::Open,
             },
         }
@@ -64,6 +77,12 @@ impl Failure {
     /// Whether another log-in may be all that it takes.
     pub(super) fn is_expired(&self) -> bool {
         matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Expired)
+    }
+
+    /// Whether the answer leaves open what became of the transaction, and yet nothing will become of it any
+    /// more: a read that comes after it tells.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Full)
     }
 
     /// The same, of what has to come before the request: that was not sent, whatever became of this.
@@ -95,8 +114,7 @@ fn classify(code: Code, message: &str) -> Meaning {
         // Before it was proposed. "Too many" is that it applies more slowly than it was asked.
         (Code::Unavailable, "no leader" | "not capable" | "rpc not supported for learner")
         | (Code::ResourceExhausted, "too many requests") => Meaning::Elsewhere,
-        // Also when it was to be applied, once the alarm was raised.
-        (Code::ResourceExhausted, "mvcc: database space exceeded") => Meaning::Refused(ErrorKind::Conflict),
+        (Code::ResourceExhausted, "mvcc: database space exceeded") => Meaning::Full,
         (Code::DataLoss, "corrupt cluster") => Meaning::Refused(ErrorKind::StoreViolation),
         (
             _,
@@ -126,14 +144,21 @@ fn classify_stranger(code: Code) -> ErrorKind {
 pub(super) fn read_failed(failure: Failure) -> Error {
     match failure {
         Failure::Violation(error) => error,
-        Failure::Unsent(source) => unreachable(source),
+        Failure::Unsent(source) => unreachable(&*source),
         Failure::Lost(source) => {
-            Error::new(ErrorKind::Unavailable, format!("etcd did not answer: {}", chain(&*source)))
-                .because(source)
+            let said = chain(&*source);
+            // What speaks another protocol will not speak etcd's the next time either.
+            let (kind, remedy) = if said.contains("frame with invalid size") {
+                (ErrorKind::Unsupported, STRANGER)
+            } else {
+                (ErrorKind::Unavailable, "")
+            };
+            Error::new(kind, format!("etcd did not answer: {said}{remedy}"))
         }
         Failure::Refused(status) => match classify(status.code(), status.message()) {
-            Meaning::Open => refused(classify_stranger(status.code()), status),
-            meaning => refused(kind(meaning), status),
+            Meaning::Open => refused(classify_stranger(status.code()), &status),
+            Meaning::Full => full(&status),
+            meaning => refused(kind(meaning), &status),
         },
     }
 }
@@ -142,19 +167,19 @@ pub(super) fn read_failed(failure: Failure) -> Error {
 pub(super) fn write_failed(failure: Failure) -> Error {
     match failure {
         Failure::Violation(error) => error,
-        Failure::Unsent(source) => unreachable(source),
+        Failure::Unsent(source) => unreachable(&*source),
         Failure::Lost(source) => Error::new(
             ErrorKind::UnknownOutcome,
             format!("etcd did not answer: {}; {MAYBE}", chain(&*source)),
-        )
-        .because(source),
+        ),
         Failure::Refused(status) => {
             let meaning = classify(status.code(), status.message());
-            refused(kind(meaning), status)
+            refused(kind(meaning), &status)
         }
     }
 }
 
+const STRANGER: &str = "; that is not etcd, or it speaks TLS (tls=true): check the address and its port";
 const MAYBE: &str = "it may have been applied";
 
 fn kind(meaning: Meaning) -> ErrorKind {
@@ -162,25 +187,36 @@ fn kind(meaning: Meaning) -> ErrorKind {
         Meaning::Refused(kind) => kind,
         Meaning::Elsewhere => ErrorKind::Unavailable,
         Meaning::Expired => ErrorKind::Denied,
-        Meaning::Open => ErrorKind::UnknownOutcome,
+        Meaning::Full | Meaning::Open => ErrorKind::UnknownOutcome,
     }
 }
 
-fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
-    // In words alone: the error itself is of a library that the client keeps to itself.
-    let said = chain(&*source);
+/// The database is full, and nothing was written.
+fn full(status: &Status) -> Error {
+    refused(ErrorKind::Conflict, status)
+}
+
+fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
+    // Here and wherever an answer is missing, in words alone: the error itself is of a library that the
+    // client keeps to itself, and prints as its parts.
+    let said = chain(source);
     let (kind, remedy) = if said.contains("invalid peer certificate") {
         (
             ErrorKind::Denied,
             "; ca=FILE names who may have signed it, and the host has to be the one that it is for",
         )
+    } else if said.contains("tls handshake eof") || said.contains("corrupt message") {
+        (
+            ErrorKind::Unavailable,
+            "; perhaps it does not speak TLS, which tls=, ca= or cert= in the URL asks for",
+        )
     } else {
         (ErrorKind::Unavailable, "")
     };
-    Error::new(kind, format!("etcd cannot be reached: {said}{remedy}")).because(source)
+    Error::new(kind, format!("etcd cannot be reached: {said}{remedy}"))
 }
 
-fn refused(kind: ErrorKind, status: Box<Status>) -> Error {
+fn refused(kind: ErrorKind, status: &Status) -> Error {
     let said = match status.message() {
         "" => format!("{:?}, without a word", status.code()),
         message => message.to_owned(),
@@ -189,11 +225,15 @@ fn refused(kind: ErrorKind, status: Box<Status>) -> Error {
         Some(remedy) => format!("{said}; {remedy}"),
         None => said,
     };
-    Error::new(kind, message).because(status)
+    Error::new(kind, message)
 }
 
 fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
     Some(match (message.strip_prefix("etcdserver: "), kind) {
+        (Some("mvcc: database space exceeded"), ErrorKind::UnknownOutcome) => {
+            "it may have been applied; compact and defragment etcd, or raise its quota, then disarm the alarm \
+             (`etcdctl alarm disarm`)"
+        }
         (Some("mvcc: database space exceeded"), _) => {
             "compact and defragment etcd, or raise its quota, then disarm the alarm (`etcdctl alarm disarm`)"
         }
@@ -216,8 +256,8 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// What an error says, with its causes: `transport error` alone tells nobody anything. A [`Status`] prints its own code and
-/// metadata as well: of it the message is enough.
+/// What an error says, with its causes: `transport error` alone tells nobody anything. A [`Status`] prints
+/// its own code and metadata as well: of it the message is enough.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let text = |error: &(dyn StdError + 'static)| match error.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),
@@ -248,7 +288,13 @@ mod tests {
                 Elsewhere,
             ),
             (Code::ResourceExhausted, "etcdserver: too many requests", Unavailable, Unavailable, Elsewhere),
-            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Conflict, Conflict, Final),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                Conflict,
+                UnknownOutcome,
+                Final,
+            ),
             (Code::DataLoss, "etcdserver: corrupt cluster", StoreViolation, StoreViolation, Final),
             (Code::InvalidArgument, "etcdserver: user name is empty", Denied, Denied, Final),
             (
@@ -302,7 +348,8 @@ mod tests {
             assert_eq!(write_failed(failure()).kind(), *write, "{message}");
             assert_eq!(failure().fate(), *fate, "{message}");
             // What was not applied for certain is never called unknown, and the other way round.
-            assert_eq!(*write == ErrorKind::UnknownOutcome, *fate == Fate::Open, "{message}");
+            let is_open = *fate == Fate::Open || failure().is_settled();
+            assert_eq!(*write == ErrorKind::UnknownOutcome, is_open, "{message}");
             assert_ne!(failure().beforehand().fate(), Fate::Open, "{message}");
         }
     }

@@ -1,7 +1,8 @@
 //! Requests to the members of a cluster, over gRPC.
 //!
-//! Nothing below this resends: neither the channel, which connects anew for the next request only, nor gRPC, whose retries need a
-//! configuration that is not given. So what becomes of a request that was not answered is decided in one place, [`Client::call`].
+//! Nothing below this resends: neither the channel, which connects anew for the next request only, nor gRPC,
+//! whose retries need a configuration that is not given. So what becomes of a request that was not answered
+//! is decided in one place, [`Client::call`].
 
 use std::fmt;
 use std::path::Path;
@@ -16,7 +17,7 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
-use super::classify::{Failure, Fate, read_failed, write_failed};
+use super::classify::{Failure, Fate, read_failed};
 use super::guard::Guard;
 use super::options::EtcdOptions;
 use super::wire::{self, Authenticate, Authenticated, Header, Range, RangeAnswer, Txn, TxnAnswer};
@@ -24,7 +25,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::url::query::refuse;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-/// Less where the timeout is: a connection that cannot be made should be known as such before the request counts as lost.
+/// Less where the timeout is: a connection that cannot be made should be known as such
+/// before the request counts as lost.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What may be done with a request that was not answered.
@@ -90,12 +92,13 @@ impl Client {
         read.map(|answered| answered.answer).map_err(read_failed)
     }
 
-    pub(super) async fn txn(&self, txn: &Txn, resend: Resend) -> Result<Answered<TxnAnswer>> {
-        self.call(wire::TXN, txn, resend).await.map_err(write_failed)
+    pub(super) async fn txn(&self, txn: &Txn, resend: Resend) -> Result<Answered<TxnAnswer>, Failure> {
+        self.call(wire::TXN, txn, resend).await
     }
 
-    /// Asks one member after the other until one answers. Once a request may have been applied it is over, unless
-    /// sending it again is harmless: then it is, until it is answered or as long again has passed as one request may take.
+    /// Asks one member after the other until one answers. Once a request may have been applied it is
+    /// over, unless sending it again is harmless: then it is, until it is answered or as long again has
+    /// passed as one request may take.
     async fn call<Q, A>(
         &self,
         path: &'static str,
@@ -262,6 +265,7 @@ impl Member {
             self.hang_up(line.number);
         }
         asked
+            .map_err(|failure| failure.at(self.endpoint.uri().authority().map_or("", |place| place.as_str())))
     }
 
     /// A connection on which something was lost may lead nowhere, and not show it for many minutes.

@@ -1,9 +1,10 @@
 //! Notices an etcd that is not the one it was.
 //!
-//! A cluster's revision only grows. Reads are linearizable and writes go through consensus, so a request that is sent after an
-//! answer at revision `r` was received is answered at `r` or later, by whichever member. An answer from before that comes from
-//! another history, and so does a write whose own revision is not a new one: a snapshot that was restored, a data directory that was put back. Sequences then stand where they once
-//! stood, and what they would grant was granted before.
+//! A cluster's revision only grows. Reads are linearizable and writes go through consensus, so a request that
+//! is sent after an answer at revision `r` was received is answered at `r` or later, by whichever member. An
+//! answer from before that comes from another history, and so does a write whose own revision is not a new
+//! one: a snapshot that was restored, a data directory that was put back. Sequences then stand where they
+//! once stood, and what they would grant was granted before.
 
 use super::wire::Header;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,18 +19,19 @@ struct State {
     cluster: Option<u64>,
     /// The highest revision that any answer had.
     revision: i64,
-    /// Why nothing is believed any more. It stays: the new history will pass the old one's revision some time, and then
-    /// nothing would show.
+    /// Why nothing is believed any more. It stays: the new history will pass the old one's revision some
+    /// time, and then nothing would show.
     broken: Option<Error>,
 }
 
-/// How far the cluster had come when a request was sent. Answers to requests sent side by side come in any order.
+/// How far the cluster had come when a request was sent. Answers to requests sent
+/// side by side come in any order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor(i64);
 
 impl Floor {
-    /// For an answer to a write that was applied: its own revision has to be a new one. In a cluster that is one behind, it would be
-    /// the last that was seen.
+    /// For an answer to a write that was applied: its own revision has to be a new one. In a cluster that is
+    /// one behind, it would be the last that was seen.
     pub(super) fn above(self) -> Self {
         Self(self.0 + 1)
     }
@@ -63,7 +65,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Refuses everything from now on: what is stored under `key` was written before what was seen there earlier.
+    /// Refuses everything from now on: what is stored under `key` was written before
+    /// what was seen there earlier.
     pub(super) fn rewind(&self, key: &str, seen: i64, found: i64) -> Error {
         let message =
             format!("the key {key:?} was last written at revision {seen}, and now at {found}: {REWOUND}");

@@ -1,20 +1,23 @@
-//! Sequences in etcd: `etcd://[USER:PASSWORD@]HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE`.
+//! Sequences in etcd:
+//! `etcd://[USER:PASSWORD@]HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE`.
 //!
 //! # What holds
 //!
 //! - **Durable**: etcd answers a transaction once a majority of its members has it on disk.
-//! - **Shared**: any number of processes may reserve. A change is one transaction, on the condition that the key is as it was last
-//!   seen; the loser is told what is stored in the same answer. Without contention a reserve is one round trip.
-//! - **Honest**: a transaction that was not answered is sent again, to any member, since its condition can hold only once; if
-//!   that does not settle what became of it, it is an [`UnknownOutcome`](ErrorKind::UnknownOutcome). What creates a
-//!   sequence is sent once.
+//! - **Shared**: any number of processes may reserve. A change is one transaction, on the condition that
+//!   the key is as it was last seen; the loser is told what is stored in the same answer. Without
+//!   contention a reserve is one round trip.
+//! - **Honest**: a transaction that was not answered is sent again, to any member, since its condition can
+//!   hold only once; if that does not settle what became of it, it is an
+//!   [`UnknownOutcome`](ErrorKind::UnknownOutcome). What creates a sequence is sent once.
 //! - **Guarded**: an answer from before one that was seen earlier, or of another cluster, is a
-//!   [`StoreViolation`](ErrorKind::StoreViolation): etcd was restored from a backup, or is another one. See `docs/stores/etcd.md`.
+//!   [`StoreViolation`](ErrorKind::StoreViolation): etcd was restored from a backup, or is another
+//!   one. See `docs/stores/etcd.md`.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped before its transaction was sent does nothing; after that it may be applied, and the range it reserved is
-//! a gap.
+//! A call that is dropped before its transaction was sent does nothing; after that it may be applied, and
+//! the range it reserved is a gap.
 
 mod classify;
 mod client;
@@ -28,8 +31,8 @@ use self::client::{Client, Resend};
 use self::schema::Place;
 use self::sequences::Sequences;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture, already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    SequenceInfo, Store, StoreFuture, already_exists, not_found,
 };
 #[cfg(doc)]
 use crate::error::ErrorKind;
@@ -51,10 +54,10 @@ impl EtcdStore {
     /// Opens a cluster. Reads once, so that what is wrong is known now; creates nothing.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be; [`Denied`](ErrorKind::Denied) for a wrong password or
-    /// missing rights; [`NotFound`](ErrorKind::NotFound) for a file of certificates that is not there;
-    /// [`Unsupported`](ErrorKind::Unsupported) if that is no etcd; [`Unavailable`](ErrorKind::Unavailable) if no member can be
-    /// reached, or they have no leader.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be; [`Denied`](ErrorKind::Denied)
+    /// for a wrong password or missing rights; [`NotFound`](ErrorKind::NotFound) for a file of certificates
+    /// that is not there; [`Unsupported`](ErrorKind::Unsupported) if that is no etcd;
+    /// [`Unavailable`](ErrorKind::Unavailable) if no member can be reached, or they have no leader.
     pub async fn open_with(options: EtcdOptions) -> Result<Self> {
         Self::open(options).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -69,8 +72,9 @@ impl EtcdStore {
 
 impl Store for EtcdStore {
     fn capabilities(&self) -> Capabilities {
-        // A gap where a lost reserve was applied and others went on from it before it could be looked for. Not in
-        // batches: a transaction's conditions hold together or not at all, so all would fail for the one sequence that others write.
+        // A gap where a lost reserve was applied and others went on from it before it could be looked for.
+        // Not in batches: a transaction's conditions hold together or not at all, so all would fail for the
+        // one sequence that others write.
         Capabilities {
             durability: Durability::Disk,
             retry: RetryCost::Gap,
@@ -83,7 +87,10 @@ impl Store for EtcdStore {
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(async move {
             let reserving = self.sequences.change(&request.name, Resend::Harmless, |stored| {
-                let mut info = stored.unwrap_or_else(|| schema::fresh(&request.name, request.create));
+                let mut info = match stored {
+                    Some(info) => info,
+                    None => schema::fresh(&request.name, request.creation()?),
+                };
                 let grant = info.grant(request.count, request.ceiling)?;
                 Ok((Some(info), grant))
             });
@@ -124,10 +131,10 @@ impl Store for EtcdStore {
         })
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(
-            async move { self.sequences.read_all().await.map_err(|error| error.during(Operation::List)) },
-        )
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move {
+            self.sequences.read_page(page).await.map_err(|error| error.during(Operation::List))
+        })
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {

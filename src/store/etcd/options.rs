@@ -10,6 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::EtcdStore;
 use crate::error::Result;
 use crate::store::url::Target;
+use crate::store::url::given::check_login;
 use crate::store::url::query::{self, Printed, refuse};
 use crate::store::{Store, StoreFuture};
 
@@ -22,8 +23,9 @@ const KNOWN: &str = "prefix=/idmill/, timeout=5s, tls=true|false, ca=FILE, cert=
 
 /// Which cluster holds the sequences and how to reach it; checked when it is opened.
 ///
-/// As a URL: `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE`. Passwords
-/// are never printed.
+/// As a URL:
+/// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE`.
+/// Passwords are never printed.
 ///
 /// ```
 /// use idmill::store::etcd::EtcdOptions;
@@ -65,39 +67,41 @@ impl EtcdOptions {
         self
     }
 
-    /// What the keys of sequences begin with: up to 1000 bytes, with a slash at the end. Default `/idmill/`. A name under one
-    /// prefix has nothing to do with the same name under another, not even under one within it.
+    /// What the keys of sequences begin with: up to 1000 bytes, with a slash at the end. Default
+    /// `/idmill/`. A name under one prefix has nothing to do with the same name under another,
+    /// not even under one within it.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long to wait for the answer to one request, 1 ms to 1 hour. Default 5 s. A request that was not answered
-    /// is sent again where that is harmless, for as long: so a call may take twice this.
+    /// How long to wait for the answer to one request, 1 ms to 1 hour. Default 5 s. A request that was not
+    /// answered is sent again where that is harmless, for as long: so a call may take twice this.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Whether connections are encrypted. Default: if a certificate is named. The system's authorities are trusted, unless
-    /// [`ca`](Self::ca) names others.
+    /// Whether connections are encrypted. Default: if a certificate is named. The system's authorities are
+    /// trusted, unless [`ca`](Self::ca) names others.
     #[must_use]
     pub fn tls(mut self, tls: bool) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// The file, in PEM, with the certificates of the authorities that sign those of etcd; read when the store is opened.
+    /// The file, in PEM, with the certificates of the authorities that sign those of etcd;
+    /// read when the store is opened.
     #[must_use]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca = Some(file.into());
         self
     }
 
-    /// The files, in PEM, with our own certificate and its key, for an etcd that asks for one (`--client-cert-auth`); read when
-    /// the store is opened.
+    /// The files, in PEM, with our own certificate and its key, for an etcd that asks for one
+    /// (`--client-cert-auth`); read when the store is opened.
     #[must_use]
     pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         (self.cert, self.key) = (Some(certificate.into()), Some(key.into()));
@@ -117,6 +121,7 @@ impl EtcdOptions {
     pub(crate) fn parse(rest: &str) -> Result<Self> {
         let rest =
             rest.strip_prefix("//").ok_or_else(|| refuse("hosts follow two slashes: `etcd://HOST:PORT`"))?;
+        check_login(rest)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (user, hosts) = match place.rsplit_once('@') {
             Some((user, hosts)) => (Some(parse_user(user)?), hosts),

@@ -1,14 +1,15 @@
 //! The key that holds a sequence, and its value.
 //!
-//! The value is JSON, for people with `etcdctl`. Its claim is random and new with every write, so no two writes of one key leave the same
-//! bytes: who finds the bytes it wrote knows that its write was applied.
+//! The value is JSON, for people with `etcdctl`. Its claim is random and new with every write,
+//! so no two writes of one key leave the same bytes: a process that finds the bytes it wrote
+//! knows that its write was applied.
 
 use serde_json::{Value, json};
 
 use super::wire::KeyValue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Identity, SequenceInfo};
+use crate::store::{Bounds, Identity, Page, SequenceInfo};
 
 /// The layout of a value. Another version's are refused.
 const FORMAT: u64 = 1;
@@ -49,6 +50,19 @@ impl Place {
             *last += 1;
         }
         end
+    }
+
+    /// The keys of a page: the first, and the first after all of them. Escaped,
+    /// names that begin alike still do.
+    pub(super) fn range(&self, page: &Page) -> (Vec<u8>, Vec<u8>) {
+        let keys = Page::of(format!("{}{}", self.prefix, escape(&page.prefix)));
+        let end = keys.end().map_or_else(|| self.end(), String::into_bytes);
+        (keys.prefix.into_bytes(), end)
+    }
+
+    /// The name that a key stands for, or the key where it stands for none.
+    pub(super) fn shown(&self, key: &[u8]) -> String {
+        self.name(key).map_or_else(|| String::from_utf8_lossy(key).into_owned(), |name| name.to_string())
     }
 
     /// Whether a key under the prefix is under another one within it.

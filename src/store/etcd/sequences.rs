@@ -2,18 +2,21 @@
 //!
 //! # Why a request may be sent twice
 //!
-//! A key's `mod_revision` is the revision of the write that made it what it is. Every write has a revision of its own, so once a key has
-//! been written or deleted, no later state of it has the same `mod_revision` again. A transaction that demands the one that was seen
-//! can therefore be applied once at most, however many copies of it are on their way and however late they arrive; and of
-//! all transactions that demand the same one, one is applied at most. The value is demanded too, which holds a claim that is random and
-//! new with every write: after a restore, the same revision may come again with another value.
+//! A key's `mod_revision` is the revision of the write that made it what it is. Every write has a revision of
+//! its own, so once a key has been written or deleted, no later state of it has the same `mod_revision`
+//! again. A transaction that demands the one that was seen can therefore be applied once at most, however
+//! many copies of it are on their way and however late they arrive; and of all transactions that demand the
+//! same one, one is applied at most. The value is demanded too, which holds a claim that is random and new
+//! with every write: after a restore, the same revision may come again with another value.
 //!
-//! So a copy that is answered settles what the others did. Applied: the ids are ours. Not applied, and the key holds the bytes
-//! that we wrote: an earlier copy was applied, and the ids are ours. Not applied, and it holds something else: no copy can be
-//! applied any more, but an earlier one may have been, before others went on from it. That is an unknown outcome, and a gap.
+//! So a copy that is answered settles what the others did. Applied: the ids are ours. Not applied, and the
+//! key holds the bytes that we wrote: an earlier copy was applied, and the ids are ours. Not applied, and it
+//! holds something else: no copy can be applied any more, but an earlier one may have been, before others
+//! went on from it. That is an unknown outcome, and a gap.
 //!
-//! That a key is *absent* can be so again and again: it is deleted, and a copy that was late creates it anew with an incarnation
-//! that has been in use. So what creates a sequence is sent once. If it is not answered, a read may find the bytes that it wrote.
+//! That a key is *absent* can be so again and again: it is deleted, and a copy that was late creates it anew
+//! with an incarnation that has been in use. So what creates a sequence is sent once. If it is not answered,
+//! a read may find the bytes that it wrote.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,24 +24,24 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::Instant;
 
+use super::classify::{Failure, Fate, read_failed, write_failed};
 use super::client::{Answered, Client, Resend};
 use super::schema::{self, Place, Stored};
 use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::store::SequenceInfo;
+use crate::store::{Cursor, Listing, Page, SequenceInfo};
 use crate::sync::Mutex;
 
 /// How long a change goes on while others are faster each time. None of the tries was applied.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So many tries follow each other at once. Who pauses after a conflict has seen what is old when he comes back, and loses against those that do
-/// not pause, which is everybody who has just won: he would never get on. Who tries again at once is as likely to win
-/// as they are. The pauses in between are for the sake of the cluster, should there be very many.
+/// How many tries follow each other without a pause. A process that pauses after a conflict comes back
+/// with an old state, and loses against the process that has just won and does not pause. A process
+/// that tries again at once is as likely to win as the others. The pauses after that protect the
+/// cluster from very many of them.
 const BURST: u32 = 8;
 /// How many sequences are remembered. Of one that is not, a change costs a read more.
 const MEMORY: usize = 100_000;
-/// Keys in one answer.
-const PAGE: i64 = 1000;
 
 /// The sequences under a prefix.
 #[derive(Debug)]
@@ -75,26 +78,26 @@ impl Sequences {
         Ok(stored)
     }
 
-    pub(super) async fn read_all(&self) -> Result<Vec<SequenceInfo>> {
-        let mut all = Vec::new();
-        let mut range = Range { key: self.place.first(), end: self.place.end(), limit: PAGE };
-        loop {
-            let answer = self.client.range(&range).await?;
-            let last = answer.kvs.last().map(|kv| kv.key.clone());
-            for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
-                all.push(self.place.decode(kv)?.info);
-            }
-            let Some(last) = last.filter(|_| answer.more) else { break };
-            range.key = last;
-            range.key.push(0);
+    /// Where a page ended is a key.
+    pub(super) async fn read_page(&self, page: &Page) -> Result<Listing> {
+        let (mut key, end) = self.place.range(page);
+        if let Some(after) = &page.after {
+            key = after.bytes()?;
+            key.push(0);
         }
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
+        let limit = i64::from(page.rows());
+        let answer = self.client.range(&Range { key, end, limit }).await?;
+        let last = answer.kvs.last().filter(|_| answer.more);
+        let mut listing = Listing { next: last.map(|kv| Cursor::of_bytes(&kv.key)), ..Listing::default() };
+        for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
+            listing.add(self.place.shown(&kv.key), self.place.decode(kv).map(|stored| stored.info));
+        }
+        Ok(listing.sorted())
     }
 
-    /// Lets `decide` say what a sequence is to be (`None`: gone), and writes that if it is another. Begins again when others
-    /// changed it in between, so `decide` may be called several times: first with what was last seen of it, but what
-    /// comes of that is believed only if it was written.
+    /// Lets `decide` say what a sequence is to be (`None`: gone), and writes that if it is another. Begins
+    /// again when others changed it in between, so `decide` may be called several times: first with what was
+    /// last seen of it, but what comes of that is believed only if it was written.
     pub(super) async fn change<R>(
         &self,
         name: &SequenceName,
@@ -142,13 +145,10 @@ impl Sequences {
         let value = wanted.as_ref().map(schema::encode);
         let txn = self.txn(name, stored, value.as_deref());
         let resend = if stored.is_some() { resend } else { Resend::Never };
-        let answered = match self.client.txn(&txn, resend).await {
-            Err(error) if stored.is_none() && error.kind() == ErrorKind::UnknownOutcome => {
-                return self.settle(name, value.as_deref(), error).await;
-            }
-            answered => answered?,
-        };
-        self.outcome(name, stored, wanted.zip(value), answered)
+        match self.client.txn(&txn, resend).await {
+            Ok(answered) => self.outcome(name, stored, wanted.zip(value), answered),
+            Err(failure) => self.settle(name, stored, value.as_deref(), failure).await,
+        }
     }
 
     fn txn(&self, name: &SequenceName, stored: Option<&Stored>, value: Option<&[u8]>) -> Txn {
@@ -193,12 +193,27 @@ impl Sequences {
         }
     }
 
-    /// Looks whether what was sent once, and not answered, is there. If it is not, it may yet come.
-    async fn settle(&self, name: &SequenceName, value: Option<&[u8]>, lost: Error) -> Result<Outcome> {
+    /// Finds out what became of a transaction that failed, where a read can tell: of one that was sent once
+    /// and not answered, it may find what that wrote; if it does not, that may yet come. Of one whose answer
+    /// leaves it open, nothing may come any more.
+    async fn settle(
+        &self,
+        name: &SequenceName,
+        stored: Option<&Stored>,
+        value: Option<&[u8]>,
+        failure: Failure,
+    ) -> Result<Outcome> {
+        let is_settled = failure.is_settled();
+        if !is_settled && (stored.is_some() || failure.fate() != Fate::Open) {
+            return Err(write_failed(failure));
+        }
+        let revision = |stored: Option<&Stored>| stored.map(|stored| stored.mod_revision);
         match self.read(name).await {
-            Ok(Some(stored)) if Some(stored.value.as_slice()) == value => Ok(Outcome::Applied),
+            Ok(Some(now)) if Some(now.value.as_slice()) == value => Ok(Outcome::Applied),
+            // Unchanged: as little was reserved as by a read.
+            Ok(now) if is_settled && revision(now.as_ref()) == revision(stored) => Err(read_failed(failure)),
             Err(error) if error.kind() == ErrorKind::StoreViolation => Err(error),
-            _ => Err(lost),
+            _ => Err(write_failed(failure)),
         }
     }
 
@@ -210,8 +225,8 @@ impl Sequences {
         self.seen.lock().get(name).cloned()
     }
 
-    /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request was sent: a key
-    /// that was last written earlier than that has gone back.
+    /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request
+    /// was sent: a key that was last written earlier than that has gone back.
     fn learn(&self, name: &SequenceName, before: Option<&Stored>, now: Option<Stored>) -> Result<()> {
         let Some(now) = now else {
             self.seen.lock().remove(name);

@@ -1,7 +1,7 @@
 //! The few messages of etcd's API (v3) that are needed, as its `rpc.proto` numbers them.
 //!
-//! Written down by hand, since a crate that generates them wants `protoc` on every machine that builds this one. A field that is
-//! not here is not sent, and skipped when it comes.
+//! Written down by hand, since a crate that generates them wants `protoc` on every machine that builds this
+//! one. A field that is not here is not sent, and skipped when it comes.
 
 use prost::{Message, Oneof};
 

@@ -33,9 +33,9 @@ pub enum Fault {
 
 /// The faults and the latency of a [`MemoryStore`](super::MemoryStore).
 ///
-/// A fault *of every call* comes first, then the script, then chance. Only the first concerns calls other than
-/// reserves and give-backs. Chance is drawn from one seeded generator in the order of the calls: the same calls in the same order
-/// meet the same faults.
+/// A fault *of every call* comes first, then the script, then chance. Only the first concerns calls other
+/// than reserves and give-backs. Chance is drawn from one seeded generator in the order of the calls: the
+/// same calls in the same order meet the same faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
     shortest: Duration,
@@ -98,8 +98,8 @@ impl Faults {
         self
     }
 
-    /// Adds a fault that each reserve meets with this probability (0 to 1; all faults' together at most 1, those
-    /// beyond never happen).
+    /// Adds a fault that each reserve meets with this probability (0 to 1; all faults' together at most
+    /// 1, those beyond never happen).
     #[must_use]
     pub fn random(mut self, fault: Fault, probability: f64) -> Self {
         self.random.push((fault, probability));

@@ -1,4 +1,5 @@
-//! Sequences in memory: the reference implementation of [`Store`], and the one that tests are written against.
+//! Sequences in memory: the reference implementation of [`Store`], and the one
+//! that tests are written against.
 
 mod faults;
 mod state;
@@ -10,8 +11,8 @@ use crate::sync::Mutex;
 
 use self::state::State;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    SequenceInfo, Store, StoreFuture,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -21,11 +22,12 @@ pub use self::state::Snapshot;
 
 /// A store in memory, for tests and for ids that need not outlive the process.
 ///
-/// Clones share one state, as several connections to one database do. Faults, latency and counters are there for
-/// testing what is built on a store; see [`Faults`].
+/// Clones share one state, as several connections to one database do. Faults, latency and counters are there
+/// for testing what is built on a store; see [`Faults`].
 ///
-/// A call's latency is spent half before it is applied and half after, so that dropping its future can find it in
-/// either state, as with a database over a network. Cancelling a call therefore may or may not have applied it.
+/// A call's latency is spent half before it is applied and half after, so that dropping its
+/// future can find it in either state, as with a database over a network. Cancelling a call
+/// therefore may or may not have applied it.
 ///
 /// ```
 /// # async fn demo() -> idmill::Result<()> {
@@ -54,16 +56,16 @@ impl MemoryStore {
         store
     }
 
-    /// Records every grant from now on, for [`granted`](Self::granted). Off unless asked for, since the record grows
-    /// with every reserve.
+    /// Records every grant from now on, for [`granted`](Self::granted). Off unless asked for, since the
+    /// record grows with every reserve.
     #[must_use]
     pub fn recording(self) -> Self {
         self.state.lock().recording = true;
         self
     }
 
-    /// Replaces the faults, for this store and all its clones. Calls under way keep the fault they met, and calls
-    /// that hang go on hanging.
+    /// Replaces the faults, for this store and all its clones. Calls under way keep the fault they met, and
+    /// calls that hang go on hanging.
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().faults = faults;
     }
@@ -73,7 +75,8 @@ impl MemoryStore {
         self.state.lock().faults.push(fault);
     }
 
-    /// Lets every reserve of one sequence fail, without applying it, until [`heal_sequence`](Self::heal_sequence).
+    /// Lets every reserve of one sequence fail, without applying it, until
+    /// [`heal_sequence`](Self::heal_sequence).
     pub fn fail_sequence(&self, name: &str, kind: ErrorKind) {
         self.state.lock().failing.insert(name.to_owned(), kind);
     }
@@ -93,8 +96,9 @@ impl MemoryStore {
         self.state.lock().requests
     }
 
-    /// Every grant of a sequence that was applied, in order, including those whose reply was lost, less what was given back; empty unless
-    /// [`recording`](Self::recording). Nonsense that a fault made up is not among them.
+    /// Every grant of a sequence that was applied, in order, including those whose reply was
+    /// lost, less what was given back; empty unless [`recording`](Self::recording). Nonsense that
+    /// a fault made up is not among them.
     pub fn granted(&self, name: &str) -> Vec<Grant> {
         self.state.lock().granted.get(name).cloned().unwrap_or_default()
     }
@@ -104,8 +108,8 @@ impl MemoryStore {
         self.state.lock().snapshot()
     }
 
-    /// Puts a backup back, identities and all: the store goes back in time, and will grant again what it granted
-    /// since. This is what guards against, and what no store can notice of itself.
+    /// Puts a backup back, identities and all: the store goes back in time, and will grant again what it
+    /// granted since. This is what guards against, and what no store can notice of itself.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.state.lock().restore(snapshot);
     }
@@ -209,8 +213,8 @@ impl Store for MemoryStore {
         Box::pin(self.call(Operation::Inspect, move |state| Ok(state.inspect(name))))
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        Box::pin(self.call(Operation::List, |state| Ok(state.list())))
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(self.call(Operation::List, |state| Ok(state.list(page))))
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {

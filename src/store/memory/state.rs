@@ -1,6 +1,7 @@
 //! What a store in memory holds, and what each call does to it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::faults::{Fault, Faults};
@@ -9,7 +10,8 @@ use crate::error::{ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{
-    Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, already_exists, not_found,
+    Bounds, Change, Cursor, GiveBack, Grant, Identity, Listing, Page, Reserve, SequenceInfo, already_exists,
+    not_found,
 };
 
 #[derive(Debug, Default)]
@@ -49,7 +51,7 @@ impl State {
             entry.previous = Some(grant);
             grant
         } else {
-            let mut info = fresh(&request.name, request.create);
+            let mut info = fresh(&request.name, request.creation()?);
             // Only a reserve that grants something creates its sequence.
             let grant = info.grant(request.count, request.ceiling)?;
             self.sequences.insert(request.name.clone(), Entry { info, previous: Some(grant) });
@@ -77,7 +79,10 @@ impl State {
 
     fn lie_once(&mut self, request: &Reserve, nonsense: Fault) -> Result<Grant> {
         let entry = self.sequences.get(&request.name);
-        let info = entry.map_or_else(|| fresh(&request.name, request.create), |entry| entry.info.clone());
+        let info = match entry {
+            Some(entry) => entry.info.clone(),
+            None => fresh(&request.name, request.creation()?),
+        };
         let answer = |range| Grant { range, identity: info.identity, bounds: info.bounds };
         let made_up = match nonsense {
             Fault::Repeat => entry.and_then(|entry| entry.previous),
@@ -105,8 +110,17 @@ impl State {
         self.sequences.get(name).map(|entry| entry.info.clone())
     }
 
-    pub(super) fn list(&self) -> Vec<SequenceInfo> {
-        self.sequences.values().map(|entry| entry.info.clone()).collect()
+    pub(super) fn list(&self, page: &Page) -> Listing {
+        let first = match &page.after {
+            Some(after) => Bound::Excluded(after.as_str()),
+            None => Bound::Included(page.prefix.as_str()),
+        };
+        let rest = self.sequences.range::<str, _>((first, Bound::Unbounded)).map(|(_, entry)| &entry.info);
+        let mut rest = rest.filter(|info| info.name.starts_with(&page.prefix));
+        let sequences: Vec<_> = rest.by_ref().take(page.limit.max(1)).cloned().collect();
+        let more = rest.next().and(sequences.last());
+        let next = more.map(|last| Cursor::new(last.name.as_str()));
+        Listing { sequences, unreadable: Vec::new(), next }
     }
 
     pub(super) fn set(&mut self, name: &SequenceName, change: &Change) -> Result<SequenceInfo> {
@@ -132,7 +146,8 @@ fn fresh(name: &SequenceName, bounds: Bounds) -> SequenceInfo {
     SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity: Identity::fresh() }
 }
 
-/// What was given back is the end of what was granted last: of one grant, or of several that follow each other.
+/// What was given back is the end of what was granted last: of one grant, or of
+/// several that follow each other.
 fn shorten(granted: &mut Vec<Grant>, back: &GiveBack) {
     while let Some(last) = granted.last_mut()
         && last.identity == back.identity

@@ -10,7 +10,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Bounds::new(1, 1000).unwrap() }
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::new(1, 1000).unwrap()) }
 }
 
 fn range(start: u64, len: u64) -> Range {
@@ -91,13 +91,13 @@ async fn an_outage_concerns_every_call_and_ends() {
     for error in [
         clone.reserve(&request("s", 1)).await.unwrap_err(),
         clone.create(&name("s"), Bounds::of::<u64>()).await.unwrap_err(),
-        clone.list().await.unwrap_err(),
+        clone.list_all().await.unwrap_err(),
         clone.remove(&name("s")).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
     store.set_faults(Faults::none());
-    assert_eq!(clone.list().await.unwrap(), []);
+    assert_eq!(clone.list_all().await.unwrap(), []);
     assert_eq!(clone.reserve(&request("s", 1)).await.unwrap().range, range(1, 1));
 }
 

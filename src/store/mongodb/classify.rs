@@ -1,8 +1,8 @@
 //! The driver's and the server's errors, sorted by what they say about the ids.
 //!
-//! Each command is sent once ([`super::commands`]), so that every error speaks of the one time that it was. What is *not*
-//! certain to have left no trace is unknown: a server that steps down, shuts down or gives up waiting may do so
-//! after the write and before the reply.
+//! Each command is sent once ([`super::commands`]), so that every error speaks of the one time that it was.
+//! What is *not* certain to have left no trace is unknown: a server that steps down, shuts down or gives up
+//! waiting may do so after the write and before the reply.
 
 use std::fmt;
 use std::io;
@@ -68,7 +68,10 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Not the error itself, which prints the server's reply in bytes.
-            Self::Driver(error) => write!(f, "{}", error.kind),
+            Self::Driver(error) => match &*error.kind {
+                Mongo::ServerSelection { message, .. } => f.write_str(&unreachable(message)),
+                kind => write!(f, "{kind}"),
+            },
             Self::Write { code, message } => write!(f, "the write was refused ({code}): {message}"),
             Self::Unconfirmed { code, message } => {
                 write!(f, "the write was not confirmed by a majority ({code}): {message}")
@@ -83,6 +86,25 @@ impl From<MongoError> for Fault {
     fn from(error: MongoError) -> Self {
         Self::Driver(error)
     }
+}
+
+/// Which servers did not answer, and why: the driver prints its view of them as its code has it.
+fn unreachable(message: &str) -> String {
+    let servers = message.split("{ Address: ").skip(1).map(|server| {
+        let address = server.split([',', ' ']).next().unwrap_or_default();
+        let reason = server.split_once("Error: Kind: ").and_then(|(_, error)| error.split(", labels").next());
+        reason.map_or_else(|| address.to_owned(), |reason| format!("{address} ({reason})"))
+    });
+    let servers: Vec<_> = servers.collect();
+    if servers.is_empty() {
+        // Such as that there are servers, and none of the kind that was asked for.
+        return message.split(" Topology:").next().unwrap_or(message).to_owned();
+    }
+    format!(
+        "no server answered as one that can be used: {}; check the addresses, and that the servers speak TLS if the URL says so, \
+         and only then",
+        servers.join(", ")
+    )
 }
 
 const DUPLICATE_KEY: i32 = 11000;
@@ -137,8 +159,8 @@ fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
         Mongo::IncompatibleServer { .. } => ErrorKind::Unsupported,
         Mongo::Shutdown => ErrorKind::Closed,
         Mongo::Bson(_) | Mongo::InvalidResponse { .. } => ErrorKind::StoreViolation,
-        // Io: cut, perhaps after it was sent. ConnectionPoolCleared: the same, found by the driver's monitor. And what
-        // the driver may come to say one day.
+        // Io: cut, perhaps after it was sent. ConnectionPoolCleared: the same, found by the driver's monitor.
+        // And what the driver may come to say one day.
         _ => ErrorKind::UnknownOutcome,
     }
 }
@@ -167,8 +189,9 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
         // LockTimeout: rolled back.
         10107 | 13435 | 10058 | 13436 | 133 | 112 | 24 => ErrorKind::Unavailable,
         // Among them ShutdownInProgress (91), PrimarySteppedDown (189), InterruptedAtShutdown (11600),
-        // InterruptedDueToReplStateChange (11602), Interrupted (11601), MaxTimeMSExpired (50), ExceededTimeLimit
-        // (262), HostUnreachable (6) and NetworkTimeout (89) between a router and its shard.
+        // InterruptedDueToReplStateChange (11602), Interrupted (11601), MaxTimeMSExpired
+        // (50), ExceededTimeLimit (262), HostUnreachable (6) and NetworkTimeout (89)
+        // between a router and its shard.
         _ => ErrorKind::UnknownOutcome,
     }
 }
@@ -183,7 +206,9 @@ pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     let error = Error::new(kind, message);
     match fault {
         // Its kind alone, whose text is legible; the error prints the reply in bytes.
-        Fault::Driver(cause) => error.because((*cause.kind).clone()),
+        Fault::Driver(cause) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {
+            error.because((*cause.kind).clone())
+        }
         _ => error,
     }
 }
@@ -223,7 +248,8 @@ mod tests {
     use mongodb::bson::doc;
     use mongodb::error::CommandError;
 
-    /// As the driver makes it of a reply; the replies are the servers' own, where a comment does not say otherwise.
+    /// As the driver makes it of a reply; the replies are the servers' own, where a
+    /// comment does not say otherwise.
     fn command(code: i32, name: &str, message: &str) -> Fault {
         let reply = doc! { "ok": 0.0, "code": code, "codeName": name, "errmsg": message };
         let error: CommandError = mongodb::bson::deserialize_from_document(reply).unwrap();

@@ -1,10 +1,11 @@
 //! Sending commands: each once, each within the store's timeout, each write to a majority.
 //!
-//! The driver's own methods would send a write again where the client's `retryWrites` is on, as it is by default. Against a replica
-//! set that is not wrong: the server knows the second by its transaction number, and answers with the first one's result.
-//! But the error that comes back in the end may speak of the second alone ("not primary"), while the
-//! first was applied. Commands that are run as documents are never sent again after they may have arrived, whatever
-//! the client's options; so an error that says that nothing was done can be believed.
+//! The driver's own methods would send a write again where the client's `retryWrites` is on, as it is by
+//! default. Against a replica set that is not wrong: the server knows the second by its transaction number,
+//! and answers with the first one's result. But the error that comes back in the end may speak of the
+//! second alone ("not primary"), while the first was applied. Commands that are run as documents are never
+//! sent again after they may have arrived, whatever the client's options; so an error that says that
+//! nothing was done can be believed.
 
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ impl Commands {
         }
     }
 
-    /// Changes the one document that matches, atomically; returns it as it is afterwards, or `None` if none matched.
+    /// Changes the one document that matches, atomically; returns it as it is
+    /// afterwards, or `None` if none matched.
     pub(super) async fn modify(
         &self,
         session: Session<'_>,
@@ -97,11 +99,12 @@ impl Commands {
         self.timely(collection.find_one(matching).max_time(self.server_timeout())).await
     }
 
-    /// Every document, none of which a failover can undo.
-    pub(super) async fn find_all(&self) -> Result<Vec<Document>, Fault> {
+    /// So many of the documents that match, by their `_id`, none of which a failover can undo.
+    pub(super) async fn find_some(&self, matching: Document, most: i32) -> Result<Vec<Document>, Fault> {
         let collection = self.collection(Some(ReadConcern::majority()));
         self.timely(async {
-            let mut cursor = collection.find(doc! {}).max_time(self.server_timeout()).await?;
+            let find = collection.find(matching).sort(doc! { "_id": 1 }).limit(i64::from(most));
+            let mut cursor = find.max_time(self.server_timeout()).await?;
             let mut all = Vec::new();
             while cursor.advance().await? {
                 all.push(cursor.deserialize_current()?);
@@ -124,8 +127,8 @@ impl Commands {
             .map_err(|_| Fault::Reply("to listCollections has no list".into()))
     }
 
-    /// How one document is read. *Linearizable*, so that neither a primary that has been deposed nor one that is new can
-    /// answer with what was; a single server knows no such thing, and needs none.
+    /// How one document is read. *Linearizable*, so that neither a primary that has been deposed nor one that
+    /// is new can answer with what was; a single server knows no such thing, and needs none.
     pub(super) async fn concern(&self) -> Result<ReadConcern, Fault> {
         let asking = self.concern.get_or_try_init(|| async {
             let hello = self.timely(self.database.run_command(doc! { "hello": 1 })).await?;
@@ -152,8 +155,8 @@ impl Commands {
         &self,
         running: impl IntoFuture<Output = mongodb::error::Result<R>>,
     ) -> Result<R, Fault> {
-        // The driver itself would wait for ever for a server that takes a request and never answers. A request that
-        // is dropped closes its connection, so that no late answer can be taken for another's.
+        // The driver itself would wait for ever for a server that takes a request and never answers. A
+        // request that is dropped closes its connection, so that no late answer can be taken for another's.
         match tokio::time::timeout(self.timeout, running.into_future()).await {
             Ok(outcome) => Ok(outcome?),
             Err(_) => Err(Fault::Silent(self.timeout)),

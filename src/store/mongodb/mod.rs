@@ -2,24 +2,25 @@
 //!
 //! # What holds
 //!
-//! - **Durable**: a range is on the disks of a majority before an id of it is handed out: every write asks for
-//!   `w: "majority", j: true`, whatever the client's own settings. One that was not confirmed so is
+//! - **Durable**: a range is on the disks of a majority before an id of it is handed out: every write asks
+//!   for `w: "majority", j: true`, whatever the client's own settings. One that was not confirmed so is
 //!   [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome), and its ids are a gap.
 //! - **Atomic**: a reserve is one `findAndModify` on one document, under a condition that keeps it in bounds.
 //!   MongoDB runs those one after another for each document.
 //! - **Sent once**: no write is sent again after it may have arrived, whatever `retryWrites` says.
 //! - **Gapless**, where it is asked for and the server has transactions: see [`InTransaction`].
 //!
-//! Ids end at 2^63 - 1. The sequence of a `u64` that is created without a max of its own ends there; bounds beyond are
-//! refused.
+//! Ids end at 2^63 - 1. The sequence of a `u64` that is created without a max of its own ends
+//! there; bounds beyond are refused.
 //!
-//! What MongoDB cannot protect from: a restored backup, a `writeConcernMajorityJournalDefault` of false together with a
-//! power failure of a majority, and whoever changes a document by hand. See `docs/stores/mongodb.md`.
+//! What MongoDB cannot protect from: a restored backup, a `writeConcernMajorityJournalDefault`
+//! of false together with a power failure of a majority, and whoever changes a document by
+//! hand. See `docs/stores/mongodb.md`.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may have been sent, and is then carried out; the range it reserved is a gap. Its connection
-//! is closed.
+//! A call that is dropped may have been sent, and is then carried out; the range it reserved is a
+//! gap. Its connection is closed.
 
 mod classify;
 mod commands;
@@ -40,8 +41,8 @@ use self::commands::Commands;
 use self::reserve::{DUPLICATES, Fit, TRIES, crowded};
 use super::calls::calls;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use crate::error::{Operation, Result};
 use crate::name::SequenceName;
@@ -61,24 +62,26 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct MongoStore {
     commands: Commands,
-    /// The max of sequences that were created with another than those who reserve would: saves them two round trips.
+    /// The max of sequences that were created with another than those who reserve
+    /// would: saves them two round trips.
     maxes: Arc<Mutex<HashMap<SequenceName, u64>>>,
 }
 
 impl MongoStore {
-    /// Over a collection of a client that the caller has, which nothing else should write to. Sends nothing yet.
+    /// Over a collection of a client that the caller has, which nothing else should
+    /// write to. Sends nothing yet.
     ///
-    /// The collection's and the client's read and write concerns are not looked at: this store has its own. Set the client's
-    /// `server_selection_timeout` below this store's [timeout](Self::timeout), or a server that
-    /// cannot be reached is an unknown outcome instead of an unavailable store.
+    /// The collection's and the client's read and write concerns are not looked at: this store has its own.
+    /// Set the client's `server_selection_timeout` below this store's [timeout](Self::timeout), or a server
+    /// that cannot be reached is an unknown outcome instead of an unavailable store.
     pub fn new<T: Send + Sync>(collection: &Collection<T>) -> Self {
         let namespace = collection.namespace();
         let database = collection.client().database(&namespace.db);
         Self::over(Commands::new(database, namespace.coll, DEFAULT_TIMEOUT))
     }
 
-    /// How long one command may take before it is given up, 1 ms or more; default 10 s. A reserve is one command as a rule, and
-    /// three where the sequence is created.
+    /// How long one command may take before it is given up, 1 ms or more; default 10 s. A reserve is one
+    /// command as a rule, and three where the sequence is created.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.commands.timeout = timeout.max(Duration::from_millis(1));
@@ -97,8 +100,9 @@ impl MongoStore {
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for options that the driver refuses;
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no primary can be reached; [`Denied`](crate::ErrorKind::Denied);
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the collection is missing and was to exist.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no primary can be reached;
+    /// [`Denied`](crate::ErrorKind::Denied); [`NotFound`](crate::ErrorKind::NotFound) if the collection
+    /// is missing and was to exist.
     pub async fn open_with(options: MongoOptions) -> Result<Self> {
         options.open().await.map_err(|error| error.during(Operation::Connect))
     }
@@ -110,7 +114,7 @@ impl MongoStore {
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
         let hint = self.maxes.lock().get(&request.name).copied();
         let grant = reserve::reserve(&self.commands, None, request, hint, Fit::UpTo).await?;
-        let expected = hint.unwrap_or(request.create.max()).min(schema::LARGEST);
+        let expected = hint.unwrap_or_else(|| schema::likely_max(request));
         if grant.bounds.max() != expected {
             self.maxes.lock().insert(request.name.clone(), grant.bounds.max());
         }
@@ -139,12 +143,25 @@ impl MongoStore {
         found.map(|document| schema::decode(&document, name)).transpose()
     }
 
-    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
-        let documents: Vec<Document> =
-            self.commands.find_all().await.map_err(|fault| failed(&fault, Asked::Read))?;
-        let mut all = documents.iter().map(schema::decode_any).collect::<Result<Vec<_>>>()?;
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let read = |matching| async move {
+            let found = self.commands.find_some(matching, page.rows()).await;
+            found.map_err(|fault| failed(&fault, Asked::Read))
+        };
+        let mut listing = Listing::default();
+        // These are no names: they are reported once, with the first page.
+        if page.after.is_none() && page.prefix.is_empty() {
+            for document in read(schema::unnamed()).await? {
+                listing.add(schema::shown(&document), schema::decode_any(&document));
+            }
+        }
+        let found: Vec<Document> = read(schema::within_page(page)).await?;
+        for document in &found {
+            listing.add(schema::shown(document), schema::decode_any(document));
+        }
+        let last = found.last().filter(|_| found.len() >= page.limit.max(1));
+        listing.next = last.and_then(|last| last.get_str("_id").ok()).map(Cursor::new);
+        Ok(listing.sorted())
     }
 
     /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.

@@ -12,12 +12,15 @@ use super::classify::{Asked, Fault, failed};
 use super::commands::Commands;
 use super::schema::{DEFAULT_COLLECTION, check_collection};
 use super::{DEFAULT_TIMEOUT, MongoStore};
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::url::Target;
+use crate::store::url::given::check_login;
 use crate::store::url::query::{self, Once, Printed, refuse};
 use crate::store::{Store, StoreFuture};
 
 const DEFAULT_DATABASE: &str = "idmill";
+/// The scheme by which the hosts are looked up.
+const SRV: &str = "mongodb+srv";
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 const KNOWN: &str = "collection=NAME, timeout=10s, and the options of a MongoDB connection string";
 /// What stands for a password where a URL is printed.
@@ -25,10 +28,13 @@ const HIDDEN: &str = "***";
 
 /// Where a MongoDB collection is and how to reach it; not yet connected to.
 ///
-/// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, in which everything but `collection` and
-/// `timeout` is MongoDB's own and goes to the driver: `replicaSet`, `tls`, `authSource`, `directConnection` and so on. The
-/// database is `idmill` unless the path names another; MongoDB takes the path also for where the user is kept, unless
-/// there is an `authSource`.
+/// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, in which
+/// everything but `collection` and `timeout` is MongoDB's own and goes to the driver: `replicaSet`, `tls`,
+/// `authSource`, `directConnection` and so on. The database is `idmill` unless the path names another;
+/// MongoDB takes the path also for where the user is kept, unless there is an `authSource`.
+///
+/// With the feature `mongodb-srv`, also `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out:
+/// hosts, replica set and where the user is kept come from the DNS, and TLS is on.
 ///
 /// Printing hides the password.
 ///
@@ -41,6 +47,8 @@ const HIDDEN: &str = "***";
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct MongoOptions {
+    /// Whether the authority is a name of which the DNS has the hosts.
+    srv: bool,
     /// User, hosts and so on: all between the slashes.
     authority: String,
     /// As it was given, percent-encoded; may be empty.
@@ -57,30 +65,42 @@ impl MongoOptions {
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput), saying what is wrong with it; never with the password.
-    /// [`Unsupported`](ErrorKind::Unsupported) for `mongodb+srv:`.
+    /// [`Unsupported`](ErrorKind::Unsupported) for `mongodb+srv:` without the feature `mongodb-srv`.
     pub fn parse(url: &str) -> Result<Self> {
-        let known = url.split_once(':').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("mongodb"));
-        match known {
-            Some((_, rest)) => Self::parse_rest(rest),
-            None if url.to_ascii_lowercase().starts_with("mongodb+srv:") => Err(Self::no_srv()),
-            None => Err(refuse("a MongoDB URL begins with `mongodb://`")),
+        match url.split_once(':') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("mongodb") => Self::parse_rest(rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SRV) => Self::parse_srv(rest),
+            _ => Err(refuse("a MongoDB URL begins with `mongodb://` or `mongodb+srv://`")),
         }
     }
 
     /// Reads what follows `mongodb:` in a URL.
     pub(crate) fn parse_rest(rest: &str) -> Result<Self> {
+        Self::parse_either(rest, false)
+    }
+
+    /// Reads what follows `mongodb+srv:` in a URL: a name, under which the DNS has the hosts and some of the
+    /// options. It is asked when the store is opened.
+    #[cfg(feature = "mongodb-srv")]
+    pub(crate) fn parse_srv(rest: &str) -> Result<Self> {
+        Self::parse_either(rest, true)
+    }
+
+    /// The refusal of `mongodb+srv:`.
+    #[cfg(not(feature = "mongodb-srv"))]
+    pub(crate) fn parse_srv(_: &str) -> Result<Self> {
+        let message = "`mongodb+srv:` needs DNS look-ups, which are not compiled in: build with the cargo feature `mongodb-srv`; \
+                       or name the hosts, as in `mongodb://HOST1,HOST2/DATABASE?replicaSet=NAME&tls=true`";
+        Err(Error::new(ErrorKind::Unsupported, message).during(crate::error::Operation::Connect))
+    }
+
+    fn parse_either(rest: &str, srv: bool) -> Result<Self> {
         let Some(rest) = rest.strip_prefix("//") else {
             return Err(refuse("a MongoDB URL begins with two slashes: `mongodb://HOST/DATABASE`"));
         };
+        check_login(rest)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
-        // Before anything of it could be printed: what comes here may be the end of a password.
-        if database.contains('@') || query.contains('@') {
-            return Err(refuse(
-                "the URL has an `@` after its hosts: write it as %40, and in user name and password also `/` as %2F, \
-                 `?` as %3F and `:` as %3A",
-            ));
-        }
         // On which the driver would panic.
         if !rest.is_ascii() {
             return Err(refuse(
@@ -88,6 +108,7 @@ impl MongoOptions {
             ));
         }
         let mut options = Self {
+            srv,
             authority: authority.to_owned(),
             database: database.to_owned(),
             driver: Vec::new(),
@@ -108,14 +129,6 @@ impl MongoOptions {
         Ok(options)
     }
 
-    /// The refusal of `mongodb+srv:`.
-    pub(crate) fn no_srv() -> Error {
-        let message = "`mongodb+srv:` needs DNS look-ups, which are not compiled in: name the hosts, as in \
-                       `mongodb://HOST1,HOST2/DATABASE?replicaSet=NAME&tls=true`, or give `MongoStore::new` a collection of \
-                       your own client";
-        Error::new(ErrorKind::Unsupported, message).during(Operation::Connect)
-    }
-
     /// The same, but connecting to it demands that the collection exists.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
@@ -129,7 +142,8 @@ impl MongoOptions {
         match key {
             "collection" => value.clone_into(&mut self.collection),
             "timeout" => self.timeout = query::duration(key, value, "500ms, 10s, 1m")?,
-            // Taken for granted, and often part of a URL that was copied: welcome if they say what is done anyway.
+            // Taken for granted, and often part of a URL that was copied: welcome if
+            // they say what is done anyway.
             "w" if value != "majority" => {
                 return Err(refuse(format!(
                     "w={value} would lose ids that were handed out: every write here is acknowledged by a majority; leave `w` out"
@@ -174,7 +188,11 @@ impl MongoOptions {
     fn uri(&self) -> String {
         let (authority, database) = (&self.authority, &self.database);
         let separator = if self.driver.is_empty() { "" } else { "?" };
-        format!("mongodb://{authority}/{database}{separator}{}", self.driver.join("&"))
+        format!("{}://{authority}/{database}{separator}{}", self.scheme_name(), self.driver.join("&"))
+    }
+
+    fn scheme_name(&self) -> &'static str {
+        if self.srv { SRV } else { "mongodb" }
     }
 
     fn database_name(&self) -> String {
@@ -186,7 +204,14 @@ impl MongoOptions {
 
     pub(super) async fn open(&self) -> Result<MongoStore> {
         let parsed = ClientOptions::parse(self.uri()).await;
-        let mut options = parsed.map_err(|error| self.unreadable(&error))?;
+        let mut options = parsed.map_err(|error| match &*error.kind {
+            // Not found there either: it may be on its way, or this machine cut off.
+            mongodb::error::ErrorKind::DnsResolve { message, .. } => {
+                let text = format!("{self}: the DNS does not say which hosts that is: {message}");
+                Error::new(ErrorKind::Unavailable, text)
+            }
+            _ => self.unreadable(&error),
+        })?;
         self.complete(&mut options);
         let client = Client::with_options(options).map_err(|error| self.unreadable(&error))?;
         let database = client.database(&self.database_name());
@@ -203,8 +228,8 @@ impl MongoOptions {
         Ok(MongoStore::over(commands))
     }
 
-    /// What the URL leaves open, so that an unreachable server is told apart from one that does not answer: its
-    /// selection is given up well before the command is.
+    /// What the URL leaves open, so that an unreachable server is told apart from one that does not answer:
+    /// its selection is given up well before the command is.
     fn complete(&self, options: &mut ClientOptions) {
         let half = self.timeout / 2;
         let selection = options.server_selection_timeout.get_or_insert(half);
@@ -217,7 +242,7 @@ impl MongoOptions {
 
 impl Target for MongoOptions {
     fn scheme(&self) -> &'static str {
-        "mongodb"
+        self.scheme_name()
     }
 
     fn existing(&self) -> Arc<dyn Target> {
@@ -236,7 +261,8 @@ impl fmt::Display for MongoOptions {
             .fold(Printed::default(), |printed, option| printed.pair(&option))
             .differing("collection", self.collection.as_str(), DEFAULT_COLLECTION)
             .duration("timeout", self.timeout, DEFAULT_TIMEOUT);
-        write!(f, "mongodb://{}/{}{options}", without_password(&self.authority), self.database)
+        let scheme = self.scheme_name();
+        write!(f, "{scheme}://{}/{}{options}", without_password(&self.authority), self.database)
     }
 }
 
@@ -264,8 +290,8 @@ fn hide_secret(option: &str) -> String {
     if is_secret(option) { format!("{key}={HIDDEN}") } else { option.to_owned() }
 }
 
-/// The driver's options that hold a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, and the properties of an
-/// authentication mechanism, in which a session token may stand.
+/// The driver's options that hold a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, and the
+/// properties of an authentication mechanism, in which a session token may stand.
 fn is_secret(option: &str) -> bool {
     let key = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
     key.contains("password") || key == "authmechanismproperties"
@@ -316,9 +342,40 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
             assert!(error.to_string().contains(remedy), "{url}: {error}");
         }
+    }
+
+    #[cfg(not(feature = "mongodb-srv"))]
+    #[test]
+    fn names_of_the_dns_are_refused_with_the_feature_that_reads_them() {
         let error = MongoOptions::parse("mongodb+srv://cluster0.example.net/").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("name the hosts"), "{error}");
+        assert!(error.to_string().contains("`mongodb-srv`; or name the hosts"), "{error}");
+    }
+
+    #[cfg(feature = "mongodb-srv")]
+    #[test]
+    fn names_of_the_dns_are_read_and_asked_for_when_connecting() {
+        let url = "mongodb+srv://app:hunter2@cluster0.ab1cd.mongodb.net/shop?retryWrites=true&collection=ids";
+        let options = MongoOptions::parse(url).unwrap();
+        assert_eq!(options.to_string(), url.replace("hunter2", HIDDEN));
+        assert_eq!(MongoOptions::parse(&options.to_string()).unwrap().to_string(), options.to_string());
+        assert_eq!(Target::scheme(&options), SRV);
+        assert_eq!(
+            options.uri(),
+            "mongodb+srv://app:hunter2@cluster0.ab1cd.mongodb.net/shop?retryWrites=true"
+        );
+        assert!(crate::store::StoreUrl::parse(url).is_ok());
+        for wrong in [
+            "mongodb+srv://cluster0.mongodb.net:27017/", // the port is in the DNS
+            "mongodb+srv://a.mongodb.net,b.mongodb.net/",
+            "mongodb+srv://cluster0.mongodb.net/?directConnection=true",
+            "mongodb+srv:cluster0.mongodb.net",
+            "mongodb+srv://app:hunter2@cluster0.mongodb.net:1/",
+        ] {
+            let error = MongoOptions::parse(wrong).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}: {error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
     }
 
     #[test]
@@ -365,7 +422,7 @@ mod tests {
             collection in "[A-Za-z_ %&#+?@=-]{1,20}", millis in 1..=86_400_000_u64, replica in any::<bool>(),
         ) {
             let options = MongoOptions {
-                authority, database, collection, timeout: Duration::from_millis(millis), must_exist: false,
+                srv: false, authority, database, collection, timeout: Duration::from_millis(millis), must_exist: false,
                 driver: if replica { vec!["replicaSet=rs0".to_owned()] } else { Vec::new() },
             };
             prop_assume!(options.check().is_ok());

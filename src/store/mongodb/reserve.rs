@@ -1,9 +1,10 @@
 //! Reserving, on the server, in one round trip as a rule.
 //!
-//! 1. `findAndModify` with `$inc`, under a condition that the ids fit: atomic on the one document, whoever else is at it.
-//! 2. Where that matched nothing, the document is read. If it is missing, it is inserted with the first range taken; who
-//!    loses that race begins again. If it has fewer ids left than were asked for, they are taken under the condition that
-//!    nothing has changed. Else its max was another than expected, and step 1 is done again with the one it has.
+//! 1. `findAndModify` with `$inc`, under the condition that the ids fit. It is atomic on the one document.
+//! 2. If that matched nothing, the document is read. If it is missing, it is inserted with the first range
+//!    taken; a process that loses that race begins again. If it has fewer ids left than were asked for, they
+//!    are taken under the condition that nothing has changed. Otherwise its max was not the expected one, and
+//!    step 1 is done again with the one it has.
 //!
 //! Nothing is ever sent again unless the server said that it did nothing.
 
@@ -11,13 +12,13 @@ use super::classify::{Asked, Fault, failed};
 use super::commands::{Commands, Session};
 use super::schema;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Bounds, Grant, Reserve, SequenceInfo};
+use crate::store::{Grant, Reserve, SequenceInfo};
 
-/// How often others may get in between before a call gives up. Each time one of them got on.
+/// How often others may get in between before a call gives up. Each time one of them makes progress.
 pub(super) const TRIES: usize = 1_000;
 
-/// How often a document may be a duplicate of none that is there: removed each time, which is a rare coincidence, or
-/// refused by a unique index of somebody's.
+/// How often a document may be called a duplicate although there is none: it was removed each time, which is
+/// rare, or another unique index refuses it.
 pub(super) const DUPLICATES: usize = 3;
 
 /// Whether fewer ids than were asked for are of use.
@@ -53,8 +54,8 @@ pub(super) async fn reserve(
     fit: Fit,
 ) -> Result<Grant> {
     let asked = if session.is_some() { Asked::InTransaction } else { Asked::Write };
-    let create = schema::storable(request.create)?;
-    let (mut max, mut duplicates) = (hint.unwrap_or(create.max()), 0);
+    request.create.map(schema::storable).transpose()?;
+    let (mut max, mut duplicates) = (hint.unwrap_or_else(|| schema::likely_max(request)), 0);
     for _ in 0..TRIES {
         if let Some(guard) = schema::with_room(request, max.min(request.ceiling), fit.floor()) {
             let advance = schema::advance(request.count);
@@ -64,7 +65,7 @@ pub(super) async fn reserve(
             }
         }
         match seen(commands, session.as_deref_mut(), request).await? {
-            None => match begin(commands, session.as_deref_mut(), request, create, fit).await? {
+            None => match begin(commands, session.as_deref_mut(), request, fit).await? {
                 Ok(grant) => return Ok(grant),
                 Err(fault) if duplicates >= DUPLICATES => return Err(failed(&fault, asked)),
                 Err(_) => duplicates += 1,
@@ -94,10 +95,9 @@ async fn begin(
     commands: &Commands,
     session: Session<'_>,
     request: &Reserve,
-    create: Bounds,
     fit: Fit,
 ) -> Result<Result<Grant, Fault>> {
-    let mut info = schema::fresh(&request.name, create);
+    let mut info = schema::fresh(&request.name, schema::storable(request.creation()?)?);
     let grant = info.grant(request.count, request.ceiling)?;
     fit.check(&grant, request)?;
     let in_transaction = session.is_some();

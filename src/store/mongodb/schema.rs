@@ -1,14 +1,14 @@
 //! The documents, and the commands that touch them.
 //!
-//! A sequence is one document whose `_id` is its name. It keeps the *last* id that was reserved and not the next one, which for
-//! a sequence that is used up to `i64::MAX` would not fit. Every number is a 64-bit integer, as `$inc` needs it;
-//! 32-bit ones, which a shell writes, are read too.
+//! A sequence is one document whose `_id` is its name. It keeps the *last* id that was reserved and not the
+//! next one, which for a sequence that is used up to `i64::MAX` would not fit. Every number is a 64-bit
+//! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
 
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Grant, Identity, Reserve, SequenceInfo};
+use crate::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
 
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
 /// The largest id: MongoDB's integers have 63 bits and a sign.
@@ -16,7 +16,8 @@ pub(super) const LARGEST: u64 = i64::MAX.cast_unsigned();
 /// The layout of a document. Another version's are neither matched by our writes nor read.
 const FORMAT: i64 = 1;
 
-/// The bounds with which a sequence is created. That of a `u64` without a max of its own ends where this store does.
+/// The bounds with which a sequence is created. That of a `u64` without a max of its
+/// own ends where this store does.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] for bounds beyond that.
@@ -26,6 +27,11 @@ pub(super) fn storable(bounds: Bounds) -> Result<Bounds> {
     }
     within("max", bounds.max())?;
     Ok(bounds)
+}
+
+/// The max that a sequence probably has of which nothing is known yet.
+pub(super) fn likely_max(request: &Reserve) -> u64 {
+    request.create.map_or(LARGEST, |create| create.max().min(LARGEST))
 }
 
 /// Refuses what does not fit.
@@ -82,12 +88,40 @@ fn signed(id: u64) -> i64 {
     i64::try_from(id).expect("an id that is stored fits 63 bits")
 }
 
+/// Matches the names of a page.
+pub(super) fn within_page(page: &Page) -> Document {
+    let mut range = Document::new();
+    match &page.after {
+        Some(after) => range.insert("$gt", after.as_str()),
+        None => range.insert("$gte", page.prefix.as_str()),
+    };
+    if let Some(end) = page.end() {
+        range.insert("$lt", end);
+    }
+    doc! { "_id": range }
+}
+
+/// Matches what has no name: an `_id` of another type.
+pub(super) fn unnamed() -> Document {
+    doc! { "_id": { "$not": { "$type": "string" } } }
+}
+
+/// The name of a document, or what stands in its place.
+pub(super) fn shown(document: &Document) -> String {
+    match document.get("_id") {
+        Some(Bson::String(name)) => name.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
 pub(super) fn by_name(name: &SequenceName) -> Document {
     doc! { "_id": name.as_str() }
 }
 
-/// Matches while `count` more ids fit at or below `limit`, and `limit` is within the stored max. With the `$inc` of
-/// [`advance`], on one document, that makes a reserve which goes past neither; and which, sent twice, reserves twice.
+/// Matches while `count` more ids fit at or below `limit`, and `limit` is within the stored max. With
+/// the `$inc` of [`advance`], on one document, that makes a reserve which goes past neither; and
+/// which, sent twice, reserves twice.
 pub(super) fn with_room(request: &Reserve, limit: u64, floor: u64) -> Option<Document> {
     let limit = limit.min(LARGEST);
     // `last` is -1 at the least: a sequence may start at 0.
@@ -210,7 +244,7 @@ mod tests {
     }
 
     fn request(count: u64) -> Reserve {
-        Reserve { name: name("s"), count, ceiling: u64::MAX, create: Bounds::new(1, 9).unwrap() }
+        Reserve { name: name("s"), count, ceiling: u64::MAX, create: Some(Bounds::new(1, 9).unwrap()) }
     }
 
     proptest! {
@@ -226,8 +260,8 @@ mod tests {
             prop_assert_eq!(decode(&encode(&info), &text).unwrap(), info);
         }
 
-        /// The guard and the increment, played through here as the server would, agree with the arithmetic that all
-        /// stores share; and where the guard does not match, a grant would have been short.
+        /// The guard and the increment, played through here as the server would, agree with the arithmetic
+        /// that all stores share; and where the guard does not match, a grant would have been short.
         #[test]
         fn a_guarded_increment_is_the_shared_arithmetic(
             start in prop_oneof![0..20_u64, LARGEST - 20..=LARGEST], size in 0..40_u64, drawn in 0..45_u64,

@@ -17,7 +17,8 @@ use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{Bounds, Reserve};
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its default.
+/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// ```no_run
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,8 +44,8 @@ pub async fn next_in<T: Id>(session: &mut ClientSession, database: &Database, na
     InTransaction::new(database, name)?.next(session).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
@@ -57,16 +58,18 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(database, name)?.reserve(session, count).await
 }
 
-/// A sequence that is drawn from inside the caller's own transactions: on a replica set or a sharded cluster, since a
-/// single server has none.
+/// A sequence that is drawn from inside the caller's own transactions: on a replica set or a sharded cluster,
+/// since a single server has none.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that aborts gives its ids to the next one. The
-/// price is that two transactions cannot draw from one sequence at the same time: the second to try is
-/// aborted by the server ([`Unavailable`](crate::ErrorKind::Unavailable)), and has to begin again. So draw late and commit soon.
+/// The ids commit with what they number, so there are no gaps: a transaction that aborts gives its ids to
+/// the next one. The price is that two transactions cannot draw from one sequence at the same time: the
+/// second to try is aborted by the server ([`Unavailable`](crate::ErrorKind::Unavailable)), and has to
+/// begin again. So draw late and commit soon.
 ///
-/// The commit must be as durable as the ids: a write concern of `majority` for the transaction, which is the default of a replica set since
-/// MongoDB 5. The sequences are those of [`MongoStore`](super::MongoStore) and are created on first use, in the same
-/// transaction; both may draw from one without ever sharing an id, but then it has the gaps of the latter.
+/// The commit must be as durable as the ids: a write concern of `majority` for the transaction, which is the
+/// default of a replica set since MongoDB 5. The sequences are those of [`MongoStore`](super::MongoStore) and
+/// are created on first use, in the same transaction; both may draw from one without ever sharing an id, but
+/// then it has the gaps of the latter.
 #[derive(Clone)]
 pub struct InTransaction<T> {
     name: SequenceName,
@@ -118,16 +121,17 @@ impl<T: Id> InTransaction<T> {
         Ok(range.first().expect("a grant has as many ids as were asked for"))
     }
 
-    /// The next `count` ids, exactly. After an error, and after this future was dropped, abort the transaction: one that
-    /// is committed all the same may have a gap.
+    /// The next `count` ids, exactly. After an error, and after this future was dropped, abort the
+    /// transaction: one that is committed all the same may have a gap.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](crate::ErrorKind::Exhausted) if fewer than `count` ids are left;
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is 0, the type cannot hold the next id, or the session is not
-    /// in a transaction; [`Unsupported`](crate::ErrorKind::Unsupported) if the server has no transactions;
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if another transaction got in between or the server cannot be
-    /// reached; [`Denied`](crate::ErrorKind::Denied); [`StoreViolation`](crate::ErrorKind::StoreViolation) if what is stored
-    /// cannot be.
+    /// Nothing is taken in any of these cases. [`Exhausted`](crate::ErrorKind::Exhausted) if fewer than
+    /// `count` ids are left; [`InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is 0, the type
+    /// cannot hold the next id, or the session is not in a transaction;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the server has no transactions;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if another transaction got in between or the server
+    /// cannot be reached; [`Denied`](crate::ErrorKind::Denied);
+    /// [`StoreViolation`](crate::ErrorKind::StoreViolation) if what is stored cannot be.
     pub async fn reserve(&self, session: &mut ClientSession, count: u64) -> Result<Range<T>> {
         let outcome = self.try_reserve(session, count).await;
         outcome.map(Range::cast).map_err(|error| error.of(&self.name).during(Operation::Reserve))
@@ -139,14 +143,14 @@ impl<T: Id> InTransaction<T> {
         }
         must_be_in_transaction(session).await?;
         let commands = Commands::new(self.database.clone(), self.collection.clone(), DEFAULT_TIMEOUT);
-        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: self.bounds };
+        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: Some(self.bounds) };
         let fit = Fit::Exactly { floor: T::MIN };
         Ok(reserve(&commands, Some(session), &request, None, fit).await?.range)
     }
 }
 
-/// Outside a transaction the ids would be taken at once and for good. The driver does not tell whether a session is in one,
-/// but refuses to start a second; which it does, or does not, without asking the server.
+/// Outside a transaction the ids would be taken at once and for good. The driver does not tell whether a
+/// session is in one, but refuses to start a second; which it does, or does not, without asking the server.
 async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {
     match session.start_transaction().await {
         Ok(()) => {

@@ -1,8 +1,8 @@
 //! The driver's and the server's errors, sorted by what they say about the ids.
 //!
-//! Each statement is sent once and commits by itself, so that every error speaks of the one time that it was sent. What is *not*
-//! certain to have left no trace is unknown: a statement that is interrupted may be so while its commit waits for a
-//! replica, and is then there all the same.
+//! Each statement is sent once and commits by itself, so that every error speaks of the one time that it was
+//! sent. What is *not* certain to have left no trace is unknown: a statement that is interrupted may be so
+//! while its commit waits for a replica, and is then there all the same.
 
 use std::error::Error as _;
 use std::fmt;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use mysql_async::{DriverError, Error as Mysql, IoError, ServerError};
 
 use crate::error::{Error, ErrorKind};
+use crate::store::mode::GONE;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,12 +122,14 @@ fn classify_driver(error: &DriverError, asked: Asked) -> ErrorKind {
 /// The server's own: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and MySQL's reference.
 fn classify_code(code: u16, asked: Asked) -> ErrorKind {
     match code {
-        // Rolled back, or not begun: no locks to be had (1205 waited too long, 1206 too many, 1213 a deadlock, which Galera
-        // calls a conflict with another node too; 1020 changed since it was read), no connections, no memory, no room.
+        // Rolled back, or not begun: no locks to be had (1205 waited too long, 1206 too many, 1213 a
+        // deadlock, which Galera calls a conflict with another node too; 1020 changed since it was read), no
+        // connections, no memory, no room.
         1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
         | 1114 => ErrorKind::Unavailable,
         _ if READ_ONLY.contains(&code) => ErrorKind::Denied,
-        // Of hosts, users, databases, tables, columns; 1129 for having failed too often, 3159 for want of TLS.
+        // Of hosts, users, databases, tables, columns; 1129 for having failed too
+        // often, 3159 for want of TLS.
         1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118
         | 3159 => ErrorKind::Denied,
         1046 => ErrorKind::InvalidInput,
@@ -139,8 +142,8 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
         1193 | 1235 | 1286 | 1289 => ErrorKind::Unsupported,
         // A number that does not fit, or SQL that cannot be read.
         1064 | 1264 | 1366 | 1406 | 1690 => ErrorKind::StoreViolation,
-        // 1180 (commit failed); 1053, 1317, 1927, 1969, 3024 (shut down, killed, out of time), perhaps while it committed; and
-        // what is not known here.
+        // 1180 (commit failed); 1053, 1317, 1927, 1969, 3024 (shut down, killed, out of time), perhaps while
+        // it committed; and what is not known here.
         _ => silent(asked),
     }
 }
@@ -181,7 +184,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         Some(3159) => "use tls=on",
         Some(1046) => "name one in the URL or in the options of the pool",
         Some(1049) => "create it",
-        Some(1146) => "open the store with mode=rwc to create it",
+        Some(1146) => GONE,
         Some(1054 | 1136) => "the table is not idmill's; name another with ?table=NAME",
         Some(1193) => "it must be MySQL or MariaDB with InnoDB",
         _ => match fault {

@@ -6,17 +6,50 @@ use std::time::Duration;
 
 use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error as Mysql, Pool, Row, Transaction};
+use mysql_async::{Conn, Error as Mysql, Opts, Pool, Row, Transaction};
 
 use super::classify::{Asked, Fault, failed};
 use super::schema::{LAYOUT, Table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Mode;
+use crate::store::mode::NEVER_MADE;
+use crate::sync::{Arc, Mutex};
+
+/// The connections.
+#[derive(Clone)]
+pub(super) enum Connections {
+    /// Of a pool that the caller made.
+    Given(Pool),
+    /// Of a pool that is replaced when one of its connections turns out to be dead.
+    Own { pool: Arc<Mutex<Pool>>, options: Box<Opts> },
+}
+
+impl Connections {
+    pub(super) fn own(options: Opts) -> Self {
+        Self::Own { pool: Arc::new(Mutex::new(Pool::new(options.clone()))), options: Box::new(options) }
+    }
+
+    fn pool(&self) -> Pool {
+        match self {
+            Self::Given(pool) => pool.clone(),
+            Self::Own { pool, .. } => pool.lock().clone(),
+        }
+    }
+
+    /// One was silent. Those that were idle meanwhile most likely lead to the same silence, and
+    /// each would cost as much time and another unknown outcome to find out; so the next is a
+    /// new one. Those in use go on.
+    fn discard_idle(&self) {
+        if let Self::Own { pool, options } = self {
+            *pool.lock() = Pool::new((**options).clone());
+        }
+    }
+}
 
 /// A server, and the table in it.
 #[derive(Clone)]
 pub(super) struct Database {
-    pub(super) pool: Pool,
+    pub(super) connections: Connections,
     pub(super) table: Table,
     pub(super) timeout: Duration,
     pub(super) mode: Mode,
@@ -40,7 +73,8 @@ impl Database {
         Ok(self)
     }
 
-    /// A connection, for one statement or a few. Where a change is to be made, one on which each statement commits by itself.
+    /// A connection, for one statement or a few. Where a change is to be made, one on which each
+    /// statement commits by itself.
     pub(super) async fn connect(&self, asked: Asked) -> Result<Conn> {
         if asked == Asked::Write && self.mode == Mode::ReadOnly {
             return Err(Error::new(
@@ -49,7 +83,7 @@ impl Database {
             ));
         }
         let connecting = async {
-            let mut connection = self.pool.get_conn().await?;
+            let mut connection = self.connections.pool().get_conn().await?;
             if asked == Asked::Write {
                 must_commit(&mut connection).await?;
             }
@@ -57,7 +91,7 @@ impl Database {
         };
         let connected = match tokio::time::timeout(self.timeout, connecting).await {
             Ok(outcome) => outcome.map_err(Fault::Driver),
-            Err(_) => Err(Fault::Silent(self.timeout)),
+            Err(_) => Err(self.silent()),
         };
         connected.map_err(|fault| self.unreachable(fault))
     }
@@ -73,11 +107,16 @@ impl Database {
 
     /// As [`within`](Self::within), with the fault as it is.
     pub(super) async fn attempt<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        tokio::time::timeout(self.timeout, work).await.unwrap_or(Err(Fault::Silent(self.timeout)))
+        tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.silent()))
     }
 
-    /// Gives a connection back after use. One to a server that refused is not used again: after a failover it may have become
-    /// a replica, and the next connection leads to another.
+    fn silent(&self) -> Fault {
+        self.connections.discard_idle();
+        Fault::Silent(self.timeout)
+    }
+
+    /// Gives a connection back after use. One to a server that refused is not used again: after a failover it
+    /// may have become a replica, and the next connection leads to another.
     pub(super) async fn release<T>(&self, connection: Conn, outcome: Result<T>) -> Result<T> {
         if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Denied) {
             let _ = tokio::time::timeout(self.timeout, connection.disconnect()).await;
@@ -123,8 +162,7 @@ impl Database {
     async fn create(&self, connection: &mut Conn) -> Result<()> {
         let name = self.table.name();
         if self.mode != Mode::Create {
-            let message =
-                format!("there is no table `{name}` at {}; open with mode=rwc to create it", self.place);
+            let message = format!("there is no table `{name}` at {}; {NEVER_MADE}", self.place);
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         let outcome = self.attempt(write(connection, &self.table.create())).await;
@@ -190,8 +228,8 @@ impl Session for Transaction<'_> {
 pub(super) struct Written {
     /// How many rows were changed.
     pub(super) rows: u64,
-    /// What *this* statement gave to `LAST_INSERT_ID`; the answer to one that did not call it has none, whatever the connection's last
-    /// such value is.
+    /// What *this* statement gave to `LAST_INSERT_ID`; the answer to one that did not call it has none,
+    /// whatever the connection's last such value is.
     pub(super) insert_id: Option<u64>,
 }
 
@@ -257,8 +295,8 @@ async fn connected_to<S: Session>(session: &mut S) -> Result<String, Fault> {
     })
 }
 
-/// Whether what the server calls committed survives a crash of its machine. To be asked on each new connection, which may lead
-/// to another server than the last.
+/// Whether what the server calls committed survives a crash of its machine. To be asked on each new
+/// connection, which may lead to another server than the last.
 pub(super) async fn must_be_durable<S: Session>(session: &mut S) -> Result<(), Fault> {
     let sql = "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
     let found = rows(session, sql).await?;

@@ -1,24 +1,27 @@
-//! Sequences in a table of MySQL or MariaDB: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&tls=on&timeout=10s`.
+//! Sequences in a table of MySQL or MariaDB:
+//! `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&tls=on&timeout=10s`.
 //!
 //! # What holds
 //!
-//! - **Durable**: a range is on the server's disk before an id of it is handed out. The table's engine must be InnoDB, and the server's
-//!   `innodb_flush_log_at_trx_commit` 1; where it writes a binary log, its `sync_binlog` too. Other servers are
-//!   [`Unsupported`](crate::ErrorKind::Unsupported). This is looked at on every connection that the store makes itself, and when it is
-//!   made over a [pool](MysqlStore::new) of the caller's.
-//! - **Atomic**: a reserve is one `UPDATE` of one row, which commits by itself, under the condition that bounds and identity are
-//!   those that the grant will name. Its isolation level does not matter.
-//! - **Sent once**: no statement is sent again after it may have arrived. A connection that broke while it was idle is found out before
-//!   it is used.
+//! - **Durable**: a range is on the server's disk before an id of it is handed out. The table's engine
+//!   must be InnoDB, and the server's `innodb_flush_log_at_trx_commit` 1; where it writes a binary log,
+//!   its `sync_binlog` too. Other servers are [`Unsupported`](crate::ErrorKind::Unsupported). This is
+//!   looked at on every connection that the store makes itself, and when it is made over a
+//!   [pool](MysqlStore::new) of the caller's.
+//! - **Atomic**: a reserve is one `UPDATE` of one row, which commits by itself, under the condition that
+//!   bounds and identity are those that the grant will name. Its isolation level does not matter.
+//! - **Sent once**: no statement is sent again after it may have arrived. A connection that broke while it
+//!   was idle is found out before it is used.
 //! - **Gapless**, where it is asked for: see [`InTransaction`].
 //!
-//! What the server cannot protect from: a restored backup; a failover to a replica that had not received the last commits, as is possible with
-//! all replication that does not wait; triggers on the table; whoever changes a row by hand. See `docs/stores/mysql.md`.
+//! What the server cannot protect from: a restored backup; a failover to a replica that had not received the
+//! last commits, as is possible with all replication that does not wait; triggers on the table; whoever
+//! changes a row by hand. See `docs/stores/mysql.md`.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may have been sent, and is then carried out; the range it reserved is a gap. Its connection
-//! is closed. A store is used from within the tokio runtime that it was opened in.
+//! A call that is dropped may have been sent, and is then carried out; the range it reserved is a gap. Its
+//! connection is closed. A store is used from within the tokio runtime that it was opened in.
 
 mod classify;
 mod database;
@@ -30,16 +33,16 @@ mod transaction;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use mysql_async::{Conn, Pool};
+use mysql_async::{Conn, Pool, Row};
 
 use self::classify::{Asked, failed};
-use self::database::{Database, rows, write};
+use self::database::{Connections, Database, rows, write};
 use self::reserve::{DUPLICATES, TRIES, crowded, read_to_write};
 use self::schema::{DEFAULT_TABLE, Known, Table};
 use super::calls::calls;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use crate::error::{Error, Operation, Result};
 use crate::name::SequenceName;
@@ -60,15 +63,17 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct MysqlStore {
     database: Database,
-    /// What every reserve of a sequence is conditional on. Never trusted: a condition that is not met changes nothing.
+    /// What every reserve of a sequence is conditional on. Never trusted: a condition
+    /// that is not met changes nothing.
     known: Arc<Mutex<HashMap<SequenceName, Known>>>,
 }
 
 impl MysqlStore {
-    /// Over a pool that the caller has: in the table `idmill_sequences`, which is created if it does not exist.
+    /// Over a pool that the caller has: in the table `idmill_sequences`, which is
+    /// created if it does not exist.
     ///
-    /// Connections are taken as they are; one that does not commit each statement, or counts the rows that were found in place of those
-    /// that were changed, is refused by the calls that write.
+    /// Connections are taken as they are; one that does not commit each statement, or counts the rows that
+    /// were found in place of those that were changed, is refused by the calls that write.
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
@@ -82,15 +87,15 @@ impl MysqlStore {
     /// Those of [`open_with`](Self::open_with).
     pub async fn over(pool: &Pool, table: &str, mode: Mode) -> Result<Self> {
         let opening = async {
-            let (pool, table) = (pool.clone(), Table::new(table)?);
+            let (connections, table) = (Connections::Given(pool.clone()), Table::new(table)?);
             let place = "the pool's server".to_owned();
-            Self::within(Database { pool, table, timeout: DEFAULT_TIMEOUT, mode, place }).await
+            Self::within(Database { connections, table, timeout: DEFAULT_TIMEOUT, mode, place }).await
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    /// How long one statement may take before it is given up, 1 ms or more, and how long a connection may take to be had; default
-    /// 10 s. A reserve is one statement as a rule.
+    /// How long one statement may take before it is given up, 1 ms or more, and how long a connection may
+    /// take to be had; default 10 s. A reserve is one statement as a rule.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.database.timeout = timeout.max(Duration::from_millis(1));
@@ -108,10 +113,11 @@ impl MysqlStore {
     /// Connects to a server, and creates the table if it is missing and the mode allows that.
     ///
     /// # Errors
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the server cannot be reached; [`Denied`](crate::ErrorKind::Denied);
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the database is missing, or the table and it is not to be created;
-    /// [`Conflict`](crate::ErrorKind::Conflict) if the table is there but not this crate's;
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if commits would not be durable, or the server is another;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the server cannot be reached;
+    /// [`Denied`](crate::ErrorKind::Denied); [`NotFound`](crate::ErrorKind::NotFound) if the database
+    /// is missing, or the table and it is not to be created; [`Conflict`](crate::ErrorKind::Conflict)
+    /// if the table is there but not this crate's; [`Unsupported`](crate::ErrorKind::Unsupported) if
+    /// commits would not be durable, or the server is another;
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for options that cannot be.
     pub async fn open_with(options: MysqlOptions) -> Result<Self> {
         let opening = async { Self::within(options.database()?).await };
@@ -138,7 +144,8 @@ impl MysqlStore {
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        Ok(self.read(&self.database.table.select(name)).await?.pop())
+        let found = self.rows(&self.database.table.select(name)).await?.pop();
+        found.map(|row| self.database.table.decode(row)).transpose()
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
@@ -173,17 +180,23 @@ impl MysqlStore {
         self.database.within(Asked::Read, read).await?.transpose()
     }
 
-    async fn read(&self, select: &str) -> Result<Vec<SequenceInfo>> {
+    async fn rows(&self, select: &str) -> Result<Vec<Row>> {
         let mut connection = self.database.connect(Asked::Read).await?;
         let outcome = self.database.within(Asked::Read, rows(&mut connection, select)).await;
-        let found = self.database.release(connection, outcome).await?;
-        found.into_iter().map(|row| self.database.table.decode(row)).collect()
+        self.database.release(connection, outcome).await
     }
 
-    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
-        let mut all = self.read(&self.database.table.select_all()).await?;
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let table = &self.database.table;
+        let found = self.rows(&table.select_page(page)?).await?;
+        let full = found.len() >= page.limit.max(1);
+        let mut listing = Listing::default();
+        for row in found {
+            let name = schema::name(&row);
+            listing.next = full.then(|| Cursor::of_bytes(&name));
+            listing.add(String::from_utf8_lossy(&name), table.decode(row));
+        }
+        Ok(listing.sorted())
     }
 
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {

@@ -12,7 +12,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 use super::DEFAULT_TIMEOUT;
 use super::classify::{Asked, Fault, failed};
-use super::database::{Database, must_be_durable};
+use super::database::{Connections, Database, must_be_durable};
 use super::schema::{DEFAULT_TABLE, Table};
 use crate::error::Result;
 use crate::store::Mode;
@@ -22,7 +22,7 @@ const PORT: u16 = 3306;
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// MySQL's own limit for names.
 const LONGEST_DATABASE: usize = 64;
-/// The most connections at a time, and how long those may be idle that are not in use all the time.
+/// The most connections at a time, and how long one may be idle.
 const CONNECTIONS: usize = 10;
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -33,8 +33,8 @@ pub enum Tls {
     /// `off`: it is not. Passwords are sent in a way that does not show them, all else as it is.
     #[default]
     Off,
-    /// `on`: it is, and the server's certificate must be for the host that was named, signed by a well-known authority or the
-    /// one that was [given](MysqlOptions::ca).
+    /// `on`: it is, and the server's certificate must be for the host that was named, signed by a well-known
+    /// authority or the one that was [given](MysqlOptions::ca).
     On,
 }
 
@@ -57,8 +57,9 @@ impl Tls {
 
 /// Where a MySQL or MariaDB server is and how to reach it; not yet connected to.
 ///
-/// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&tls=on|off&ca=FILE&timeout=10s`; `mariadb://` means the
-/// same. User, password and database are percent-encoded. Printing hides the password.
+/// As a URL:
+/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&tls=on|off&ca=FILE&timeout=10s`;
+/// `mariadb://` means the same. User, password and database are percent-encoded. Printing hides the password.
 ///
 /// ```
 /// use idmill::store::mysql::MysqlOptions;
@@ -111,8 +112,8 @@ impl MysqlOptions {
         self
     }
 
-    /// The table to keep sequences in: `[A-Za-z_][A-Za-z0-9_]{0,63}`. Default `idmill_sequences`. Tables are namespaces: a
-    /// name in one has nothing to do with the same name in another.
+    /// The table to keep sequences in: `[A-Za-z_][A-Za-z0-9_]{0,63}`. Default `idmill_sequences`. Tables are
+    /// namespaces: a name in one has nothing to do with the same name in another.
     #[must_use]
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
@@ -135,16 +136,17 @@ impl MysqlOptions {
         self
     }
 
-    /// A file with the certificates (PEM) of the authorities that may have signed the server's, in place of the well-known ones. Turns
-    /// [TLS](Self::tls) on.
+    /// A file with the certificates (PEM) of the authorities that may have signed the server's, in place of
+    /// the well-known ones. Turns [TLS](Self::tls) on.
     #[must_use]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
         (self.ca, self.tls) = (Some(file.into()), Tls::On);
         self
     }
 
-    /// How long one statement may take before it is given up, and how long a connection may take to be had: 1 ms to a day. Default
-    /// 10 s. The server gives up waiting for a lock after half of it, in whole seconds, and says so.
+    /// How long one statement may take before it is given up, and how long a connection may take to
+    /// be had: 1 ms to a day. Default 10 s. The server gives up waiting for a lock after half of it,
+    /// in whole seconds, and says so.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -156,7 +158,8 @@ impl MysqlOptions {
         &self.table
     }
 
-    /// A pool of connections to the same server and database, for transactions of the caller's own. Connects to nothing yet.
+    /// A pool of connections to the same server and database, for transactions of the caller's
+    /// own. Connects to nothing yet.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for options that cannot be.
@@ -201,14 +204,16 @@ impl MysqlOptions {
             });
         }
         let place = format!("{}:{}", bracketed(&self.host), self.port);
-        Ok(Database { pool: Pool::new(options), table, timeout: self.timeout, mode: self.mode, place })
+        let connections = Connections::own(options.into());
+        Ok(Database { connections, table, timeout: self.timeout, mode: self.mode, place })
     }
 
     fn driver(&self, reset: bool) -> OptsBuilder {
         let locks = (self.timeout.as_secs() / 2).max(1);
         let settings =
             format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}");
-        let constraints = PoolConstraints::new(1, CONNECTIONS).expect("1 is less than 10");
+        // None is kept for ever: one that was idle for long may have been forgotten by a firewall in between.
+        let constraints = PoolConstraints::new(0, CONNECTIONS).expect("0 is less than 10");
         let pool = PoolOpts::default()
             .with_constraints(constraints)
             .with_inactive_connection_ttl(IDLE)
@@ -233,8 +238,8 @@ impl MysqlOptions {
         if self.tls == Tls::Off {
             return None;
         }
-        // The driver takes the process' default, and where there is none and two to choose from, as other stores bring
-        // with them, it panics.
+        // The driver takes the process' default, and where there is none and two to choose from, as other
+        // stores bring with them, it panics.
         if CryptoProvider::get_default().is_none() {
             let _ = aws_lc_rs::default_provider().install_default();
         }

@@ -1,10 +1,12 @@
 //! Reserving, on the server, in one round trip as a rule.
 //!
-//! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, under the condition that bounds and identity are those that are known, and
-//!    that the ids fit: atomic on the one row, whoever else is at it; and its answer has the first id.
-//! 2. Where that changed nothing, the row is read. If it is missing, it is inserted with the first range taken; who loses
-//!    that race begins again. If it has fewer ids left than were asked for, or just as many, they are taken under the condition
-//!    that nothing has changed. Else something was not as it was known, and step 1 is done again.
+//! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, under the condition that bounds and
+//!    identity are those that are known, and that the ids fit. It is atomic on the one row, and
+//!    its answer has the first id.
+//! 2. If that changed nothing, the row is read. If it is missing, it is inserted with the first range
+//!    taken; a process that loses that race begins again. If it has fewer ids left than were asked for, or
+//!    just as many, they are taken under the condition that nothing has changed. Otherwise something had
+//!    changed, and step 1 is done again.
 //!
 //! Nothing is ever sent again unless the server said that it did nothing.
 
@@ -18,11 +20,11 @@ use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{Grant, Reserve, SequenceInfo};
 
-/// How often others may get in between before a call gives up. Each time one of them got on.
+/// How often others may get in between before a call gives up. Each time one of them makes progress.
 pub(super) const TRIES: usize = 200;
 
-/// How often a row may be a duplicate of none that is there: removed each time, which is a rare coincidence, or refused by a
-/// unique index of somebody's.
+/// How often a row may be called a duplicate although there is none: it was removed each time, which is rare,
+/// or another unique index refuses it.
 pub(super) const DUPLICATES: usize = 3;
 
 /// Reserves, starting from what is known of the sequence; leaves there what was found out.
@@ -78,7 +80,8 @@ async fn advance<S: Session>(
     Ok(Some(Grant { range, identity: known.identity, bounds: known.bounds }))
 }
 
-/// The range that an answer speaks of. What cannot be an answer is refused: somebody's trigger, or a proxy's invention.
+/// The range that an answer speaks of. What cannot be an answer is refused: somebody's
+/// trigger, or a proxy's invention.
 pub(super) fn taken(written: Written, count: u64, (low, high): (u64, u64)) -> Result<Option<Range>, Fault> {
     if written.rows == 0 {
         return Ok(None);
@@ -97,13 +100,13 @@ pub(super) fn taken(written: Written, count: u64, (low, high): (u64, u64)) -> Re
 
 /// A new sequence from which the first range is taken.
 pub(super) fn first(request: &Reserve) -> Result<(SequenceInfo, Grant)> {
-    let mut info = fresh(&request.name, request.create);
+    let mut info = fresh(&request.name, request.creation()?);
     let grant = info.grant(request.count, request.ceiling)?;
     Ok((info, grant))
 }
 
-/// Takes what step 1 does not: less than was asked for, or all up to the end, or the id 0. `None` if there is more, or no longer
-/// what was seen.
+/// Takes what step 1 does not: less than was asked for, or all up to the end, or the id 0. `None` if there is
+/// more, or no longer what was seen.
 async fn last(
     database: &Database,
     connection: &mut Conn,

@@ -1,9 +1,11 @@
 //! The table, its rows, and the SQL that touches them.
 //!
-//! Statements are plain text with every value in them: nothing is prepared, so nothing depends on a connection's state, and each
-//! is one round trip. Names are written as hexadecimal, numbers as digits, so no `sql_mode` reads them differently.
+//! Statements are plain text with every value in them: nothing is prepared, so nothing depends on a
+//! connection's state, and each is one round trip. Names are written as hexadecimal, numbers as digits, so no
+//! `sql_mode` reads them differently.
 //!
-//! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB have in common takes some names for others.
+//! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB have in common
+//! takes some names for others.
 
 use std::fmt::{self, Write};
 
@@ -12,7 +14,7 @@ use mysql_async::{Row, Value};
 
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
-use crate::store::{Bounds, GiveBack, Identity, Reserve, SequenceInfo};
+use crate::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The layout of a row. Another version's rows are refused.
@@ -36,8 +38,8 @@ impl Known {
         Self { bounds: info.bounds, identity: info.identity }
     }
 
-    /// Between which values `next` has to be for all that was asked for to be there, and more than nothing to be left: the
-    /// numbers that need no special treatment. `None` if there are no such values.
+    /// Between which values `next` has to be for all that was asked for to be there, and more than nothing to
+    /// be left: the numbers that need no special treatment. `None` if there are no such values.
     ///
     /// Not 0, which an answer to `LAST_INSERT_ID` cannot be told from: no answer is 0 too.
     pub(super) fn room(self, request: &Reserve) -> Option<(u64, u64)> {
@@ -59,8 +61,8 @@ impl Known {
     }
 }
 
-/// A table, named so that it is the same one whatever database a connection has come to use. Its name was checked, since it
-/// becomes part of the SQL.
+/// A table, named so that it is the same one whatever database a connection has come to use. Its name was
+/// checked, since it becomes part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// Empty for that of the connection.
@@ -129,14 +131,25 @@ impl Table {
         format!("{} WHERE `name` = {}", self.select_all(), hex(name))
     }
 
-    /// The last state, even where other statements are answered by a replica or out of a snapshot: it is what the next write
-    /// is decided by.
+    /// The last state, even where other statements are answered by a replica or out of a snapshot: it is what
+    /// the next write is decided by.
     pub(super) fn select_to_write(&self, name: &SequenceName) -> String {
         self.select(name) + " FOR UPDATE"
     }
 
-    pub(super) fn select_all(&self) -> String {
+    fn select_all(&self) -> String {
         format!("SELECT {COLUMNS} FROM {self}")
+    }
+
+    /// A page. Where it ended are the bytes of a name, which may be no UTF-8.
+    pub(super) fn select_page(&self, page: &Page) -> Result<String> {
+        let after = match &page.after {
+            Some(after) => format!("`name` > {}", hex_bytes(&after.bytes()?)),
+            None => format!("`name` >= {}", hex(&page.prefix)),
+        };
+        let end = page.end().map(|end| format!(" AND `name` < {}", hex(&end))).unwrap_or_default();
+        let select = self.select_all();
+        Ok(format!("{select} WHERE {after}{end} ORDER BY `name` LIMIT {}", page.rows()))
     }
 
     /// Takes `count` ids if there is room for them, and says in `LAST_INSERT_ID` which is the first.
@@ -165,7 +178,8 @@ impl Table {
         format!("UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count} WHERE `name` = {}", hex(name))
     }
 
-    /// Writes `after`, if there still is what was `seen`. No rows are affected either way if the two are the same.
+    /// Writes `after`, if there still is what was `seen`. No rows are affected either
+    /// way if the two are the same.
     pub(super) fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> String {
         format!(
             "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {} WHERE `name` = {} AND `next` <=> {} AND {}",
@@ -271,6 +285,14 @@ fn decode(values: &[Value]) -> Result<SequenceInfo, String> {
 }
 
 /// Text as it is, or whatever else there is, legibly.
+/// The name of a row, in its bytes.
+pub(super) fn name(row: &Row) -> Vec<u8> {
+    match row.as_ref(0) {
+        Some(Value::Bytes(bytes)) => bytes.clone(),
+        _ => Vec::new(),
+    }
+}
+
 fn text(value: Option<&Value>) -> String {
     match value {
         Some(Value::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
@@ -283,9 +305,13 @@ fn nullable(value: Option<u64>) -> String {
 }
 
 fn hex(text: &str) -> String {
+    hex_bytes(text.as_bytes())
+}
+
+fn hex_bytes(text: &[u8]) -> String {
     let mut hex = String::with_capacity(3 + 2 * text.len());
     hex.push_str("x'");
-    for byte in text.bytes() {
+    for byte in text {
         let _ = write!(hex, "{byte:02x}");
     }
     hex.push('\'');

@@ -14,7 +14,8 @@ use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{Bounds, Reserve, SequenceInfo};
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its default.
+/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// ```no_run
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,8 +38,8 @@ pub async fn next_in<T: Id>(transaction: &mut Transaction<'_>, name: &str) -> Re
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
@@ -52,13 +53,14 @@ pub async fn reserve_in<T: Id>(
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that rolls back gives its ids to the
-/// next one. The price is that transactions which draw from one sequence run one after another, from the first id to the
-/// commit: so draw late and commit soon. One round trip as a rule, at any isolation level.
+/// The ids commit with what they number, so there are no gaps: a transaction that rolls back gives its ids to
+/// the next one. The price is that transactions which draw from one sequence run one after another, from the
+/// first id to the commit: so draw late and commit soon. One round trip as a rule, at any isolation level.
 ///
-/// The sequence is created on first use, in the same transaction; the table is not, since to create one would commit:
-/// [`MysqlStore::new`](super::MysqlStore::new) does. It is looked for in the database that the connection uses. The sequences are those of
-/// [`MysqlStore`](super::MysqlStore), and both may draw from one without ever sharing an id, but then it has the gaps of the latter.
+/// The sequence is created on first use, in the same transaction; the table is not, since to create one would
+/// commit: [`MysqlStore::new`](super::MysqlStore::new) does. It is looked for in the database that the
+/// connection uses. The sequences are those of [`MysqlStore`](super::MysqlStore), and both may draw from one
+/// without ever sharing an id, but then it has the gaps of the latter.
 ///
 /// A commit is as durable as the server makes it: this is looked at by the store, and not here.
 #[derive(Clone, Debug)]
@@ -104,19 +106,20 @@ impl<T: Id> InTransaction<T> {
         Ok(range.first().expect("a grant has as many ids as were asked for"))
     }
 
-    /// The next `count` ids, exactly. After an error, and after this future was dropped, roll the transaction back: one that
-    /// is committed all the same may have a gap.
+    /// The next `count` ids, exactly. After an error, and after this future was dropped, roll the transaction
+    /// back: one that is committed all the same may have a gap.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](crate::ErrorKind::Exhausted) if fewer than `count` ids
-    /// are left; [`InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next
-    /// id; [`Unavailable`](crate::ErrorKind::Unavailable) if others held the sequence for too long, the server chose this
-    /// transaction to end a deadlock (as it may for those that create one sequence at the same time), or cannot be reached;
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no table; [`Denied`](crate::ErrorKind::Denied);
-    /// [`StoreViolation`](crate::ErrorKind::StoreViolation) if what is stored cannot be.
+    /// Nothing is taken in any of these cases. [`Exhausted`](crate::ErrorKind::Exhausted) if fewer than
+    /// `count` ids are left; [`InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is 0 or the type
+    /// cannot hold the next id; [`Unavailable`](crate::ErrorKind::Unavailable) if others held the sequence
+    /// for too long, the server chose this transaction to end a deadlock (as it may for those that create one
+    /// sequence at the same time), or cannot be reached; [`NotFound`](crate::ErrorKind::NotFound) if there is
+    /// no table; [`Denied`](crate::ErrorKind::Denied); [`StoreViolation`](crate::ErrorKind::StoreViolation)
+    /// if what is stored cannot be.
     ///
-    /// [`Conflict`](crate::ErrorKind::Conflict) if the server had ended the transaction before, after an error that it should
-    /// have been rolled back for: the ids then are a gap.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the server had ended the transaction before, after an
+    /// error that it should have been rolled back for: the ids then are a gap.
     pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<Range<T>> {
         let outcome = self.try_reserve(transaction, count).await;
         outcome.map(Range::cast).map_err(|error| error.of(&self.name).during(Operation::Reserve))
@@ -126,7 +129,7 @@ impl<T: Id> InTransaction<T> {
         if count == 0 {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }
-        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: self.bounds };
+        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: Some(self.bounds) };
         // A second time where another transaction has created the sequence meanwhile, and committed.
         for _ in 0..2 {
             if let Some(range) = self.advance(transaction, &request).await? {

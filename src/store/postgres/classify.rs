@@ -1,8 +1,9 @@
 //! PostgreSQL's errors, sorted by what they say about the ids.
 //!
-//! Each write here is one statement that commits by itself. An `ERROR` means that its transaction was aborted, so nothing
-//! was reserved; `FATAL`, `PANIC` and a connection that ends can come after the commit and before its confirmation.
-//! Servers that only speak the protocol, and poolers, have codes of their own: what is not known to leave no trace is unknown.
+//! Each write here is one statement that commits by itself. An `ERROR` means that its transaction was
+//! aborted, so nothing was reserved; `FATAL`, `PANIC` and a connection that ends can come after the commit
+//! and before its confirmation. Servers that only speak the protocol, and poolers, have codes of their own:
+//! what is not known to leave no trace is unknown.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -14,6 +15,7 @@ use tokio_postgres::Error as PgError;
 use tokio_postgres::error::{DbError, Severity};
 
 use crate::error::{Error, ErrorKind};
+use crate::store::mode::GONE;
 
 /// What was being done when something went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,12 @@ impl Fault {
         }
     }
 
+    /// Whether the server has these words for it.
+    fn says(&self, words: &str) -> bool {
+        let Self::Driver(error) = self else { return false };
+        error.as_db_error().is_some_and(|error| error.message().contains(words))
+    }
+
     /// Whether the connection is as good as before: the server has answered, and listens.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
@@ -68,6 +76,9 @@ const READ_ONLY: &str = "25006";
 /// `nextval` has come to the end of its sequence.
 pub(super) const SEQUENCE_LIMIT: &str = "2200H";
 pub(super) const UNDEFINED_TABLE: &str = "42P01";
+/// What a block should hold is not there: the data are damaged, or the sequence was restarted, and its old
+/// file went while it was read.
+pub(super) const DATA_CORRUPTED: &str = "XX001";
 
 /// What a failure means.
 pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
@@ -138,16 +149,19 @@ fn of_code(code: &str) -> ErrorKind {
         "28000" | "28P01" | "42501" => ErrorKind::Denied,
         // undefined_table, invalid_schema_name, invalid_catalog_name
         UNDEFINED_TABLE | "3F000" | "3D000" => ErrorKind::NotFound,
-        // undefined_column, no unique index for ON CONFLICT, datatype_mismatch, wrong_object_type, undefined_object
+        // undefined_column, no unique index for ON CONFLICT, datatype_mismatch,
+        // wrong_object_type, undefined_object
         "42703" | "42P10" | "42804" | "42809" | "42704"
-        // duplicate_table, duplicate_object; a trigger's RAISE; with_check_option_violation; dependent_objects_still_exist
+        // duplicate_table, duplicate_object; a trigger's RAISE; with_check_option_violation;
+        // dependent_objects_still_exist
         | "42P07" | "42710" | "P0001" | "44000" | "2BP01" => ErrorKind::Conflict,
         // undefined_function, feature_not_supported
         "42883" | "0A000" => ErrorKind::Unsupported,
         // untranslatable_character, character_not_in_repertoire, invalid_parameter_value
         "22P05" | "22021" | "22023" => ErrorKind::InvalidInput,
         "XX001" | "XX002" => ErrorKind::StoreViolation,
-        // io_error; lock_not_available, object_in_use; query_canceled, admin_shutdown, crash_shutdown, cannot_connect_now
+        // io_error; lock_not_available, object_in_use; query_canceled, admin_shutdown,
+        // crash_shutdown, cannot_connect_now
         "58030" | "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03"
         // serialization_failure, deadlock_detected; a standby, or default_transaction_read_only
         | "40001" | "40P01" | READ_ONLY => ErrorKind::Unavailable,
@@ -218,9 +232,12 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("55P03"), _) => "another transaction holds the row; try again, or raise timeout=",
         (Some("53300"), _) => "raise max_connections, or close others",
         (Some("53100"), _) => "make room on the server's disk",
+        (Some(READ_ONLY), _) if asked == Asked::InTransaction => {
+            "the transaction is read-only, or the server a standby: begin it READ WRITE, on the primary"
+        }
         (Some(READ_ONLY), _) => {
-            "the server is a standby or read-only: name the primary, or several hosts with \
-             target_session_attrs=read-write"
+            "the server is a standby, or default_transaction_read_only is on for this user, database or server: name the \
+             primary (or several hosts with target_session_attrs=read-write), or turn that off"
         }
         (_, ErrorKind::Unavailable) if asked == Asked::InTransaction => {
             "roll the transaction back; it can be begun again"
@@ -228,11 +245,12 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("40001" | "40P01" | "57014"), ErrorKind::Unavailable) => "nothing was changed",
         (Some("3D000"), _) => "create the database, or name another",
         (Some("3F000"), _) => "create the schema, or name another with schema=NAME",
-        (Some(UNDEFINED_TABLE), _) => {
-            "open the store once with mode=rwc to create it, by a user who may create tables"
-        }
+        (Some(UNDEFINED_TABLE), _) => GONE,
         (_, ErrorKind::UnknownOutcome) => "it may have been applied or not",
         (Some("28000" | "28P01"), _) => "check the user and its password",
+        (Some("42501"), _) if fault.says("row-level security") => {
+            "give the user policies for SELECT, INSERT, UPDATE and DELETE on the table, or BYPASSRLS"
+        }
         (Some("42501"), _) => {
             "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
         }
@@ -240,6 +258,9 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("42703" | "42804" | "42P10"), _) => "the table is not idmill's; name another with table=NAME",
         (None, ErrorKind::Denied) => {
             "check the user, its password and the server's certificate (sslrootcert=FILE names another root)"
+        }
+        (None, ErrorKind::InvalidInput) => {
+            "credentials are written `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"
         }
         (None, ErrorKind::Unsupported) => "the server has no TLS: sslmode=prefer or disable does without",
         _ => return None,
@@ -266,7 +287,8 @@ mod tests {
         message(b'E', body.as_bytes())
     }
 
-    /// A server that lets everybody in and says this to the first statement; or, if it is to, to everybody at once.
+    /// A server that lets everybody in and says this to the first statement; or, if it
+    /// is to, to everybody at once.
     async fn told(answer: Vec<u8>, at_once: bool) -> PgError {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -294,12 +316,21 @@ mod tests {
         outcome.unwrap_err()
     }
 
+    #[tokio::test]
+    async fn a_password_that_is_asked_for_and_missing_is_said_where_to_write() {
+        // AuthenticationCleartextPassword.
+        let error = told(message(b'R', &[0, 0, 0, 3]), true).await;
+        let error = failed(error.into(), Asked::Connect);
+        assert_eq!(error.kind(), InvalidInput, "{error}");
+        assert!(error.to_string().contains("postgres://USER:PASSWORD@HOST"), "{error}");
+    }
+
     async fn run(client: &Client) -> Result<(), PgError> {
         client.query_typed("SELECT 1", &[]).await.map(drop)
     }
 
-    /// As the server says it to a statement that writes; those with a star are heard from PostgreSQL itself in
-    /// tests/postgres.
+    /// As the server says it to a statement that writes; those with a star are heard from
+    /// PostgreSQL itself in tests/postgres.
     #[tokio::test]
     async fn errors_of_a_statement_are_sorted_by_their_code() {
         for (severity, code, kind) in [

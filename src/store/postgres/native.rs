@@ -1,27 +1,33 @@
-//! PostgreSQL's own sequences: `nextval`, made durable, with ranges that no change of the increment can make overlap.
+//! PostgreSQL's own sequences: `nextval`, made durable, with ranges that no change of
+//! the increment can make overlap.
 //!
-//! A value v of a sequence with `INCREMENT BY n` stands for the n ids that *end* with it, v - n + 1 to v, as Hibernate's pooled optimizer
-//! reads it. They lie between the value before and v, which the sequence has passed: whatever the next increment
-//! is, the ids that follow are above v. (Had it stood for those that begin with it, a smaller increment would reach into them.)
-//! The value that a sequence starts or is restarted with has none before it, and stands for itself alone.
+//! A value v of a sequence with `INCREMENT BY n` stands for the n ids that *end* with it, v - n + 1 to v, as
+//! Hibernate's pooled optimizer reads it. They lie between the value before and v, which the sequence has
+//! passed: whatever the next increment is, the ids that follow are above v. (Had it stood for those that
+//! begin with it, a smaller increment would reach into them.) The value that a sequence starts or is
+//! restarted with has none before it, and stands for itself alone.
 //!
-//! `nextval` by itself is not durable. It writes ahead 32 values at a time, and those in between are handed out without
-//! waiting for that record to reach the disk: if the transaction that wrote it is still open when the server crashes, values that
-//! others were given are given again. So each statement here writes a record of its own, whose commit syncs all that came before.
+//! `nextval` by itself is not durable. It writes ahead 32 values at a time, and those in between are handed
+//! out without waiting for that record to reach the disk: if the transaction that wrote it is still open when
+//! the server crashes, values that others were given are given again. So each statement here writes a record
+//! of its own, whose commit syncs all that came before.
 
+mod list;
 mod seen;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio_postgres::Row;
 
 use self::seen::{Seen, block, draw_sql, literal, note_sql, see_sql};
-use super::classify::{Asked, SEQUENCE_LIMIT, UNDEFINED_TABLE, failed};
-use super::schema::{DURABLE, check_durable, quoted, texts};
-use super::session::Sessions;
-use super::{Mode, TRIES, crowded, must_sync};
+use super::classify::{Asked, DATA_CORRUPTED, SEQUENCE_LIMIT, UNDEFINED_TABLE, failed};
+use super::durable::{DURABLE, must_sync};
+use super::place::{self, Place};
+use super::schema::quoted;
+use super::session::{Patience, Sessions};
+use super::{Mode, TRIES, crowded};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
@@ -31,7 +37,7 @@ use crate::store::{
     Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, RetryCost, SequenceInfo, Store,
     already_exists, exhausted, not_found,
 };
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// The largest id: PostgreSQL's sequences are integers of 63 bits and a sign.
 const LARGEST: u64 = i64::MAX.cast_unsigned();
@@ -56,24 +62,28 @@ pub(super) fn check_increment(increment: u64) -> Result<()> {
     Err(refuse(format!("increment={increment} must be 1 to {MOST_INCREMENT}")))
 }
 
-/// PostgreSQL's `SEQUENCE`s of one schema, those of idmill's making and those that were there, `serial` and identity columns'
-/// included: `postgres://HOST/DATABASE?sequences=native`.
+/// PostgreSQL's `SEQUENCE`s of one schema, or of all that the `search_path` leads to, those of idmill's
+/// making and those that were there, `serial` and identity columns' included:
+/// `postgres://HOST/DATABASE?sequences=native`.
 ///
-/// Others may draw from them at the same time with `nextval`, if they read the value alike: as one id where the increment is 1,
-/// and as the last of a block where it is larger (Hibernate's `pooled`; not its `pooled-lo`). A sequence that cannot be drawn from
-/// safely is refused, with the statement that changes that: one that cycles, counts down, caches, is unlogged or temporary.
+/// Others may draw from them at the same time with `nextval`, if they read the value alike: as one id where
+/// the increment is 1, and as the last of a block where it is larger (Hibernate's `pooled`; not its
+/// `pooled-lo`). A sequence that cannot be drawn from safely is refused, with the statement that changes
+/// that: one that cycles, counts down, caches, is unlogged or temporary.
 ///
-/// A grant may be shorter than was asked for, and the rest of a value's ids is kept for the next; it is a gap if this store is
-/// dropped. Ids end at 2^63 - 1. Of the last `INCREMENT BY - 1` ids before the maximum, those that make no whole block are never
-/// handed out. Clones share one connection.
+/// A grant may be shorter than was asked for, and the rest of a value's ids is kept for the next; it is a gap
+/// if this store is dropped. Ids end at 2^63 - 1. Of the last `INCREMENT BY - 1` ids before the maximum,
+/// those that make no whole block are never handed out. Clones share their connections: at most four, and
+/// four more where locks are waited for.
 #[derive(Clone)]
 pub struct NativeSequences {
     sessions: Sessions,
-    schema: Arc<str>,
+    /// The one that was named; else each sequence is looked for along the path.
+    schema: Option<Arc<str>>,
     increment: u64,
     read_only: bool,
-    /// One reserve at a time: so that what is kept is below all that is drawn later.
-    kept: Arc<Mutex<HashMap<SequenceName, Kept>>>,
+    /// Of each sequence one reserve at a time: so that what is kept is below all that is drawn later.
+    kept: Arc<Mutex<HashMap<SequenceName, Arc<AsyncMutex<Kept>>>>>,
 }
 
 /// What this store knows of a sequence.
@@ -85,10 +95,13 @@ struct Kept {
     begun: Option<Identity>,
     /// The last increment that was seen; `None` before the first look.
     increment: Option<u64>,
+    /// As SQL names it; empty before the first look.
+    sql: String,
 }
 
 impl NativeSequences {
-    /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions); `sequences=` is taken to be `native`.
+    /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions);
+    /// `sequences=` is taken to be `native`.
     ///
     /// # Errors
     /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
@@ -113,18 +126,10 @@ impl NativeSequences {
         if mode != Mode::ReadOnly {
             must_sync(&sessions).await?;
         }
-        let sql = "SELECT n.nspname::text FROM pg_catalog.pg_namespace n \
-                   WHERE n.nspname = CASE $1 WHEN '' THEN current_schema() ELSE $1 END";
-        let named = [schema.unwrap_or_default().to_owned()];
-        let rows = sessions.run(Asked::Read, sql, &texts(&named)).await;
-        let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
-        let Some(row) = rows.first() else {
-            let message = "there is no such schema; create it, or name another with schema=NAME";
-            return Err(Error::new(ErrorKind::NotFound, message));
-        };
-        let schema: Arc<str> = row.get::<_, String>(0).into();
+        // There has to be a schema; of what name the sequences in it are does not matter.
+        place::look(&sessions, schema, "").await?;
         let read_only = mode == Mode::ReadOnly;
-        Ok(Self { sessions, schema, increment, read_only, kept: Arc::default() })
+        Ok(Self { sessions, schema: schema.map(Into::into), increment, read_only, kept: Arc::default() })
     }
 
     fn must_write(&self) -> Result<()> {
@@ -135,8 +140,8 @@ impl NativeSequences {
         Ok(())
     }
 
-    /// As SQL names it.
-    fn sql(&self, name: &str) -> Result<String> {
+    /// As SQL names it, where it is, or in the schema in which it would be created.
+    async fn sql(&self, name: &str) -> Result<String> {
         if name.len() > 63 || name.contains("$idmill$") {
             let message = format!(
                 "{name:?} has {} bytes, and PostgreSQL's names 63 at most: name it otherwise, or use a table, sequences=table",
@@ -144,13 +149,24 @@ impl NativeSequences {
             );
             return Err(Error::invalid(message));
         }
-        Ok(format!("{}.{}", quoted(&self.schema), quoted(name)))
+        let schema = match &self.schema {
+            Some(schema) => schema.to_string(),
+            None => match place::look(&self.sessions, None, name).await? {
+                Place::There(found) => found.schema,
+                Place::Nowhere { schema } => schema,
+            },
+        };
+        Ok(format!("{}.{}", quoted(&schema), quoted(name)))
+    }
+
+    fn kept(&self, name: &SequenceName) -> Arc<AsyncMutex<Kept>> {
+        self.kept.lock().entry(name.clone()).or_default().clone()
     }
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
         self.must_write()?;
-        let mut kept = self.kept.lock().await;
-        let kept = kept.entry(request.name.clone()).or_default();
+        let kept = self.kept(&request.name);
+        let kept = &mut *kept.lock().await;
         for _ in 0..TRIES {
             if let Some(grant) = kept.take(request)? {
                 return Ok(grant);
@@ -159,7 +175,7 @@ impl NativeSequences {
                 self.begin(request).await?;
                 continue;
             }
-            // Nothing comes of a sequence that is used up, and of one that is being restarted at this moment.
+            // A sequence that is used up gives nothing, nor does one that is being restarted at this moment.
             if !self.draw(request, kept).await? {
                 *kept = Kept::default();
             }
@@ -169,7 +185,8 @@ impl NativeSequences {
 
     /// Finds out which sequence it is and whether it has begun; `false` if there is none.
     async fn look(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
-        let Some(seen) = self.try_see(&request.name).await? else { return Ok(false) };
+        let sql = self.sql(&request.name).await?;
+        let Some(seen) = self.see(&sql, &request.name).await? else { return Ok(false) };
         let info = seen.info()?;
         if info.next.is_none_or(|next| next > request.ceiling) {
             return Err(exhausted(&request.name, info.bounds.max().min(request.ceiling)));
@@ -177,12 +194,13 @@ impl NativeSequences {
         // A value that is drawn now stands for itself alone, unless there was one before.
         kept.begun = seen.called.then_some(info.identity);
         kept.increment = Some(seen.increment.cast_unsigned());
+        kept.sql = sql;
         Ok(true)
     }
 
     /// Creates the sequence, unless others do.
     async fn begin(&self, request: &Reserve) -> Result<()> {
-        let bounds = storable(request.create)?;
+        let bounds = storable(request.creation()?)?;
         if bounds.start() > request.ceiling {
             return Err(exhausted(&request.name, bounds.max().min(request.ceiling)));
         }
@@ -197,14 +215,16 @@ impl NativeSequences {
         // Only a guess at how many values are needed: what they stand for is said along with them.
         let increment = kept.increment.unwrap_or(1).max(1);
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
-        let sql = draw_sql(&self.sql(&request.name)?);
-        let asked = [values.to_string(), self.sessions.lock_timeout(), request.ceiling.to_string()];
-        let (rows, fault) = self.sessions.run_some(Asked::Write, &sql, &texts(&asked)).await;
+        let sql = draw_sql(&kept.sql);
+        let asked = |patience| [values.to_string(), patience, request.ceiling.to_string()];
+        let (rows, fault) = self.sessions.run_locking_some(Patience::Full, &sql, asked).await;
         match fault {
             None => {}
-            // Others drew the last values meanwhile. Those that came before are ours, as soon as they are durable.
+            // Others drew the last values meanwhile. Those that came before are ours,
+            // as soon as they are durable.
             Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
-            Some(fault) if fault.code() == Some(UNDEFINED_TABLE) => {
+            // Dropped or restarted. If it is damaged, the look that follows says so.
+            Some(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
                 *kept = Kept::default();
                 return Ok(true);
             }
@@ -220,12 +240,16 @@ impl NativeSequences {
     async fn flush(&self) -> Result<()> {
         let sql = format!("SELECT {DURABLE}, pg_logical_emit_message(true, 'idmill', '')::text");
         let rows = self.sessions.run(Asked::Write, &sql, &[]).await;
-        let rows = rows.map_err(|fault| failed(fault, Asked::Write))?;
-        rows.first().map_or(Ok(()), check_durable)
+        rows.map(drop).map_err(|fault| failed(fault, Asked::Write))
     }
 
     async fn try_see(&self, name: &SequenceName) -> Result<Option<Seen>> {
-        let sql = see_sql(&self.sql(name)?, name);
+        self.see(&self.sql(name).await?, name).await
+    }
+
+    async fn see(&self, sql: &str, name: &SequenceName) -> Result<Option<Seen>> {
+        let sql = see_sql(sql, name);
+        let mut last = None;
         for _ in 0..TRIES {
             match self.sessions.run(Asked::Read, &sql, &[]).await {
                 Ok(rows) => {
@@ -235,10 +259,12 @@ impl NativeSequences {
                     // It is there, and was restarted while it was read: its old file is empty.
                 }
                 Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
+                // The same, a moment later.
+                Err(fault) if fault.code() == Some(DATA_CORRUPTED) => last = Some(fault),
                 Err(fault) => return Err(failed(fault, Asked::Read)),
             }
         }
-        Err(crowded())
+        Err(last.map_or_else(crowded, |fault| failed(fault, Asked::Read)))
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -248,9 +274,12 @@ impl NativeSequences {
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         self.must_write()?;
         let bounds = storable(bounds)?;
+        // What a statement without an answer commits is not looked at afterwards.
+        must_sync(&self.sessions).await?;
         let identity = Identity::fresh();
-        let sql = self.sql(name)?;
-        // PostgreSQL wants the least value to be below the largest; what counts here is the one to start with.
+        let sql = self.sql(name).await?;
+        // PostgreSQL wants the least value to be below the largest; what counts
+        // here is the one to start with.
         let least = i128::from(bounds.start()) - i128::from(bounds.start() == bounds.max());
         let body = format!(
             "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {} MINVALUE {least} MAXVALUE {} START WITH {start} CACHE 1 NO CYCLE; {}",
@@ -259,32 +288,11 @@ impl NativeSequences {
             note_sql(&sql, "", identity),
             start = bounds.start(),
         );
-        match self.sessions.batch(&block("", &body)).await {
+        match self.sessions.batch(&self.block("", &body)).await {
             Ok(()) => Ok(SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity }),
             Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
             Err(fault) => Err(failed(fault, Asked::Write)),
         }
-    }
-
-    /// Those that can be drawn from.
-    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
-        let sql = "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-                   WHERE c.relkind = 'S' AND n.nspname = $1";
-        let rows = self.sessions.run(Asked::Read, sql, &texts(&[self.schema.to_string()])).await;
-        let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
-        let mut all = Vec::new();
-        for row in rows {
-            let Ok(name) = SequenceName::new(row.get(0)) else { continue };
-            match self.try_inspect(&name).await {
-                Ok(Some(info)) => all.push(info),
-                // Dropped meanwhile, or nothing that is drawn from here.
-                Ok(None) => {}
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => return Err(error),
-            }
-        }
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
     }
 
     /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
@@ -293,14 +301,17 @@ impl NativeSequences {
         if let Some(max) = change.max.filter(|max| *max > LARGEST) {
             return Err(too_large("max", max));
         }
-        let mut kept = self.kept.lock().await;
+        must_sync(&self.sessions).await?;
+        let kept = self.kept(name);
+        let mut kept = kept.lock().await;
+        let sql = self.sql(name).await?;
         for _ in 0..TRIES {
-            let seen = self.try_see(name).await?.ok_or_else(|| not_found(name))?;
+            let seen = self.see(&sql, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.info()?;
             after.apply(&change)?;
-            match self.sessions.batch(&self.set_sql(&seen, &after)?).await {
+            match self.sessions.batch(&self.set_sql(&sql, &seen, &after)).await {
                 Ok(()) => {
-                    kept.remove(name);
+                    *kept = Kept::default();
                     return Ok(after);
                 }
                 Err(fault) if matches!(fault.code(), Some(CHANGED | UNDEFINED_TABLE)) => {}
@@ -310,10 +321,10 @@ impl NativeSequences {
         Err(crowded())
     }
 
-    /// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed. The restart gives it another file, by
-    /// which those that draw from it know that it is not what it was, even if they read its comment a moment too early.
-    fn set_sql(&self, seen: &Seen, after: &SequenceInfo) -> Result<String> {
-        let sql = self.sql(&seen.name)?;
+    /// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed. The restart
+    /// gives it another file, by which those that draw from it know that it is not what it was, even if they
+    /// read its comment a moment too early.
+    fn set_sql(&self, sql: &str, seen: &Seen, after: &SequenceInfo) -> String {
         let (min, max) = (after.bounds.start(), after.bounds.max());
         // The value before the next id; the first id has none.
         let (last, called) = match after.next {
@@ -330,18 +341,25 @@ impl NativeSequences {
             seen.last,
             seen.called,
             literal(&seen.comment),
-            note_sql(&sql, seen.remark(), after.identity),
+            note_sql(sql, seen.remark(), after.identity),
             oid = seen.oid,
         );
-        Ok(block("last bigint; called boolean; note text; ", &body))
+        self.block("last bigint; called boolean; note text; ", &body)
+    }
+
+    /// One transaction, which gives up waiting for a lock before this store gives up waiting for an answer.
+    fn block(&self, declare: &str, body: &str) -> String {
+        block(declare, &self.sessions.lock_timeout(Patience::Full), body)
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         self.must_write()?;
-        let mut kept = self.kept.lock().await;
-        match self.sessions.batch(&block("", &format!("DROP SEQUENCE {};", self.sql(name)?))).await {
+        let kept = self.kept(name);
+        let mut kept = kept.lock().await;
+        let sql = self.sql(name).await?;
+        match self.sessions.batch(&self.block("", &format!("DROP SEQUENCE {sql};"))).await {
             Ok(()) => {
-                kept.remove(name);
+                *kept = Kept::default();
                 Ok(true)
             }
             Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => Ok(false),
@@ -370,10 +388,10 @@ impl Kept {
 
     /// A value that was drawn, as the ids that it stands for.
     fn add(&mut self, row: &Row, name: &SequenceName) -> Result<()> {
-        check_durable(row)?;
         let seen = Seen::read(row)?;
         let info = seen.info()?;
-        // An old increment does not matter here, and neither does a new one: the ids lie between the value before and this.
+        // An old increment does not matter here, and neither does a new one: the ids lie
+        // between the value before and this.
         let first =
             if self.begun == Some(info.identity) { seen.last - seen.increment + 1 } else { seen.last };
         let first = first.max(seen.first()).cast_unsigned();

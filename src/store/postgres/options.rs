@@ -9,6 +9,7 @@ use tokio_postgres::config::{Host, SslMode as DriverSslMode, TargetSessionAttrs}
 use tokio_postgres::{Client, Config};
 
 use super::PostgresStore;
+use super::durable::Keeps;
 use super::native::{self, NativeSequences};
 use super::schema::{Table, check_name};
 use super::session::Sessions;
@@ -18,9 +19,9 @@ use crate::store::Mode;
 use crate::store::url::query::refuse;
 
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// After how long without a word the system asks whether the server is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 const APPLICATION: &str = "idmill";
-/// Statements that run at the same time; more wait for their turn. Batches need one.
-const CONNECTIONS: usize = 4;
 
 /// Whether the connection is encrypted, and to whom; PostgreSQL's own words for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -100,9 +101,9 @@ impl Sequences {
 /// Where sequences are kept in a PostgreSQL database and how to reach it; not yet connected to.
 ///
 /// As a URL:
-/// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&schema=NAME&sequences=native&increment=N&mode=ro|rw|rwc&timeout=10s&sslmode=verify-full`;
-/// `postgresql:` is the same. Several hosts are separated by commas; a directory with a Unix socket is a host that is percent-encoded,
-/// as in `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
+/// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&schema=NAME&sequences=native&increment=N&mode=ro|rw|rwc&durability=disk|trust&timeout=10s&sslmode=verify-full`;
+/// `postgresql:` is the same. Several hosts are separated by commas; a directory with a Unix socket is a host
+/// that is percent-encoded, as in `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
 ///
 /// Printing hides the password.
 ///
@@ -124,6 +125,7 @@ pub struct PostgresOptions {
     sequences: Sequences,
     increment: u64,
     mode: Mode,
+    keeps: Keeps,
     timeout: Duration,
     ssl_mode: SslMode,
     ssl_root: Option<String>,
@@ -132,8 +134,8 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The table to keep sequences in: up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`. Tables are namespaces: a name in
-    /// one has nothing to do with the same name in another.
+    /// The table to keep sequences in: up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`.
+    /// Tables are namespaces: a name in one has nothing to do with the same name in another.
     #[must_use]
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
@@ -145,7 +147,8 @@ impl PostgresOptions {
         &self.table
     }
 
-    /// The schema of the table or of the sequences. Default: the connection's first.
+    /// The schema of the table or of the sequences. By default they are found along the connection's
+    /// `search_path`, and created in its first schema where there are none.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = Some(schema.into());
@@ -164,8 +167,8 @@ impl PostgresOptions {
         self
     }
 
-    /// The `INCREMENT BY` of native sequences that are created: how many ids a `nextval` takes. 1 to 2^31; default 1. Those
-    /// that exist keep their own.
+    /// The `INCREMENT BY` of native sequences that are created: how many ids a `nextval` takes. 1 to 2^31;
+    /// default 1. Those that exist keep their own.
     #[must_use]
     pub fn increment(mut self, increment: u64) -> Self {
         self.increment = increment;
@@ -179,8 +182,15 @@ impl PostgresOptions {
         self
     }
 
-    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. A statement waits for locks, and a
-    /// connection is waited for, half of that.
+    /// What makes sure that a crash of the server takes nothing back. Default [`Keeps::Disk`].
+    #[must_use]
+    pub fn keeps(mut self, keeps: Keeps) -> Self {
+        self.keeps = keeps;
+        self
+    }
+
+    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. A
+    /// statement waits for locks, and a connection is waited for, half of that.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -212,12 +222,13 @@ impl PostgresOptions {
         Table::new(self.schema.as_deref(), &self.table)
     }
 
-    /// A client of the caller's own, for its transactions: connected as the store would be. It is closed when it is dropped.
+    /// A client of the caller's own, for its transactions: connected as the store would be. It
+    /// is closed when it is dropped.
     ///
     /// # Errors
     /// Those of [`PostgresStore::open_with`], but for those of the table.
     pub async fn client(&self) -> Result<Client> {
-        self.sessions(1)?.client().await.map_err(|error| error.during(Operation::Connect))
+        self.sessions()?.client().await.map_err(|error| error.during(Operation::Connect))
     }
 
     /// As the driver wants it.
@@ -231,6 +242,7 @@ impl PostgresOptions {
         // Of several hosts each has its share.
         let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
         config.connect_timeout(self.timeout / 2 / hosts.max(1));
+        config.keepalives_idle(KEEPALIVE).tcp_user_timeout(self.timeout);
         if self.writable {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
@@ -259,11 +271,11 @@ impl PostgresOptions {
         hosts.collect::<Vec<_>>().join(",")
     }
 
-    fn sessions(&self, most: usize) -> Result<Sessions> {
+    fn sessions(&self) -> Result<Sessions> {
         let config = self.check()?;
         let tls = connector(self.ssl_mode, self.ssl_root.as_deref())?;
         let place = Self::place(&config);
-        Ok(Sessions::connect(config, tls, place, self.timeout, most))
+        Ok(Sessions::connect(config, tls, place, self.timeout, self.keeps))
     }
 
     pub(super) async fn open(&self) -> Result<PostgresStore> {
@@ -272,12 +284,10 @@ impl PostgresOptions {
             return Err(refuse(message));
         }
         let table = self.checked_table()?;
-        PostgresStore::over(self.sessions(CONNECTIONS)?, table, self.mode).await
+        PostgresStore::over(self.sessions()?, table, self.mode).await
     }
 
     pub(super) async fn open_native(&self) -> Result<NativeSequences> {
-        // One, so that the values that it draws grow.
-        let sessions = self.sessions(1)?;
-        NativeSequences::over(sessions, self.schema.as_deref(), self.increment, self.mode).await
+        NativeSequences::over(self.sessions()?, self.schema.as_deref(), self.increment, self.mode).await
     }
 }

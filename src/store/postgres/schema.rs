@@ -1,14 +1,16 @@
 //! The table, its rows, and the SQL that touches them.
 //!
-//! Numbers are `numeric(20)`, which holds 2^64, one more than the last id: so `next` is an ordinary number for a sequence
-//! that is used up, and PostgreSQL adds and compares without an edge. They travel as text.
+//! Numbers are `numeric(20)`, which holds 2^64, one more than the last id: so `next` is an ordinary number
+//! for a sequence that is used up, and PostgreSQL adds and compares without an edge. They travel as text.
 //!
-//! Every statement that writes says for itself how its commit is to be confirmed and how long it waits for locks. Settings of
-//! the session would not do: behind a pooler the next statement may run in another, and they would stay behind for strangers.
+//! Every statement that writes says for itself how its commit is to be confirmed and how long it waits for
+//! locks. Settings of the session would not do: behind a pooler the next statement may run in another, and
+//! they would stay behind for strangers.
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
+use super::durable::{DURABLE, WRITTEN};
+use super::place::Relation;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{Bounds, Grant, Identity, Reserve, SequenceInfo};
@@ -45,8 +47,8 @@ impl Table {
     }
 
     /// The same table, in the schema that was found for it: no temporary table can stand in for it then.
-    pub(super) fn within(self, schema: &str) -> Self {
-        Self { schema: Some(schema.into()), ..self }
+    pub(super) fn within(&self, schema: &str) -> Self {
+        Self { schema: Some(schema.into()), name: self.name.clone() }
     }
 
     pub(super) fn in_schema(mut self, schema: Option<&str>) -> Result<Self> {
@@ -62,8 +64,8 @@ impl Table {
         }
     }
 
-    /// Creates the table unless it exists. Half of each page is left free, so that an update finds room in the page that the row is in,
-    /// and the primary key stays as it is.
+    /// Creates the table unless it exists. Half of each page is left free, so that an update finds room in
+    /// the page that the row is in, and the primary key stays as it is.
     pub(super) fn ddl(&self) -> String {
         let table = self.sql();
         format!(
@@ -82,35 +84,41 @@ impl Table {
         )
     }
 
-    /// Takes the next ids of a row, up to `count` and the limit: parameters name, count, ceiling, lock timeout, whether all of
-    /// `count` are needed, and the least id of use. A row that has none is not matched.
+    /// Takes the next ids of a row, up to `count` and the limit: parameters name, count,
+    /// ceiling, lock timeout, whether all of `count` are needed, and the least id of use. A row
+    /// that has none is not matched.
     ///
-    /// Under READ COMMITTED a writer that waited for another evaluates condition and new values again, on the row as the other left it.
-    /// `reserved_from` is part of those values, and tells which ids this very statement took.
+    /// Under READ COMMITTED a writer that waited for another evaluates condition and new values
+    /// again, on the row as the other left it. `reserved_from` is part of those values, and tells
+    /// which ids this very statement took.
     pub(super) fn reserve(&self, within: Within) -> String {
         format!(
             "{} UPDATE {} AS s SET reserved_from = s.next, \
              next = LEAST(s.next + $2::numeric, LEAST(s.max, $3::numeric) + 1) FROM session \
              WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric) \
              AND ($5 <> 'exactly' OR s.next + $2::numeric <= LEAST(s.max, $3::numeric) + 1) \
-             AND s.next >= $6::numeric RETURNING {ROW}, session.durable",
+             AND s.next >= $6::numeric RETURNING {ROW}, {WRITTEN}",
             session(within, 4),
             self.sql()
         )
     }
 
-    /// The same for several rows in one transaction: parameters names, counts, ceilings, lock timeout. Their locks are
-    /// taken in the order of their names, whoever asks for which, so that no two wait for each other.
+    /// The same for several rows in one transaction: parameters names, counts, ceilings, lock timeout. Their
+    /// locks are taken in the order of their names; a row that another transaction holds is passed over, and
+    /// comes back with its name alone.
     pub(super) fn reserve_many(&self) -> String {
         let table = self.sql();
         format!(
             "{}, asked AS (SELECT * FROM unnest($1::text[], $2::numeric[], $3::numeric[]) AS a(name, count, ceiling)), \
              locked AS (SELECT l.name, asked.count, asked.ceiling, session.durable \
-             FROM session, asked JOIN {table} AS l ON l.name = asked.name COLLATE \"C\" ORDER BY l.name FOR UPDATE OF l) \
-             UPDATE {table} AS s SET reserved_from = s.next, \
+             FROM session, asked JOIN {table} AS l ON l.name = asked.name COLLATE \"C\" ORDER BY l.name FOR UPDATE OF l SKIP LOCKED), \
+             moved AS (UPDATE {table} AS s SET reserved_from = s.next, \
              next = LEAST(s.next + locked.count, LEAST(s.max, locked.ceiling) + 1) FROM locked \
              WHERE s.name = locked.name AND s.format = {FORMAT} AND s.next <= LEAST(s.max, locked.ceiling) \
-             RETURNING {ROW}, locked.durable",
+             RETURNING {ROW}, locked.durable, txid_current()::text AS xid) \
+             SELECT * FROM moved UNION ALL SELECT held.name::text, NULL, NULL, NULL, NULL, NULL, NULL, NULL, session.durable, NULL \
+             FROM session, asked JOIN {table} AS held ON held.name = asked.name COLLATE \"C\" \
+             WHERE NOT EXISTS (SELECT FROM locked WHERE locked.name = held.name)",
             session(Within::Its, 4)
         )
     }
@@ -120,30 +128,32 @@ impl Table {
         format!(
             "{} INSERT INTO {} AS s ({}) SELECT $1, $2::numeric, NULLIF($3, '')::numeric, $4::numeric, $5::numeric, $6::bigint, \
              $7::bigint, {FORMAT} FROM session ON CONFLICT (name) DO NOTHING \
-             RETURNING {ROW}, (SELECT durable FROM session)",
+             RETURNING {ROW}, (SELECT durable FROM session), txid_current()::text AS xid",
             session(within, 8),
             self.sql(),
             COLUMNS.join(", ")
         )
     }
 
-    /// Changes a row if it is as it was: name, incarnation, epoch, max and next as seen; max, next and epoch to be; lock timeout.
+    /// Changes a row if it is as it was: name, incarnation, epoch, max and next as seen; max, next
+    /// and epoch to be; lock timeout.
     pub(super) fn replace(&self) -> String {
         format!(
             "{} UPDATE {} AS s SET max = $6::numeric, next = $7::numeric, epoch = $8::bigint FROM session \
              WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.max = $4::numeric \
-             AND s.next = $5::numeric AND s.format = {FORMAT} RETURNING {ROW}, session.durable",
+             AND s.next = $5::numeric AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
             session(Within::Its, 9),
             self.sql()
         )
     }
 
-    /// Moves `next` back, if it is where the range ends: name, incarnation, epoch, start and end of the range; lock timeout.
+    /// Moves `next` back, if it is where the range ends: name, incarnation, epoch, start and
+    /// end of the range; lock timeout.
     pub(super) fn give_back(&self) -> String {
         format!(
             "{} UPDATE {} AS s SET next = $4::numeric FROM session \
              WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.next = $5::numeric \
-             AND s.start <= $4::numeric AND s.format = {FORMAT} RETURNING {ROW}, session.durable",
+             AND s.start <= $4::numeric AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
             session(Within::Its, 6),
             self.sql()
         )
@@ -152,7 +162,7 @@ impl Table {
     /// Name, lock timeout.
     pub(super) fn delete(&self) -> String {
         format!(
-            "{} DELETE FROM {} AS s USING session WHERE s.name = $1 RETURNING {ROW}, session.durable",
+            "{} DELETE FROM {} AS s USING session WHERE s.name = $1 RETURNING {ROW}, {WRITTEN}",
             session(Within::Its, 2),
             self.sql()
         )
@@ -162,8 +172,13 @@ impl Table {
         format!("SELECT {ROW} FROM {} AS s WHERE s.name = $1", self.sql())
     }
 
-    pub(super) fn select_all(&self) -> String {
-        format!("SELECT {ROW} FROM {} AS s", self.sql())
+    /// A page: parameters the name that it follows, the prefix and the number of rows.
+    pub(super) fn select_page(&self) -> String {
+        format!(
+            "SELECT {ROW} FROM {} AS s WHERE s.name COLLATE \"C\" > $1 AND s.name COLLATE \"C\" >= $2 \
+             AND left(s.name, length($2)) = $2 ORDER BY s.name COLLATE \"C\" LIMIT $3::bigint",
+            self.sql()
+        )
     }
 
     /// What is published for other drivers. See [`super::next_in_sql`].
@@ -175,36 +190,23 @@ impl Table {
         )
     }
 
-    /// The schema it is in, if there is such a table, of which kind, and with which columns: parameters schema, or an empty
-    /// string for the current one, and name.
-    pub(super) const LOOK: &str = "SELECT n.nspname::text, c.relpersistence::text, c.relkind::text, \
-         (SELECT string_agg(a.attname::text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a \
-          WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) \
-         FROM pg_catalog.pg_namespace n LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $2 \
-         WHERE n.nspname = CASE $1 WHEN '' THEN current_schema() ELSE $1 END";
-
-    /// Whether what [`LOOK`](Self::LOOK) found is such a table; an error if it is something else.
-    pub(super) fn is_there(&self, row: &Row) -> Result<bool> {
-        let persistence: Option<String> = row.get(1);
-        let (kind, columns): (Option<String>, Option<String>) = (row.get(2), row.get(3));
-        let (Some(persistence), Some(kind)) = (persistence, kind) else { return Ok(false) };
-        let columns = columns.unwrap_or_default();
-        if !matches!(kind.as_str(), "r" | "p") || columns != COLUMNS.join(", ") {
+    /// Whether what was found is such a table, and whole after a crash.
+    pub(super) fn check(&self, found: &Relation) -> Result<()> {
+        if !matches!(found.kind.as_str(), "r" | "p") || found.columns != COLUMNS.join(", ") {
             let message = format!(
-                "{} is there, but it is not idmill's table (its columns are {columns}); name another with table=NAME",
-                self.sql()
+                "{} is there, but it is not idmill's table (its columns are {}); name another with table=NAME",
+                self.sql(),
+                found.columns
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        if persistence != "p" {
-            let message = format!(
-                "the table {table} is unlogged or temporary: a crash empties it, and its ids would be handed out again; \
-                 run ALTER TABLE {table} SET LOGGED",
-                table = self.sql()
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
-        }
-        Ok(true)
+        let Some(part) = &found.forgetful else { return Ok(()) };
+        let message = format!(
+            "{}: {part} is unlogged, temporary or foreign: a crash empties it, and its ids would be handed out again; run ALTER \
+             TABLE {part} SET LOGGED",
+            self.sql()
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
     }
 }
 
@@ -217,8 +219,8 @@ pub(super) enum Within {
     Callers,
 }
 
-/// The settings of one statement, as its first part: what its commit waits for, read back, and its patience, in this parameter.
-/// A commit that waits for more than the disk is left to.
+/// The settings of one statement, as its first part: what its commit waits for, read back, and its
+/// patience, in this parameter.
 pub(super) fn session(within: Within, parameter: usize) -> String {
     match within {
         Within::Its => format!(
@@ -226,26 +228,6 @@ pub(super) fn session(within: Within, parameter: usize) -> String {
         ),
         Within::Callers => {
             format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience)")
-        }
-    }
-}
-
-/// Sets what the commit of this transaction waits for, and says what that is now.
-pub(super) const DURABLE: &str = "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' \
-                                  ELSE set_config('synchronous_commit', 'on', true) END AS durable";
-
-/// What stands in `durable`, after the columns of a row.
-pub(super) fn check_durable(row: &Row) -> Result<()> {
-    let durable: Option<String> = row.try_get("durable").unwrap_or_default();
-    match durable.as_deref() {
-        Some("on" | "remote_apply") => Ok(()),
-        other => {
-            let message = format!(
-                "the server ran with synchronous_commit {} although it was told `on`: a crash could take back what it \
-                 confirmed; nothing of it is used",
-                other.unwrap_or("unknown")
-            );
-            Err(Error::new(ErrorKind::StoreViolation, message))
         }
     }
 }
@@ -277,7 +259,8 @@ pub(super) fn reached(info: &SequenceInfo) -> u128 {
     info.next.map_or_else(|| u128::from(info.bounds.max()) + 1, u128::from)
 }
 
-/// The values of a new row, of which the ids from there on were reserved last, if any were, in the order of the columns but for the last.
+/// The values of a new row, of which the ids from there on were reserved last, if any were, in the order of
+/// the columns but for the last.
 pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
     let (bounds, identity) = (info.bounds, info.identity);
     [
@@ -293,7 +276,6 @@ pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
 
 /// What [`Table::reserve`] took, from the row as it left it.
 pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
-    check_durable(row)?;
     let after = decode(row)?;
     if after.name != request.name {
         return Err(unsound(&after.name, "was reserved from instead of another"));
@@ -308,6 +290,11 @@ pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
         return Err(unsound(&after.name, "did not move as far as it was to: a trigger may have changed it"));
     }
     Ok(grant)
+}
+
+/// The name of a row.
+pub(super) fn name(row: &Row) -> String {
+    row.try_get::<_, Option<String>>(0).ok().flatten().unwrap_or_default()
 }
 
 /// A row as a sequence.
@@ -352,14 +339,6 @@ fn decode_texts(texts: &[String]) -> Result<SequenceInfo> {
 
 fn unsound(name: &str, fault: &str) -> Error {
     Error::new(ErrorKind::StoreViolation, format!("the row {name:?} {fault}; nothing is reserved from it"))
-}
-
-/// The types of as many texts.
-pub(super) fn texts<const N: usize>(values: &[String; N]) -> [super::session::Parameter<'_>; N] {
-    std::array::from_fn(|place| {
-        let value: &(dyn tokio_postgres::types::ToSql + Sync) = &values[place];
-        (value, Type::TEXT)
-    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! TLS to the server: what `sslmode=` asks for, with a provider of cryptography that is named here and not looked for.
+//! TLS to the server: what `sslmode=` asks for, with a provider of cryptography that is
+//! named here and not looked for.
 
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(super) fn connector(mode: SslMode, root: Option<&str>) -> Result<MakeRustlsC
     Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
 }
 
-/// Encrypted to whoever answers, which is what `prefer` and `require` mean to PostgreSQL. A server that asks for SCRAM still has
-/// to know the password, over this very channel.
+/// Encrypts to any server that answers, which is what `prefer` and `require` mean to PostgreSQL. A server
+/// that asks for SCRAM still has to know the password, over this very channel.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

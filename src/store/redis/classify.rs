@@ -1,7 +1,8 @@
 //! What errors say about the ids.
 //!
-//! Every script writes last and with one command, so that a refusal of the server's own, known by its code, means that nothing was
-//! changed. What is not known by its code may come from a proxy, or after the write: that is unknown.
+//! Every script writes last and with one command, so that a refusal of the server's own, known by its
+//! code, means that nothing was changed. What is not known by its code may come from a proxy, or
+//! after the write: that is unknown.
 
 use std::fmt;
 use std::time::Duration;
@@ -83,6 +84,8 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
         // How a script is told of NOPERM by Redis 7.0, of a call that was then not made.
         "ERR" if detail.starts_with("The user executing the script can't") => ErrorKind::Denied,
         "ERR" if detail.starts_with("unknown command") => ErrorKind::Unsupported,
+        // While connecting: the number comes from the URL.
+        "ERR" if detail.starts_with("DB index is out of range") => ErrorKind::InvalidInput,
         "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
         // Among them UNBLOCKED, which a WAIT ends with when the server becomes a replica: after the write.
         _ => ErrorKind::UnknownOutcome,
@@ -101,7 +104,7 @@ pub(crate) fn failed(fault: &Fault, asked: Asked, address: &str) -> Error {
     }
 }
 
-fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
+pub(crate) fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
     let code = if let Fault::Server { code, .. } = fault { code.as_str() } else { "" };
     Some(match (code, kind) {
         ("READONLY", _) => "it is a replica: name the master",
@@ -109,6 +112,12 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         ("MISCONF", _) => "it cannot write to its disk",
         ("MOVED" | "ASK", _) => "it is one node of a cluster: name the node that has the slot of the prefix",
         ("WRONGTYPE", _) => "the key is somebody else's: choose another prefix",
+        ("NOAUTH", _) => {
+            "it asks for a password, and none was given: write redis://USER:PASSWORD@HOST, or redis://:PASSWORD@HOST for the default user"
+        }
+        ("ERR", ErrorKind::InvalidInput) => {
+            "the number after the host is that of a database: name one below its setting `databases`, which is 16 unless changed"
+        }
         (_, ErrorKind::Denied) => {
             "check user and password; the user needs EVALSHA, SCRIPT, INFO, CONFIG GET and WAIT, and to read and write hashes and \
              sets under the prefix"

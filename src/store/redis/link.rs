@@ -1,8 +1,9 @@
 //! One connection to one server, shared by all callers of a process.
 //!
-//! The driver speaks the protocol and matches answers with questions. It never connects by itself and never sends
-//! anything again: it is given the socket, and when that breaks, everything under way on it is unknown. Nor are its answers
-//! taken on trust: each script repeats a number that was asked with it, so that an answer to something else is noticed.
+//! The driver speaks the protocol and matches answers with questions. It never connects by itself and never
+//! sends anything again: it is given the socket, and when that breaks, everything under way on it is unknown.
+//! Nor are its answers taken on trust: each script repeats a number that was asked with it, so that an answer
+//! to something else is noticed.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::classify::{Asked, Fault, classify, failed};
+use super::classify::{Asked, Fault, classify, failed, remedy};
 use super::place::Place;
 use super::tls;
 use super::verify::{Demands, unverified, verify};
@@ -137,24 +138,23 @@ impl Link {
         answer.unwrap_or_else(|| Err(Fault::Garbled("no answer".to_owned())))
     }
 
-    /// The members of a set, which is read piece by piece; some more than once.
-    pub(crate) async fn members(&self, key: &str) -> Result<Vec<String>, Fault> {
-        let (mut all, mut cursor) = (Vec::new(), "0".to_owned());
-        loop {
-            let live = self.connected().await.map_err(Fault::NotSent)?;
-            let mut pipeline = Pipeline::with_capacity(1);
-            pipeline.cmd("SSCAN").arg(key).arg(&cursor).arg("COUNT").arg(1_000);
-            let scanned = self.send(&live, &pipeline, 1).await.and_then(|values| scanned(values.first()));
-            let (next, members) = scanned.inspect_err(|fault| self.discard_after(&live, fault))?;
-            all.extend(members);
-            cursor = next;
-            if cursor == "0" {
-                return Ok(all);
-            }
-        }
+    /// Some members of a set, about as many as asked for, from this cursor on, and
+    /// the next one, "0" at the end.
+    pub(crate) async fn members(
+        &self,
+        key: &str,
+        cursor: &str,
+        count: i32,
+    ) -> Result<(String, Vec<String>), Fault> {
+        let live = self.connected().await.map_err(Fault::NotSent)?;
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.cmd("SSCAN").arg(key).arg(cursor).arg("COUNT").arg(count);
+        let scanned = self.send(&live, &pipeline, 1).await.and_then(|values| scanned(values.first()));
+        scanned.inspect_err(|fault| self.discard_after(&live, fault))
     }
 
-    /// Runs scripts in one round trip, each once: only one that the server does not know, and so did not run, is sent again.
+    /// Runs scripts in one round trip, each once: only one that the server does not know, and
+    /// so did not run, is sent again.
     pub(crate) async fn run_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
         let mut answers = self.try_all(calls).await;
         let unknown = |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.is_no_script());
@@ -265,7 +265,7 @@ impl Link {
                 // It has just been started, and reads its files: until then it answers nothing else.
                 Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
                 Err(Fault::NotSent(error)) => return Err(error),
-                Err(fault) => return Err(Error::new(classify(&fault, Asked::Read), fault.to_string())),
+                Err(fault) => return Err(refused(&fault)),
                 Ok(hashes) => {
                     live.hashes = hashes;
                     return Ok(live);
@@ -327,14 +327,32 @@ impl Link {
 
 /// Nothing of ours was sent yet.
 fn not_connected(error: &RedisError) -> Error {
+    // A refusal to change to a database has no code of its own.
+    let code = error.code().or(error.detail().map(|_| "ERR"));
+    let said = code.map(|code| Fault::server(code, error.detail()));
     let kind = match error.kind() {
         Driver::AuthenticationFailed => ErrorKind::Denied,
         Driver::InvalidClientConfig => ErrorKind::InvalidInput,
-        _ => error.code().map_or(ErrorKind::Unavailable, |code| {
-            classify(&Fault::server(code, error.detail()), Asked::Read)
-        }),
+        _ => said.as_ref().map_or(ErrorKind::Unavailable, |fault| classify(fault, Asked::Read)),
     };
-    Error::new(kind, error.to_string())
+    let advice = match &said {
+        Some(fault) => remedy(fault, kind),
+        // It hung up on the first words.
+        None => Some(
+            "check that this is the address of a Redis server, and whether it takes TLS (rediss://) or not",
+        ),
+    };
+    advised(kind, error, advice)
+}
+
+/// What was asked of a new connection was refused: nothing of ours was sent yet.
+fn refused(fault: &Fault) -> Error {
+    let kind = classify(fault, Asked::Read);
+    advised(kind, fault, remedy(fault, kind))
+}
+
+fn advised(kind: ErrorKind, error: &dyn fmt::Display, advice: Option<&str>) -> Error {
+    Error::new(kind, advice.map_or_else(|| error.to_string(), |advice| format!("{error}; {advice}")))
 }
 
 fn answered(value: Value) -> Result<Value, Fault> {
@@ -367,7 +385,7 @@ fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
         Some(Value::ServerError(error)) => Err(Fault::server(error.code(), error.details())),
         Some(Value::Array(parts)) => {
             let [cursor, Value::Array(members)] = parts.as_slice() else { return Err(garbled()) };
-            let members = members.iter().map(text).collect::<Option<Vec<_>>>();
+            let members = members.iter().map(legible).collect::<Option<Vec<_>>>();
             text(cursor).zip(members).ok_or_else(garbled)
         }
         _ => Err(garbled()),
@@ -383,6 +401,14 @@ fn read(value: &Value, nonce: u64) -> Result<Vec<String>, Fault> {
         return Err(garbled());
     }
     Ok(words.collect())
+}
+
+/// As [`text`]; what is none is shown as far as it can be.
+fn legible(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        other => text(other),
+    }
 }
 
 fn text(value: &Value) -> Option<String> {

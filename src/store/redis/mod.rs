@@ -2,16 +2,21 @@
 //!
 //! # What holds
 //!
-//! - **Durable**: a grant is on the server's disk before an id of it is handed out, since only a server is accepted that writes and
-//!   syncs its append-only file before it answers; or whose owner says so, or does not mind ([`Keeps`]).
+//! - **Durable**: a grant is on the server's disk before an id of it is handed out, since only a server
+//!   is accepted that writes and syncs its append-only file before it answers; or whose owner says so,
+//!   or does not mind ([`Keeps`]).
 //! - **Atomic**: a reserve is one script on one hash, in one round trip.
 //! - **Sent once**: a script is sent again only if the server said that it does not know it.
-//! - **Never on a replica**, nor on a server that has been promoted since it was one, unless that is allowed ([`Failover`]).
+//! - **Never on a replica**, nor on a server that is seen to have been promoted since it was one, unless that
+//!   is allowed ([`Failover`]). Not seen are one that was started anew since its promotion or had no replica
+//!   for an hour, both of which erase what it was, and two promotions in a row before anything was reserved:
+//!   there only `replicas` protects.
 //!
 //! Ids go up to 2^64 - 1: they never pass through a Lua number.
 //!
-//! What Redis cannot protect from: replication that lags behind when a replica is promoted and allowed, a restored copy of its files,
-//! settings that are changed while it is connected to, `FLUSHALL`, and whoever changes a key by hand. See `docs/stores/redis.md`.
+//! Redis cannot protect from: replication that lags behind when a replica is promoted and allowed, a
+//! restored copy of its files, settings that change during a connection, `FLUSHALL`, and changes of a key
+//! by hand. See `docs/stores/redis.md`.
 //!
 //! # Cancellation
 //!
@@ -32,10 +37,10 @@ use self::link::{Answer, Call, Link};
 use self::schema::Schema;
 use super::calls::calls;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Reserve, RetryCost, SequenceInfo,
-    Store, StoreFuture, already_exists, exhausted, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    RetryCost, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
 };
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result, Status};
 use crate::name::SequenceName;
 
 pub use self::options::{Failover, Keeps, RedisOptions};
@@ -43,7 +48,7 @@ pub(crate) use self::options::{check_prefix, check_timeout, split_scheme};
 
 /// How often others may get in between before a `set` gives up. Each time one of them got on.
 const TRIES: usize = 1_000;
-/// So many sequences are read at a time when all are listed.
+/// How many sequences are read at a time when all are listed.
 const AT_ONCE: usize = 500;
 
 /// Sequences on a Redis or Valkey server. See the [module](self) for what holds.
@@ -59,7 +64,8 @@ impl RedisStore {
     /// Connects to the server that a URL names: see [`RedisOptions`].
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of one, and those of [`open_with`](Self::open_with).
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of one, and those of
+    /// [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url.parse()?).await
     }
@@ -67,8 +73,9 @@ impl RedisStore {
     /// Connects to a server, and asks it whether it keeps what it grants. Creates nothing.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) for one that does not, with what to configure; [`Unavailable`](ErrorKind::Unavailable)
-    /// if it cannot be reached, or is a replica; [`Denied`](ErrorKind::Denied).
+    /// [`Unsupported`](ErrorKind::Unsupported) for one that does not, with what to configure;
+    /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be reached, or is a replica;
+    /// [`Denied`](ErrorKind::Denied).
     pub async fn open_with(options: RedisOptions) -> Result<Self> {
         let opened = async {
             options.check()?;
@@ -98,8 +105,10 @@ impl RedisStore {
         let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
         let answer = answer.map_err(failed)?;
         // Nothing was written, so that there is nothing to be replicated.
-        if answer.word() == "exhausted" {
-            return Err(exhausted(&request.name, answer.number(1).map_err(failed)?));
+        match answer.word() {
+            "exhausted" => return Err(exhausted(&request.name, answer.number(1).map_err(failed)?)),
+            "missing" => return Err(not_found(&request.name)),
+            _ => {}
         }
         let answer = self.checked(answer, &self.schema.key(&request.name))?;
         if answer.word() != "granted" {
@@ -150,23 +159,44 @@ impl RedisStore {
         }
     }
 
-    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
-        let names = self.link.members(&self.schema.names()).await;
-        let names = names.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
-        let mut names = names.iter().map(|name| SequenceName::new(name)).collect::<Result<Vec<_>>>()?;
-        names.sort();
-        names.dedup();
-        let mut all = Vec::with_capacity(names.len());
-        for names in names.chunks(AT_ONCE) {
-            let calls: Vec<Call> = names.iter().map(|name| self.schema.read(name)).collect();
-            for (answer, name) in self.link.run_all(&calls).await.into_iter().zip(names) {
-                let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
-                let answer = self.checked(answer, &self.schema.key(name))?;
-                // One that was removed meanwhile is none.
-                all.extend(self.read(&answer, name)?);
+    /// Goes through the set of names as Redis does, which keeps no order among them.
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let from = page.after.as_ref().map_or("0", Cursor::as_str);
+        if !from.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(page.after.as_ref().map_or(ErrorKind::InvalidInput.into(), Cursor::foreign));
+        }
+        let scanned = self.link.members(&self.schema.names(), from, page.rows()).await;
+        let (next, mut members) = scanned.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+        members.sort();
+        members.dedup();
+        let mut listing = Listing { next: (next != "0").then(|| Cursor::new(next)), ..Listing::default() };
+        let mut names = Vec::with_capacity(members.len());
+        for member in members.iter().filter(|member| member.starts_with(&page.prefix)) {
+            match SequenceName::new(member) {
+                Ok(name) => names.push(name),
+                Err(error) => listing.add(member.as_str(), Err(not_a_name(error))),
             }
         }
-        Ok(all)
+        for names in names.chunks(AT_ONCE) {
+            self.list_these(names, &mut listing).await?;
+        }
+        Ok(listing)
+    }
+
+    async fn list_these(&self, names: &[SequenceName], listing: &mut Listing) -> Result<()> {
+        let calls: Vec<Call> = names.iter().map(|name| self.schema.read(name)).collect();
+        for (answer, name) in self.link.run_all(&calls).await.into_iter().zip(names) {
+            let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+            let checked = self.checked(answer, &self.schema.key(name));
+            match checked.and_then(|answer| self.read(&answer, name)) {
+                Ok(Some(info)) => listing.add(name.as_str(), Ok(info)),
+                // Removed meanwhile.
+                Ok(None) => {}
+                Err(error) if error.status() == Status::Permanent => listing.add(name.as_str(), Err(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
@@ -223,6 +253,11 @@ impl Store for RedisStore {
     }
 
     calls!(give_back create inspect list set remove);
+}
+
+fn not_a_name(error: Error) -> Error {
+    let message = format!("the set of names has one that no sequence has: {error}");
+    Error::new(ErrorKind::StoreViolation, message).because(error)
 }
 
 impl fmt::Debug for RedisStore {

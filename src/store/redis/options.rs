@@ -10,6 +10,7 @@ use super::verify::Demands;
 use super::{RedisStore, schema};
 use crate::error::{Error, Result};
 use crate::store::url::Target;
+use crate::store::url::given::check_login;
 use crate::store::url::query::{self, Printed, refuse};
 use crate::store::{Durability, Store, StoreFuture};
 use crate::sync::Arc;
@@ -25,22 +26,24 @@ const KNOWN: &str =
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Keeps {
-    /// `disk`: it is asked, on every connection, and refused unless it has `appendonly yes`, `appendfsync always` and
-    /// `no-appendfsync-on-rewrite no`.
+    /// `disk`: it is asked, on every connection, and refused unless it has `appendonly yes`,
+    /// `appendfsync always` and `no-appendfsync-on-rewrite no`.
     #[default]
     Disk,
-    /// `trust`: it does, says whoever set it up. For servers that do not answer `CONFIG GET`.
+    /// `trust`: it is assumed to, and not asked. For servers that do not answer `CONFIG GET`.
     Trust,
-    /// `process`: it may forget in a crash, and ids are then handed out twice. Nobody minds.
+    /// `process`: it may forget in a crash. Ids are then handed out twice, which is accepted.
     Process,
 }
 
-/// What becomes of a sequence whose server was a replica when it was written last.
+/// What becomes of a sequence whose server was a replica when it was written last, as far as the server
+/// shows that: not after it was started anew since its promotion, had no replica for an hour, or was the
+/// second to be promoted in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failover {
-    /// `refuse`: nothing is reserved of it until somebody has set its next id. What was reserved last of the old master may not
-    /// have reached the new one.
+    /// `refuse`: nothing is reserved of it until somebody has set its next id. What was reserved last of the
+    /// old master may not have reached the new one.
     Refuse,
     /// `allow`: it goes on from where the new master is.
     Allow,
@@ -48,8 +51,10 @@ pub enum Failover {
 
 /// Which Redis or Valkey server, and how sequences are kept on it.
 ///
-/// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`, or
-/// `rediss://…?ca=FILE` over TLS. In user name and password, `%40` is an `@`, `%3A` a `:` and `%2F` a `/`. Printing hides the password.
+/// As a URL:
+/// `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`,
+/// or `rediss://…?ca=FILE` over TLS. In user name and password, `%40` is an `@`, `%3A` a `:` and `%2F` a `/`.
+/// Printing hides the password.
 ///
 /// ```
 /// use idmill::store::redis::RedisOptions;
@@ -88,21 +93,21 @@ impl RedisOptions {
         }
     }
 
-    /// Whom to log in as; `user` may be empty.
+    /// The user to log in as, which may be empty, and its password.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.place.log_in(user, password);
         self
     }
 
-    /// Speak TLS, and trust whom the system trusts.
+    /// Speak TLS, and trust the system's authorities.
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.place.tls = true;
         self
     }
 
-    /// Speak TLS, and trust whom this file (PEM) names, in place of whom the system trusts.
+    /// Speak TLS, and trust the authorities in this file (PEM) in place of the system's.
     #[must_use]
     pub fn ca(mut self, file: impl Into<String>) -> Self {
         self.place.trust(file.into());
@@ -116,8 +121,8 @@ impl RedisOptions {
         self
     }
 
-    /// What every key begins with, in braces: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. Prefixes are
-    /// namespaces: a name under one has nothing to do with the same name under another.
+    /// What every key begins with, in braces: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`.
+    /// Prefixes are namespaces: a name under one has nothing to do with the same name under another.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -131,8 +136,8 @@ impl RedisOptions {
         self
     }
 
-    /// How many replicas have to know of a grant before it counts, at most 100; a grant that fewer have heard of after three
-    /// quarters of the timeout is an unknown outcome, and a gap. Default 0.
+    /// How many replicas have to know of a grant before it counts, at most 100; a grant that fewer have heard
+    /// of after three quarters of the timeout is an unknown outcome, and a gap. Default 0.
     #[must_use]
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
@@ -146,8 +151,9 @@ impl RedisOptions {
         self
     }
 
-    /// What becomes of a sequence whose server was a replica when it was written last. Default [`Failover::Refuse`], and
-    /// [`Failover::Allow`] where [`replicas`](Self::replicas) have to know of each grant, or nobody minds ([`Keeps::Process`]).
+    /// What becomes of a sequence whose server was a replica when it was written last. Default
+    /// [`Failover::Refuse`], and [`Failover::Allow`] where [`replicas`](Self::replicas) have to know of each
+    /// grant, or repeated ids are accepted ([`Keeps::Process`]).
     #[must_use]
     pub fn failover(mut self, failover: Failover) -> Self {
         self.failover = Some(failover);
@@ -156,6 +162,7 @@ impl RedisOptions {
 
     /// Reads what follows `redis:` in a URL, or `rediss:`.
     pub(crate) fn parse_rest(tls: bool, rest: &str) -> Result<Self> {
+        check_login(rest)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let options = query::read(query, Self::of(Place::parse(tls, place)?), Self::set)?;
         options.check()?;
@@ -285,7 +292,8 @@ impl FromStr for RedisOptions {
     }
 }
 
-/// Whether a URL asks for TLS, and what follows its scheme. Never the text itself in an error: it may hold a password.
+/// Whether a URL asks for TLS, and what follows its scheme. Never the text itself in an
+/// error: it may hold a password.
 pub(crate) fn split_scheme(url: &str) -> Result<(bool, &str)> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme.to_ascii_lowercase().as_str() {
@@ -342,7 +350,7 @@ mod tests {
             ("redis://", "HOST:PORT"),
             ("redis://x:0", "6379"),
             ("redis://x:99999", "6379"),
-            ("redis://::1", "6379"),
+            ("redis://::1", "HOST:PORT"),
             ("redis://a b", "HOST:PORT"),
             ("redis://x/y", "number of a database"),
             ("redis://x/-1", "number of a database"),

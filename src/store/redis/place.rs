@@ -15,7 +15,7 @@ const HIDDEN: &str = "***";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) tls: bool,
-    /// A file of those who may have signed its certificate; `None` for whom the system trusts.
+    /// A file of the authorities that may have signed its certificate; `None` for the system's.
     pub(crate) ca: Option<String>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Password>,
@@ -46,11 +46,7 @@ impl Place {
         let Some(rest) = rest.strip_prefix("//") else {
             return Err(refuse("a Redis URL begins with two slashes: `redis://HOST:PORT/DB`"));
         };
-        // Before anything could be printed: a password with a slash of its own ends up in the path.
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        if path.contains('@') || authority.matches('@').count() > 1 {
-            return Err(refuse("write an `@` in a password as %40, and a `/` as %2F"));
-        }
         let (login, address) = authority.rsplit_once('@').map_or((None, authority), |(l, a)| (Some(l), a));
         let mut place = Self { tls, database: database(path)?, ..Self::at(address)? };
         if let Some((user, password)) = login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
@@ -62,18 +58,19 @@ impl Place {
         Ok(place)
     }
 
-    /// Whom to log in as; neither, where it is empty.
+    /// The user and password to log in with; empty for neither.
     pub(crate) fn log_in(&mut self, user: &str, password: &str) {
         self.user = Some(user.to_owned()).filter(|user| !user.is_empty());
         self.password = Some(Password(password.to_owned())).filter(|password| !password.0.is_empty());
     }
 
-    /// Speaks TLS, and trusts whom this file names.
+    /// Speaks TLS, and trusts the authorities in this file.
     pub(crate) fn trust(&mut self, file: String) {
         (self.tls, self.ca) = (true, Some(file));
     }
 
-    /// Trusts whom this file names, as `ca=FILE` says in a URL, whose scheme says whether it speaks TLS.
+    /// Trusts the authorities in this file, as `ca=FILE` says in a URL. The
+    /// scheme says whether it speaks TLS.
     pub(crate) fn trusting(mut self, file: &str) -> Result<Self> {
         if !self.tls {
             return Err(refuse("ca= is looked at with rediss:// only: write that"));

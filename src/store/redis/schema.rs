@@ -33,8 +33,8 @@ const READ: usize = 3;
 const SET: usize = 4;
 const REMOVE: usize = 5;
 
-/// Where the sequences of one prefix are: a hash each, and a set of their names. The braces have a cluster keep all of
-/// them in one slot, so that a script may touch two.
+/// Where the sequences of one prefix are: a hash each, and a set of their names. The braces have a cluster
+/// keep all of them in one slot, so that a script may touch two.
 #[derive(Clone, Debug)]
 pub(super) struct Schema {
     prefix: String,
@@ -61,12 +61,14 @@ impl Schema {
     }
 
     pub(super) fn reserve(&self, request: &Reserve) -> Call {
-        let (name, create) = (&request.name, request.create);
-        let numbers = [create.start(), create.max(), Identity::fresh().incarnation];
+        let name = &request.name;
+        // Empty where it has to exist.
+        let bound =
+            |of: fn(Bounds) -> u64| request.create.map_or_else(String::new, |create| of(create).to_string());
         let mut arguments =
             vec![self.failover.to_owned(), request.count.max(1).to_string(), request.ceiling.to_string()];
-        arguments.push(name.to_string());
-        arguments.extend(numbers.map(|number| number.to_string()));
+        arguments.extend([name.to_string(), bound(Bounds::start), bound(Bounds::max)]);
+        arguments.push(Identity::fresh().incarnation.to_string());
         self.call(RESERVE, name, arguments)
     }
 

@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::trust::roots;
 use crate::sync::Arc;
 
-/// Shakes hands, and holds the certificate against the roots as they are now: they may be renewed under a running service.
+/// Shakes hands, and holds the certificate against the roots as they are now: they may be
+/// renewed under a running service.
 ///
 /// The cryptography is named here, not looked up: where two stores bring one each, nobody else could choose.
 pub(super) async fn wrap(place: &Place, stream: TcpStream) -> Result<TlsStream<TcpStream>> {

@@ -7,9 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) enum Demands {
     /// That it is a master.
     Master,
-    /// Besides, that it evicts none of our keys.
+    /// Also that it evicts none of our keys.
     Keeps,
-    /// Besides, that a grant survives a crash once it is answered.
+    /// Also that a grant survives a crash once it is answered.
     Disk,
 }
 

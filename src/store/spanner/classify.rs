@@ -1,8 +1,8 @@
 //! Spanner's errors, sorted by what they say about the ids.
 //!
 //! Nothing is written before COMMIT: mutations wait in the client, and what DML wrote is visible to its own
-//! transaction alone. So the kinds of [`classify`] only have to say whether another try may succeed. A COMMIT that
-//! fails is another matter: see [`commit_failed`].
+//! transaction alone. So the kinds of [`classify`] only have to say whether another try may succeed. A COMMIT
+//! that fails is another matter: see [`commit_failed`].
 
 use gcloud_gax::conn::Error as ConnectionError;
 use gcloud_gax::grpc::{Code, Status};
@@ -11,6 +11,7 @@ use gcloud_spanner::client::Error as ClientError;
 use gcloud_spanner::session::SessionError;
 
 use crate::error::{Error, ErrorKind};
+use crate::store::mode::GONE;
 
 /// What an error of any request but COMMIT means.
 pub(super) fn classify(status: &Status) -> ErrorKind {
@@ -29,7 +30,8 @@ pub(super) fn classify(status: &Status) -> ErrorKind {
         Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
         Code::Unimplemented => ErrorKind::Unsupported,
         Code::DataLoss => ErrorKind::StoreViolation,
-        // Aborted, and what a network or a busy server brings about. Code::Unknown is a connection that broke.
+        // Aborted, and what a network or a busy server brings about.
+        // Code::Unknown is a connection that broke.
         Code::Aborted
         | Code::Unavailable
         | Code::DeadlineExceeded
@@ -88,8 +90,8 @@ pub(super) fn failed(status: Status) -> Error {
     Error::new(kind, message).because(status)
 }
 
-/// Whether a change of the schema was refused, for now, because of another or of a transaction. Told by the words alone: the code
-/// stands for what will never work, too.
+/// Whether a change of the schema was refused, for now, because of another or of a transaction. Told by the
+/// words alone: the code stands for what will never work, too.
 pub(super) fn is_schema_busy(status: &Status) -> bool {
     status.code() == Code::FailedPrecondition && status.message().contains("concurrent schema change")
 }
@@ -106,7 +108,8 @@ pub(super) fn not_created(status: Status) -> Error {
     Error::new(ErrorKind::InvalidInput, message).because(status)
 }
 
-/// An error of COMMIT, which is sent once and never again. Where it is not a refusal, it may have been applied.
+/// An error of COMMIT, which is sent once and never again. Where it is not a
+/// refusal, it may have been applied.
 pub(super) fn commit_failed(status: Status) -> Error {
     if is_refusal(status.code()) {
         return failed(status);
@@ -164,9 +167,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {
     Some(match (status.code(), kind) {
         (Code::Aborted, _) => "nothing was written; run the transaction again, after a pause",
-        (_, ErrorKind::NotFound) if is_missing_table(status) => {
-            "open the store with mode=rwc to create the table, or create it as docs/stores/spanner.md says"
-        }
+        (_, ErrorKind::NotFound) if is_missing_table(status) => GONE,
         (_, ErrorKind::NotFound) if is_missing_database(status) => "create the database first",
         (_, ErrorKind::InvalidInput) => {
             "the table's column `name` is narrower than this name: shorten the name, or widen the column to STRING(200)"
@@ -183,7 +184,8 @@ fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {
     })
 }
 
-/// Whether a transaction was aborted by Spanner: certainly not applied, and to be run again from its beginning.
+/// Whether a transaction was aborted by Spanner: certainly not applied, and to be
+/// run again from its beginning.
 pub(super) fn is_aborted(error: &impl TryAs<Status>) -> bool {
     error.try_as().is_some_and(|status| status.code() == Code::Aborted)
 }
@@ -195,15 +197,16 @@ impl TryAs<Status> for Error {
     }
 }
 
-/// For the closures of the driver's `read_write_transaction`. The driver hands over the error of a COMMIT this way
-/// too, so that every error is read as if it were one.
+/// For the closures of the driver's `read_write_transaction`. The driver hands over the error of a COMMIT
+/// this way too, so that every error is read as if it were one.
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
         commit_failed(status)
     }
 }
 
-/// For what is done with the driver beside the draws. Read as if it were the error of a COMMIT, which it may be.
+/// For what is done with the driver beside the draws. Read as if it were the error
+/// of a COMMIT, which it may be.
 impl From<ClientError> for Error {
     fn from(error: ClientError) -> Self {
         match error {
@@ -227,8 +230,8 @@ mod tests {
     /// What the emulator (1.5.28) and the driver (1.9) said, word for word; the tests over the real engine in
     /// `tests/spanner.rs` bring each of the first group about again.
     const SEEN: [(Code, &str, ErrorKind, &str); 14] = [
-        (Code::InvalidArgument, "Table not found: nowhere [at 1:46]", ErrorKind::NotFound, "mode=rwc"),
-        (Code::NotFound, "Table not found: nowhere", ErrorKind::NotFound, "mode=rwc"),
+        (Code::InvalidArgument, "Table not found: nowhere [at 1:46]", ErrorKind::NotFound, "restore it"),
+        (Code::NotFound, "Table not found: nowhere", ErrorKind::NotFound, "restore it"),
         (
             Code::NotFound,
             "Database not found: projects/p/instances/i/databases/d",

@@ -33,7 +33,8 @@ use crate::sync::{Arc, AtomicBool, Ordering, oneshot};
 
 /// How long one request may take. A server that has gone silent is noticed after this.
 const REQUEST: Duration = Duration::from_secs(10);
-/// For how long a transaction that is aborted again and again is tried, and a change of the schema that is sent away.
+/// For how long a transaction that is aborted again and again is tried, and a change of
+/// the schema that is sent away.
 const ABORTED: Duration = Duration::from_secs(30);
 /// Under which name Spanner's statistics of locks and transactions show us.
 const TAG: &str = "idmill";
@@ -98,8 +99,24 @@ impl Database {
         Ok(found.into_iter().filter_map(|stored| stored.info).collect())
     }
 
-    /// Reads a sequence and writes what `decide` makes of it, in a transaction of its own, as often as Spanner aborts
-    /// it. An abort is certain to have changed nothing.
+    /// Reads rows that are not to fail together: each with its name.
+    pub(super) async fn select_each(
+        &self,
+        statement: Statement,
+    ) -> Result<Vec<(String, Result<SequenceInfo>)>> {
+        let mut single = self.client.single().await.map_err(client_failed)?;
+        let mut rows = single.query_with_option(statement, query_once()).await.map_err(failed)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next().await.map_err(failed)? {
+            let columns = self.table.columns(rows.columns_metadata())?;
+            let info = self.table.decode(&row, &columns).map(|(info, _)| info);
+            found.push((Table::name(&row, &columns), info));
+        }
+        Ok(found)
+    }
+
+    /// Reads a sequence and writes what `decide` makes of it, in a transaction of its own, as often as
+    /// Spanner aborts it. An abort is certain to have changed nothing.
     pub(super) async fn change<R: Send + 'static>(
         &self,
         name: &SequenceName,
@@ -108,8 +125,8 @@ impl Database {
         while_it_passes(is_aborted, ABORTED, || self.attempt(name, decide.clone())).await
     }
 
-    /// Runs the transaction once, in a task, so that a caller who goes away does not leave its locks behind: it is
-    /// then rolled back if COMMIT has not been sent yet.
+    /// Runs the transaction once, in a task, so that a caller who goes away does not leave its locks behind:
+    /// it is then rolled back if COMMIT has not been sent yet.
     async fn attempt<R: Send + 'static>(&self, name: &SequenceName, decide: impl Decide<R>) -> Result<R> {
         let (sender, receiver) = oneshot::channel();
         let (database, name) = (self.clone(), name.clone());
@@ -188,8 +205,8 @@ pub(super) enum Failure {
     Session(SessionError),
 }
 
-/// Never a status: the driver would run the transaction again by itself, at most five times and without jitter, and
-/// we would not know whether an abort was the last word.
+/// Never a status: the driver would run the transaction again by itself, at most five times and without
+/// jitter, and we would not know whether an abort was the last word.
 impl TryAs<Status> for Failure {
     fn try_as(&self) -> Option<&Status> {
         None
@@ -261,8 +278,8 @@ pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
     }
 }
 
-/// The pauses between two attempts at a transaction that was aborted: 5 ms to 500 ms, doubling, with jitter, so
-/// that those who met once do not meet again.
+/// The pauses between two attempts at a transaction that was aborted: 5 ms to 500 ms, doubling, with jitter,
+/// so that those who met once do not meet again.
 fn pauses() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(5))
@@ -273,8 +290,8 @@ fn pauses() -> ExponentialBackoff {
         .build()
 }
 
-/// The driver's own retries, off: twenty times it would send a COMMIT that was not answered, and wait for minutes
-/// before it says that a server is away.
+/// The driver's own retries, off: twenty times it would send a COMMIT that was not answered, and wait for
+/// minutes before it says that a server is away.
 fn no_retry() -> CallOptions {
     let retry = RetrySetting { take: 0, codes: Vec::new(), ..RetrySetting::default() };
     CallOptions { priority: None, retry: Some(retry) }
@@ -356,7 +373,8 @@ fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Erro
     Error::new(ErrorKind::Denied, format!("no Google credentials: {error}; {remedy}")).because(error)
 }
 
-/// Where somebody else changes the schema at the same time, Spanner lets us wait for our turn, and the emulator sends us away.
+/// Where somebody else changes the schema at the same time, Spanner lets us wait for our turn,
+/// and the emulator sends us away.
 async fn create_table(options: &Checked) -> Result<()> {
     let admin = admin(options).await?;
     let defining = while_it_passes(is_schema_busy, ABORTED, || define_table(&admin, options));
@@ -410,7 +428,8 @@ fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
 mod tests {
     use tonic::transport::{ClientTlsConfig, Endpoint};
 
-    /// Other stores bring a cryptography of their own, and with two, rustls does not choose. Seen with all features on.
+    /// Other stores bring a cryptography of their own, and with two, rustls does not
+    /// choose. Seen with all features on.
     #[test]
     fn tls_can_be_set_up_whatever_else_is_compiled_in() {
         let endpoint = Endpoint::from_static("https://spanner.googleapis.com");

@@ -3,12 +3,12 @@
 //! # What holds
 //!
 //! - **Durable**: a range is committed, on a majority of the replicas, before an id of it is handed out.
-//! - **Shared**: any number of processes may use one table. Each reserve is a transaction that reads one row with its
-//!   lock and writes it; what Spanner aborts is run again, after a pause that grows and has jitter.
-//! - **Nothing is guessed**: a commit is sent once. If it is not answered, the outcome is unknown and its ids are
-//!   a gap. The driver would send it again.
-//! - **Independent of the caller's transactions**: a reserve runs on a session of its own. It may be awaited while a
-//!   transaction of the caller's is open, which Spanner does not nest.
+//! - **Shared**: any number of processes may use one table. Each reserve is a transaction that reads one row
+//!   with its lock and writes it; what Spanner aborts is run again, after a pause that grows and has jitter.
+//! - **Nothing is guessed**: a commit is sent once. If it is not answered, the outcome is unknown and its ids
+//!   are a gap. The driver would send it again.
+//! - **Independent of the caller's transactions**: a reserve runs on a session of its own. It may be awaited
+//!   while a transaction of the caller's is open, which Spanner does not nest.
 //! - **Gapless**, where it is asked for: see [`InTransaction`] and [`SequenceTransaction`].
 //!
 //! # Five modes
@@ -21,13 +21,13 @@
 //! | batch | [`step(200).watermark(0)`](crate::SequenceBuilder::watermark) |
 //! | asynchronous batch | [`step(200).watermark(50)`](crate::SequenceBuilder::watermark) |
 //!
-//! The table that is published with these modes, `(name STRING(64), next_value INT64)`, is read and drawn from as it is, and other
-//! programs may go on drawing from it: see `docs/stores/spanner.md`.
+//! The table that is published with these modes, `(name STRING(64), next_value INT64)`, is read and drawn
+//! from as it is, and other programs may go on drawing from it: see `docs/stores/spanner.md`.
 //!
 //! # Cancellation
 //!
-//! A transaction runs in a task. If its caller is dropped before the commit is sent, it is rolled back, and its lock
-//! released; after that it goes on to its commit, and the range is a gap.
+//! A transaction runs in a task. If its caller is dropped before the commit is sent, it is rolled back, and
+//! its lock released; after that it goes on to its commit, and the range is a gap.
 
 mod classify;
 mod database;
@@ -41,8 +41,8 @@ use self::database::Database;
 use self::schema::{Layout, Table};
 use super::calls::calls;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -71,14 +71,15 @@ impl SpannerStore {
         Self::open_with(SpannerOptions::new(database)).await
     }
 
-    /// Opens a database. Credentials are the default ones of Google's clients; an emulator takes none. Dropping the
-    /// future can leave the table created.
+    /// Opens a database. Credentials are the default ones of Google's clients; an emulator takes none.
+    /// Dropping the future can leave the table created.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be;
-    /// [`NotFound`](ErrorKind::NotFound) if the database is missing, or the table and it is not to be created;
-    /// [`Denied`](ErrorKind::Denied) without credentials or permission; [`Unavailable`](ErrorKind::Unavailable) if
-    /// Spanner cannot be reached; [`Conflict`](ErrorKind::Conflict) if the table is there but not one of sequences.
+    /// [`NotFound`](ErrorKind::NotFound) if the database is missing, or the table and it is not to be
+    /// created; [`Denied`](ErrorKind::Denied) without credentials or permission;
+    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached;
+    /// [`Conflict`](ErrorKind::Conflict) if the table is there but not one of sequences.
     pub async fn open_with(options: SpannerOptions) -> Result<Self> {
         let opening = async {
             let options = options.check()?;
@@ -132,7 +133,7 @@ impl SpannerStore {
             let exists = stored.info.is_some();
             let mut info = match stored.info {
                 Some(info) => info,
-                None => table.fresh(&request.name, request.create, stored.layout)?,
+                None => table.fresh(&request.name, request.creation()?, stored.layout)?,
             };
             let grant = info.grant(request.count, request.ceiling)?;
             let write = if exists { table.advance(&info) } else { table.insert(&info, stored.layout) };
@@ -185,8 +186,15 @@ impl SpannerStore {
         Ok(self.database.select(self.database.table().select(name)).await?.into_iter().next())
     }
 
-    async fn try_list(&self) -> Result<Vec<SequenceInfo>> {
-        self.database.select(self.database.table().select_all()).await
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let found = self.database.select_each(self.database.table().select_page(page)).await?;
+        let full = found.len() >= page.limit.max(1);
+        let mut listing = Listing::default();
+        for (name, row) in found {
+            listing.next = full.then(|| Cursor::new(name.as_str()));
+            listing.add(name, row);
+        }
+        Ok(listing)
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
@@ -195,7 +203,8 @@ impl SpannerStore {
             if stored.info.is_none() {
                 return Ok((false, Vec::new()));
             }
-            // Created again, it could not be told from the one before, whose ids others may still have in memory.
+            // Created again, it could not be told from the one before, whose ids
+            // others may still have in memory.
             if stored.layout == Layout::Plain {
                 return Err(
                     table.lacks_columns(&wanted, "telling it from one of the same name that comes later")
@@ -211,8 +220,8 @@ impl Store for SpannerStore {
     /// Those of Spanner, also over an emulator, which forgets everything when its process ends.
     ///
     /// `batches` is off: one transaction over several rows waits for the most contended of them, which a
-    /// transaction of somebody else's may hold for seconds, and is aborted as a whole. Each sequence in a transaction
-    /// of its own, at the same time, costs as many round trips and waits for nobody.
+    /// transaction of somebody else's may hold for seconds, and is aborted as a whole. Each sequence in a
+    /// transaction of its own, at the same time, costs as many round trips and waits for nobody.
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             durability: Durability::Disk,

@@ -35,14 +35,16 @@ pub struct SpannerOptions {
 }
 
 impl SpannerOptions {
-    /// The database of this full name, `projects/P/instances/I/databases/D`, with every option at its default.
+    /// The database of this full name, `projects/P/instances/I/databases/D`, with
+    /// every option at its default.
     pub fn new(database: impl Into<String>) -> Self {
         let table = DEFAULT_TABLE.to_owned();
         Self { database: database.into(), table, emulator: None, mode: Mode::default() }
     }
 
-    /// The table to keep sequences in: up to 128 ASCII letters, digits and `_`, beginning with a letter. Default
-    /// `idmill_sequences`. Tables are namespaces: a name in one has nothing to do with the same name in another.
+    /// The table to keep sequences in: up to 128 ASCII letters, digits and `_`, beginning with a
+    /// letter. Default `idmill_sequences`. Tables are namespaces: a name in one has nothing to do
+    /// with the same name in another.
     #[must_use]
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();

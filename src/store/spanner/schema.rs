@@ -1,11 +1,11 @@
 //! The table, its rows, and the requests that touch them.
 //!
-//! Two layouts are read, told apart by the columns that each answer brings along, so that a table may be altered
-//! while it is in use:
+//! Two layouts are read, told apart by the columns that each answer brings along, so that a table may
+//! be altered while it is in use:
 //!
 //! - *full*, as this crate creates it;
-//! - *plain*, as published with the schemes that these stores come from: a name and the next value, nothing else. So is
-//!   each row of a table that was altered from plain to full, until it is set.
+//! - *plain*, as published with the schemes that these stores come from: a name and the next value, nothing
+//!   else. So is each row of a table that was altered from plain to full, until it is set.
 //!
 //! A `u64` is stored as the signed integer of the same 64 bits. Nothing is compared or added in SQL.
 
@@ -18,12 +18,13 @@ use gcloud_spanner::statement::{Statement, ToKind};
 
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Identity, SequenceInfo};
+use crate::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// What the full layout adds to the plain one.
 const ADDED: [&str; 4] = ["start_value", "max_value", "incarnation", "epoch"];
-/// The last id of a plain row. One below the largest integer, which `next_value` has to hold once all are reserved.
+/// The last id of a plain row. One below the largest integer, which `next_value` has
+/// to hold once all are reserved.
 const PLAIN_MAX: u64 = i64::MAX as u64 - 1;
 /// A plain row cannot say that it was created anew, and cannot be removed here for that reason.
 const PLAIN_IDENTITY: Identity = Identity { incarnation: 1, epoch: 0 };
@@ -82,8 +83,8 @@ impl Table {
         missing.iter().map(alter).collect::<Vec<_>>().join("; ")
     }
 
-    /// Reads one row, and takes its lock: others that read it to write it wait here, instead of being aborted when
-    /// both come to write.
+    /// Reads one row, and takes its lock: others that read it to write it wait here, instead of being
+    /// aborted when both come to write.
     pub(super) fn select_for_update(&self, name: &SequenceName) -> Statement {
         self.named("@{LOCK_SCANNED_RANGES=exclusive} SELECT *", name)
     }
@@ -99,9 +100,18 @@ impl Table {
         statement
     }
 
-    /// Reads all rows, by name.
-    pub(super) fn select_all(&self) -> Statement {
-        Statement::new(format!("SELECT * FROM `{}` ORDER BY name", self.0))
+    /// Reads a page, by name.
+    pub(super) fn select_page(&self, page: &Page) -> Statement {
+        let after = page.after.as_ref().map_or("", Cursor::as_str);
+        let mut statement = Statement::new(format!(
+            "SELECT * FROM `{}` WHERE name > @after AND name >= @prefix AND STARTS_WITH(name, @prefix) \
+             ORDER BY name LIMIT {}",
+            self.0,
+            page.rows()
+        ));
+        statement.add_param("after", &after);
+        statement.add_param("prefix", &page.prefix);
+        statement
     }
 
     /// Reads no row, but which columns there are.
@@ -149,9 +159,14 @@ impl Table {
         Error::new(ErrorKind::Conflict, message)
     }
 
+    /// The name of a row.
+    pub(super) fn name(row: &Row, columns: &Columns) -> String {
+        row.column::<Option<String>>(columns.name).unwrap_or_default().unwrap_or_default()
+    }
+
     /// A row as a sequence, or what is wrong with it.
     pub(super) fn decode(&self, row: &Row, columns: &Columns) -> Result<(SequenceInfo, bool)> {
-        let name = row.column::<Option<String>>(columns.name).unwrap_or_default().unwrap_or_default();
+        let name = Self::name(row, columns);
         decode(row, columns, &name).map_err(|fault| {
             let message = format!("the row {name:?} of `{}` {fault}; nothing is reserved from it", self.0);
             Error::new(ErrorKind::StoreViolation, message)
@@ -174,7 +189,8 @@ impl Table {
             let next = Some(bounds.start());
             return Ok(SequenceInfo { name: name.clone(), next, bounds, identity: Identity::fresh() });
         }
-        // The largest of a type is what a caller has who asked for none; the caller's type keeps to it by itself.
+        // The largest of a type is what a caller has who asked for none; the
+        // caller's type keeps to it by itself.
         let anyones = [PLAIN_MAX, i32::MAX as u64, u32::MAX.into(), i64::MAX as u64, u64::MAX];
         if bounds.start() != 1 || !anyones.contains(&bounds.max()) {
             return Err(self.lacks_columns(name, "other bounds than those of a type, beginning with 1"));

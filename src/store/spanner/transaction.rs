@@ -22,7 +22,8 @@ use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{Bounds, SequenceInfo};
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its default.
+/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// ```no_run
 /// use idmill::store::spanner::gcloud_spanner::{client::Client, statement::Statement};
@@ -49,8 +50,8 @@ pub async fn next_in<T: Id>(transaction: &mut ReadWriteTransaction, name: &str) 
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
@@ -64,16 +65,17 @@ pub async fn reserve_in<T: Id>(
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that is rolled back or aborted gives its ids to the
-/// next one. The price is that transactions which draw from one sequence run one after another, from the draw to
-/// their commit.
+/// The ids commit with what they number, so there are no gaps: a transaction that is rolled back or aborted
+/// gives its ids to the next one. The price is that transactions which draw from one sequence run one after
+/// another, from the draw to their commit.
 ///
-/// Each call reads the row with its lock, and writes it by DML: two round trips. What DML wrote is read back in the
-/// same transaction, so any number of calls may follow each other. Where one transaction draws often,
+/// Each call reads the row with its lock, and writes it by DML: two round trips. What DML wrote is read back
+/// in the same transaction, so any number of calls may follow each other. Where one transaction draws often,
 /// [`SequenceTransaction`] reads and writes once.
 ///
-/// The table must exist ([`SpannerStore::ddl`](super::SpannerStore::ddl)); the sequence is created on first use. It
-/// may be shared with a [`SpannerStore`](super::SpannerStore), but then it has the gaps of the latter.
+/// The table must exist ([`SpannerStore::ddl`](super::SpannerStore::ddl)); the sequence is
+/// created on first use. It may be shared with a [`SpannerStore`](super::SpannerStore), but then
+/// it has the gaps of the latter.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T> {
     name: SequenceName,
@@ -123,8 +125,8 @@ impl<T: Id> InTransaction<T> {
     /// # Errors
     /// Nothing is taken in any of these cases. [`Exhausted`](ErrorKind::Exhausted) if fewer than `count` ids
     /// are left; [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next
-    /// id; [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted the transaction, which is then to be run again
-    /// (the driver's `read_write_transaction` and [`until_committed`] do), or cannot be reached;
+    /// id; [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted the transaction, which is then to be
+    /// run again (the driver's `read_write_transaction` and [`until_committed`] do), or cannot be reached;
     /// [`NotFound`](ErrorKind::NotFound) without the table; [`Denied`](ErrorKind::Denied);
     /// [`StoreViolation`](ErrorKind::StoreViolation) if what is stored cannot be.
     pub async fn reserve(&self, transaction: &mut ReadWriteTransaction, count: u64) -> Result<Range<T>> {
@@ -199,13 +201,13 @@ impl Drawn {
     }
 }
 
-/// A transaction that draws several ids, of one or more sequences: each sequence is read once, by its first draw, and
-/// written once, with the commit, however many ids are drawn.
+/// A transaction that draws several ids, of one or more sequences: each sequence is read once, by its first
+/// draw, and written once, with the commit, however many ids are drawn.
 ///
-/// It takes the driver's transaction over, and is committed through [`commit`](Self::commit) alone, which adds where
-/// the sequences stand: a draw cannot be left out of the commit, nor be made past what this transaction knows. What
-/// else a transaction does is done through it: [`update`](Self::update), [`buffer_write`](Self::buffer_write), and
-/// reads as on the driver's own.
+/// It takes the driver's transaction over, and is committed through [`commit`](Self::commit) alone, which
+/// adds where the sequences stand: a draw cannot be left out of the commit, nor be made past what this
+/// transaction knows. What else a transaction does is done through it: [`update`](Self::update),
+/// [`buffer_write`](Self::buffer_write), and reads as on the driver's own.
 ///
 /// Dropped without a commit, nothing is written, and Spanner releases the locks after its idle time of 10 s;
 /// [`rollback`](Self::rollback) does it at once.
@@ -294,9 +296,10 @@ impl SequenceTransaction {
     /// Dropping the future leaves open whether it was committed.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted it: certainly nothing was written, run it again;
-    /// [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit was not answered: look for what it wrote before
-    /// running it again; [`Conflict`](ErrorKind::Conflict) and others if Spanner refused what was written.
+    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted it: certainly nothing was written,
+    /// run it again; [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit was not answered: look
+    /// for what it wrote before running it again; [`Conflict`](ErrorKind::Conflict) and others if
+    /// Spanner refused what was written.
     pub async fn commit(mut self) -> Result<CommitResult> {
         let changed = self.drawn.iter().filter(|(_, drawn)| drawn.changed);
         let writes = changed.map(|((table, _), drawn)| drawn.write(table)).collect();
@@ -337,9 +340,9 @@ impl fmt::Debug for SequenceTransaction {
     }
 }
 
-/// Runs `transaction`, again and again, for as long as Spanner aborts it, with pauses that grow and have jitter; any other
-/// outcome is returned. An abort is certain to have changed nothing. The driver's own loop gives up after five aborts, which
-/// a contended sequence reaches.
+/// Runs `transaction`, again and again, for as long as Spanner aborts it, with pauses that grow and have
+/// jitter; any other outcome is returned. An abort is certain to have changed nothing. The driver's own loop
+/// gives up after five aborts, which a contended sequence reaches.
 ///
 /// It goes on until it is dropped: bound it with a timeout around it.
 ///

@@ -1,12 +1,13 @@
 //! SQLite's errors, sorted by what they say about the ids.
 //!
-//! Before COMMIT nothing has been reserved, whatever went wrong: the transaction is rolled back, or is when its
-//! connection closes. So the kinds of [`classify`] only have to say whether another try may succeed. After a failed
-//! COMMIT that question is open unless the transaction still is: see [`commit_failed`].
+//! Before COMMIT nothing has been reserved, whatever went wrong: the transaction is rolled back, or is when
+//! its connection closes. So the kinds of [`classify`] only have to say whether another try may succeed.
+//! After a failed COMMIT that question is open unless the transaction still is: see [`commit_failed`].
 
 use rusqlite::{Error as SqliteError, ErrorCode, ffi};
 
 use crate::error::{Error, ErrorKind};
+use crate::store::mode::GONE;
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 
@@ -26,8 +27,8 @@ fn classify_code(error: &SqliteError) -> ErrorKind {
         ErrorCode::SystemIoFailure if extended(error) == ffi::SQLITE_IOERR_CORRUPTFS => {
             ErrorKind::StoreViolation
         }
-        // Others are writing, recovering or changing the schema; or memory, disk space, file descriptors or the disk
-        // itself are missing, all of which come back: worth another try.
+        // Others are writing, recovering or changing the schema; or memory, disk space, file descriptors or
+        // the disk itself are missing, all of which come back: worth another try.
         ErrorCode::DatabaseBusy
         | ErrorCode::DatabaseLocked
         | ErrorCode::FileLockingProtocolFailed
@@ -59,6 +60,11 @@ pub(super) fn is_missing_table(error: &SqliteError) -> bool {
     message(error).is_some_and(|message| message.starts_with("no such table"))
 }
 
+/// Whether others hold the file.
+pub(super) fn is_busy(error: &SqliteError) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
 fn is_missing_column(error: &SqliteError) -> bool {
     message(error)
         .is_some_and(|text| text.starts_with("no such column") || text.contains("has no column named"))
@@ -74,15 +80,56 @@ pub(super) fn failed(error: SqliteError) -> Error {
     Error::new(kind, message).because(error)
 }
 
-/// An error of COMMIT. Where SQLite has left the transaction open (others hold the file, or a deferred constraint
-/// is not met) and it was rolled back, nothing was reserved. In all other cases SQLite has ended it; a frame or a
-/// journal may have reached the disk before the write or the sync that failed, and a crash may bring it back.
+/// The same error of opening a database; but where other files can be opened, it is this one or its directory
+/// that may not be, and will not be the next time.
+pub(super) fn refused(error: Error) -> Error {
+    use std::error::Error as _;
+
+    let cause = error.source().and_then(|source| source.downcast_ref::<SqliteError>());
+    let cannot_open = cause.and_then(SqliteError::sqlite_error_code) == Some(ErrorCode::CannotOpen);
+    // Its own place is shown by `at_path`.
+    if !(cannot_open && cfg!(unix) && std::fs::File::open("/dev/null").is_ok()) {
+        return error;
+    }
+    let message = "the file cannot be opened, or not be created in its directory; make both readable and writable for this user, \
+                   or name another place";
+    Error::new(ErrorKind::Denied, message)
+}
+
+/// An error of COMMIT. Where SQLite has left the transaction open (others hold the file, or a deferred
+/// constraint is not met) and it was rolled back, nothing was reserved. In all other cases SQLite has
+/// ended it; a frame or a journal may have reached the disk before the write or the sync that failed,
+/// and a crash may bring it back.
 pub(super) fn commit_failed(error: SqliteError, rolled_back: bool) -> Error {
     if rolled_back {
         return failed(error);
     }
     Error::new(ErrorKind::UnknownOutcome, format!("COMMIT failed: {error}; it may have been applied"))
         .because(error)
+}
+
+const ROOM: &str = "make room on the disk, or in the user's share of it";
+const WRITES: [i32; 5] = [
+    ffi::SQLITE_IOERR_SHMSIZE,
+    ffi::SQLITE_IOERR_SHMMAP,
+    ffi::SQLITE_IOERR_WRITE,
+    ffi::SQLITE_IOERR_FSYNC,
+    ffi::SQLITE_IOERR_TRUNCATE,
+];
+
+/// Whether an error of opening is the disk's: waiting for other processes does not help.
+pub(super) fn wants_room(error: &Error) -> bool {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.any(|cause| cause.downcast_ref::<SqliteError>().is_some_and(is_for_want_of_room))
+}
+
+fn is_for_want_of_room(error: &SqliteError) -> bool {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => true,
+        // What SQLite says of a full disk under its log and the log's index, and under a journal.
+        Some(ErrorCode::SystemIoFailure) => WRITES.contains(&extended(error)),
+        _ => false,
+    }
 }
 
 fn remedy(error: &SqliteError, kind: ErrorKind) -> Option<&'static str> {
@@ -94,14 +141,15 @@ fn remedy(error: &SqliteError, kind: ErrorKind) -> Option<&'static str> {
         (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => {
             "another connection holds it; try again, or raise busy_timeout"
         }
-        (ErrorCode::DiskFull, _) => "make room on the disk",
+        _ if is_for_want_of_room(error) => ROOM,
+        (ErrorCode::SystemIoFailure, _) => "look at the disk and its file system",
         (ErrorCode::CannotOpen, _) => "check that the file and its directory can be read and written",
         (ErrorCode::NotADatabase, _) => "this file is not an SQLite database; name another",
         (ErrorCode::DatabaseCorrupt, _) => {
             "restore it from a backup, and raise the sequences above every id in use"
         }
         (_, ErrorKind::Denied) => "make the file and its directory writable for this user",
-        (_, ErrorKind::NotFound) => "open the store with mode=rwc to create it",
+        (_, ErrorKind::NotFound) => GONE,
         (ErrorCode::Unknown, ErrorKind::Conflict) => {
             "the table is not idmill's; name another with ?table=NAME"
         }
@@ -216,7 +264,7 @@ mod tests {
             ("moved", moved(dir), StoreViolation, ""),
             ("corrupt", corrupt(dir), StoreViolation, "backup"),
             ("text", not_a_database(dir), StoreViolation, "name another"),
-            ("no table", with("", "SELECT * FROM t"), NotFound, "mode=rwc"),
+            ("no table", with("", "SELECT * FROM t"), NotFound, "if this is new"),
             ("no column", with("CREATE TABLE t (a)", "UPDATE t SET next = 1"), Conflict, "?table"),
             ("no column", with("CREATE TABLE t (a)", "INSERT INTO t (next) VALUES (1)"), Conflict, "?table"),
             ("check", with("CREATE TABLE t (a CHECK (a > 0))", "INSERT INTO t VALUES (0)"), Conflict, ""),

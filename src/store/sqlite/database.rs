@@ -6,14 +6,15 @@ use std::time::Instant;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use super::classify::{commit_failed, failed};
-use super::file::{FileId, check_place};
+use super::classify::{commit_failed, failed, is_busy, refused, wants_room};
+use super::file::{FileId, Log, check_place};
 use super::options::Checked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Mode;
+use crate::store::mode::NEVER_MADE;
 
-/// FULL, and the directory too: without the latter a rollback journal that is already deleted can come back after a
-/// power failure, and undo a commit whose ids are in use. In WAL mode it is the same as FULL.
+/// FULL, and the directory too: without the latter a rollback journal that is already deleted can come back
+/// after a power failure, and undo a commit whose ids are in use. In WAL mode it is the same as FULL.
 const EXTRA: i64 = 3;
 
 /// A database file that is open.
@@ -22,15 +23,22 @@ pub(super) struct Database {
     options: Checked,
     file: FileId,
     /// None after a failure that left it in a state not known; the next call opens another.
-    connection: Option<Connection>,
+    connection: Option<Connected>,
+}
+
+/// A connection, and the log that it writes, if it writes one.
+#[derive(Debug)]
+struct Connected {
+    connection: Connection,
+    log: Option<Log>,
 }
 
 impl Database {
     /// Opens the file, creating it and the table where the options say so. Blocks.
     ///
-    /// Of several processes that create one file at the same time, each is told "busy" now and then, also where
-    /// SQLite does not wait by itself (the switch to WAL): so all of it is repeated until it succeeds or the busy
-    /// timeout has passed. Each step does nothing where it was done already.
+    /// Of several processes that create one file at the same time, each is told "busy" now and then, also
+    /// where SQLite does not wait by itself (the switch to WAL): so all of it is repeated until it succeeds
+    /// or the busy timeout has passed. Each step does nothing where it was done already.
     pub(super) fn open(options: Checked) -> Result<Self> {
         let deadline = Instant::now() + options.busy_timeout;
         let mut delays = ExponentialBuilder::new()
@@ -41,59 +49,75 @@ impl Database {
             .build();
         loop {
             match connect(&options) {
-                Err(error) if error.kind() == ErrorKind::Unavailable && Instant::now() < deadline => {
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable
+                        && !wants_room(&error)
+                        && Instant::now() < deadline =>
+                {
                     std::thread::sleep(delays.next().unwrap_or_default());
                 }
                 Err(error) => return Err(error),
-                Ok((connection, file)) => return Ok(Self { options, file, connection: Some(connection) }),
+                Ok((connected, file)) => return Ok(Self { options, file, connection: Some(connected) }),
             }
         }
     }
 
     /// Reads.
     pub(super) fn read<R>(&mut self, job: impl FnOnce(&Connection) -> Result<R>) -> Result<R> {
-        let connection = self.take()?;
-        let outcome = self.file.check(&self.options.path).and_then(|()| job(&connection));
-        self.put_back(connection);
+        let mut connected = self.take()?;
+        let outcome = self.check(&mut connected).and_then(|()| job(&connected.connection));
+        self.put_back(connected);
         outcome
     }
 
     /// Runs `job` in a transaction and commits it; if `job` fails, nothing is changed.
     pub(super) fn write<R>(&mut self, job: impl FnOnce(&Connection) -> Result<R>) -> Result<R> {
-        let mut connection = self.take()?;
-        let outcome = self.transact(&mut connection, job);
-        self.put_back(connection);
+        let mut connected = self.take()?;
+        let outcome = self.transact(&mut connected, job);
+        self.put_back(connected);
         outcome
     }
 
     fn transact<R>(
         &self,
-        connection: &mut Connection,
+        connected: &mut Connected,
         job: impl FnOnce(&Connection) -> Result<R>,
     ) -> Result<R> {
+        self.check(connected)?;
         // IMMEDIATE: a transaction that reads first and writes later can find that others wrote in between.
         let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        self.file.check(&self.options.path)?;
+            connected.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let outcome = job(&transaction)?;
         commit(transaction)?;
+        // Not before: what was committed to a file that nobody else finds is of no use.
+        self.check(connected)?;
         Ok(outcome)
     }
 
+    /// Whether the files are those that were opened.
+    fn check(&self, connected: &mut Connected) -> Result<()> {
+        self.file.check(&self.options.path)?;
+        // Somebody else can have given the database a log meanwhile.
+        if connected.log.is_none() {
+            connected.log = log_of(&connected.connection, &self.options.path)?;
+        }
+        connected.log.as_ref().map_or(Ok(()), Log::check)
+    }
+
     /// The connection, away from where a panic could leave it half used.
-    fn take(&mut self) -> Result<Connection> {
-        if let Some(connection) = self.connection.take() {
-            return Ok(connection);
+    fn take(&mut self) -> Result<Connected> {
+        if let Some(connected) = self.connection.take() {
+            return Ok(connected);
         }
         // Only the file that was opened: a new one in its place would begin again.
         let mode = self.options.mode.existing();
-        let (connection, file) = connect(&Checked { mode, ..self.options.clone() })?;
-        if file == self.file { Ok(connection) } else { Err(FileId::moved(&self.options.path)) }
+        let (connected, file) = connect(&Checked { mode, ..self.options.clone() })?;
+        if file == self.file { Ok(connected) } else { Err(FileId::moved(&self.options.path)) }
     }
 
-    fn put_back(&mut self, connection: Connection) {
+    fn put_back(&mut self, connected: Connected) {
         // A transaction that could not be rolled back ends with its connection.
-        self.connection = connection.is_autocommit().then_some(connection);
+        self.connection = Some(connected).filter(|connected| connected.connection.is_autocommit());
     }
 }
 
@@ -104,13 +128,14 @@ fn commit(transaction: Transaction<'_>) -> Result<()> {
     Err(commit_failed(error, rolled_back))
 }
 
-fn connect(options: &Checked) -> Result<(Connection, FileId)> {
-    try_connect(options).map_err(|error| at_path(&options.path, error))
+fn connect(options: &Checked) -> Result<(Connected, FileId)> {
+    try_connect(options).map_err(|error| at_path(&options.path, refused(error)))
 }
 
-fn try_connect(options: &Checked) -> Result<(Connection, FileId)> {
+fn try_connect(options: &Checked) -> Result<(Connected, FileId)> {
     check_place(&options.path, options.mode)?;
-    let before = FileId::of(&options.path).ok();
+    let before = options.path.exists().then(|| FileId::of(&options.path)).transpose()?;
+    must_be_unshared(options)?;
     let mut connection = Connection::open_with_flags(&options.path, flags(options.mode)).map_err(failed)?;
     connection.busy_timeout(options.busy_timeout).map_err(failed)?;
     let file = FileId::of(&options.path)?;
@@ -121,8 +146,7 @@ fn try_connect(options: &Checked) -> Result<(Connection, FileId)> {
     make_durable(&connection, options.mode)?;
     if !options.table.exists(&connection)? {
         if options.mode != Mode::Create {
-            let message =
-                format!("there is no table `{}`; open it with mode=rwc to create it", options.table.name());
+            let message = format!("there is no table `{}`; {NEVER_MADE}", options.table.name());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         let creation =
@@ -130,7 +154,40 @@ fn try_connect(options: &Checked) -> Result<(Connection, FileId)> {
         options.table.create(&creation).map_err(failed)?;
         commit(creation)?;
     }
-    Ok((connection, file))
+    let log = log_of(&connection, &options.path)?;
+    Ok((Connected { connection, log }, file))
+}
+
+/// The log that a connection writes, from its first look at the database on.
+fn log_of(connection: &Connection, path: &Path) -> Result<Option<Log>> {
+    if journal(connection)? == "wal" { Log::beside(path).map(Some) } else { Ok(None) }
+}
+
+fn journal(connection: &Connection) -> Result<String> {
+    connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(failed)
+}
+
+/// Without a log beside the database, no process that writes a log may have it open: that log
+/// is elsewhere, or was removed.
+fn must_be_unshared(options: &Checked) -> Result<()> {
+    let there = std::fs::metadata(&options.path).is_ok_and(|metadata| metadata.len() > 0);
+    if options.mode == Mode::ReadOnly || !there || Log::is_beside(&options.path) {
+        return Ok(());
+    }
+    let Ok(probe) = Connection::open_with_flags(&options.path, flags(Mode::ReadWrite)) else { return Ok(()) };
+    // Then a database with a log is opened only if nobody else has it.
+    let exclusive = probe.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()));
+    let looked =
+        exclusive.and_then(|()| probe.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())));
+    match looked {
+        // All else is found out in what follows.
+        Err(error) if is_busy(&error) && !Log::is_beside(&options.path) => Err(Error::new(
+            ErrorKind::Unavailable,
+            "others have the database open, but there is no log beside it: they know it by another name (a hard link, a file \
+             mounted by itself), or its -wal file was removed; they would reserve the same ids. Stop them first",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn flags(mode: Mode) -> OpenFlags {
@@ -160,8 +217,7 @@ fn make_durable(connection: &Connection, mode: Mode) -> Result<()> {
 }
 
 fn verify_durable(connection: &Connection) -> Result<()> {
-    let journal: String =
-        connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(failed)?;
+    let journal = journal(connection)?;
     if !["wal", "delete", "truncate", "persist"].contains(&journal.as_str()) {
         return Err(not_durable(&format!("journal_mode is {journal}")));
     }
@@ -196,7 +252,7 @@ mod tests {
     }
 
     fn pragma(database: &Database, name: &str) -> String {
-        let connection = database.connection.as_ref().unwrap();
+        let connection = &database.connection.as_ref().unwrap().connection;
         connection
             .pragma_query_value(None, name, |row| row.get_ref(0).map(|value| format!("{value:?}")))
             .unwrap()
@@ -215,7 +271,7 @@ mod tests {
     fn settings_that_do_not_last_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let database = database(dir.path());
-        let connection = database.connection.as_ref().unwrap();
+        let connection = &database.connection.as_ref().unwrap().connection;
         connection.pragma_update(None, "synchronous", 1).unwrap();
         assert_eq!(verify_durable(connection).unwrap_err().kind(), ErrorKind::Unsupported);
         let memory = Connection::open_in_memory().unwrap();

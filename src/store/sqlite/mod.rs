@@ -3,23 +3,26 @@
 //! # What holds
 //!
 //! - **Durable**: a range is on the disk before an id of it is handed out. A file that is created here has a
-//!   write-ahead log; a database that exists keeps its journal mode. In either, `synchronous` is EXTRA (and on macOS
-//!   `fullfsync` is on) for this store's connection, which is read back, and the database refused if it is otherwise.
-//!   `journal_mode` OFF and MEMORY are settings of a connection and not of a file: this one never has them.
-//! - **Shared**: any number of processes, and of stores within one, may use one file, and may all create it at the
-//!   same time. A process can be killed at any moment.
-//! - **Kept apart**: a file that is deleted, moved or replaced while it is in use is noticed (on Unix), and nothing
-//!   more is reserved from it.
+//!   write-ahead log; a database that exists keeps its journal mode. In either, `synchronous` is EXTRA
+//!   (and on macOS `fullfsync` is on) for this store's connection, which is read back, and the database
+//!   refused if it is otherwise. `journal_mode` OFF and MEMORY are settings of a connection and not of a
+//!   file: this one never has them.
+//! - **Shared**: any number of processes, and of stores within one, may use one file, and may all create it
+//!   at the same time. A process can be killed at any moment.
+//! - **Kept apart**: a file that is deleted, moved or replaced while it is in use is noticed (on Unix), and
+//!   nothing more is reserved from it. The same holds for its write-ahead log. A file with several names is
+//!   refused, and one that is mounted by itself: under each name SQLite would write another log.
 //! - **Gapless**, where it is asked for: see [`InTransaction`].
 //!
 //! What SQLite cannot protect from: a network file system without locks, a copy made of a file in use,
-//! and another program that writes to the same database with `synchronous=OFF` or `journal_mode=OFF`, or opens and
-//! closes the file by itself within this process. Do not carry a store across `fork`.
+//! and another program that writes to the same database with `synchronous=OFF` or `journal_mode=OFF`, or
+//! opens and closes the file by itself within this process. Do not carry a store across `fork`.
 //!
 //! # Cancellation
 //!
-//! The work is done on a thread of tokio's blocking pool. A call that is dropped while it waits for its turn does
-//! nothing; one that has begun goes on to its commit: the range it reserved is a gap. Either way the file is whole.
+//! The work is done on a thread of tokio's blocking pool. A call that is dropped while it waits for
+//! its turn does nothing; one that has begun goes on to its commit: the range it reserved is a gap.
+//! Either way the file is whole.
 
 mod classify;
 mod database;
@@ -39,8 +42,8 @@ use self::classify::failed;
 use self::database::Database;
 use self::schema::Table;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Reserve, RetryCost, SequenceInfo, Store,
-    StoreFuture, already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    SequenceInfo, Store, StoreFuture, already_exists, not_found,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -74,11 +77,12 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be;
-    /// [`NotFound`](ErrorKind::NotFound) if the directory is missing, or the file or the table and they are not to be
-    /// created; [`Denied`](ErrorKind::Denied); [`Unavailable`](ErrorKind::Unavailable) if others held it for all of
-    /// the busy timeout; [`StoreViolation`](ErrorKind::StoreViolation) if the file is no database or corrupt;
-    /// [`Conflict`](ErrorKind::Conflict) if the table is there but not this crate's;
-    /// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, or outside a tokio runtime.
+    /// [`NotFound`](ErrorKind::NotFound) if the directory is missing, or the file or the table and they are
+    /// not to be created; [`Denied`](ErrorKind::Denied); [`Unavailable`](ErrorKind::Unavailable) if others
+    /// held it for all of the busy timeout; [`StoreViolation`](ErrorKind::StoreViolation) if the file is no
+    /// database or corrupt; [`Conflict`](ErrorKind::Conflict) if the table is there but not this crate's,
+    /// or the file has several names; [`Unsupported`](ErrorKind::Unsupported) if commits would not be
+    /// durable, or outside a tokio runtime.
     pub async fn open_with(options: SqliteOptions) -> Result<Self> {
         Self::try_open(options).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -112,7 +116,8 @@ impl SqliteStore {
         job: impl FnOnce(&mut Database) -> R + Send + 'static,
     ) -> Result<Result<R, JoinError>> {
         let runtime = runtime()?;
-        // Moves into the job: a call that is dropped does not let another at the connection before the job ends.
+        // Moves into the job: a call that is dropped does not let another at the
+        // connection before the job ends.
         let mut database = Arc::clone(&self.database).lock_owned().await;
         Ok(runtime.spawn_blocking(move || job(&mut database)).await)
     }
@@ -197,9 +202,9 @@ impl Store for SqliteStore {
         )
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        let table = self.table.clone();
-        let job = move |database: &mut Database| database.read(|db| table.read_all(db).map_err(failed)?);
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        let (table, page) = (self.table.clone(), page.clone());
+        let job = move |database: &mut Database| database.read(|db| table.read_page(db, &page));
         Box::pin(async move { self.read(job).await.map_err(|error| error.during(Operation::List)) })
     }
 
@@ -248,7 +253,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
         let error = store.read(|_| -> Result<()> { panic!("injected") }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert_eq!(store.list().await.unwrap(), []);
+        assert_eq!(store.list_all().await.unwrap(), []);
     }
 
     #[test]

@@ -24,8 +24,8 @@ const KNOWN: &str = "table=NAME, busy_timeout=5s, mode=ro|rw|rwc";
 
 /// Where an SQLite database is and how to open it; checked when it is opened.
 ///
-/// As a URL: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=rwc`. In the path, `%3F` is a question mark and `%25` a
-/// percent sign; `sqlite://PATH` is accepted and means the same.
+/// As a URL: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=rwc`. In the path, `%3F` is a question mark and
+/// `%25` a percent sign; `sqlite://PATH` is accepted and means the same.
 ///
 /// ```
 /// use idmill::store::sqlite::SqliteOptions;
@@ -49,7 +49,8 @@ impl SqliteOptions {
     }
 
     /// The table to keep sequences in: `[A-Za-z_][A-Za-z0-9_]{0,62}`, not beginning with `sqlite_`. Default
-    /// `idmill_sequences`. Tables are namespaces: a name in one has nothing to do with the same name in another.
+    /// `idmill_sequences`. Tables are namespaces: a name in one has nothing to do
+    /// with the same name in another.
     #[must_use]
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
@@ -85,7 +86,13 @@ impl SqliteOptions {
     /// Reads what follows `sqlite:` in a URL.
     pub(crate) fn parse(rest: &str) -> Result<Self> {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let path = decode(path.strip_prefix("//").unwrap_or(path))?;
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path != path.trim() {
+            return Err(refuse(
+                "the path begins or ends with white space; take it out, or write it as %20 where it belongs to the name",
+            ));
+        }
+        let path = decode(path)?;
         let options = query::read(query, Self::new(path), Self::set)?;
         options.check_values()?;
         Ok(options)
@@ -103,8 +110,8 @@ impl SqliteOptions {
     /// Options that can be opened.
     pub(super) fn check(&self) -> Result<Checked> {
         let table = self.check_values()?;
-        // Absolute, so that SQLite can take no path for anything else (`:x:`, `file:x`), nor a later change of the
-        // working directory for another file.
+        // Absolute, so that SQLite can take no path for anything else (`:x:`, `file:x`), nor a later change
+        // of the working directory for another file.
         let path = std::path::absolute(&self.path).map_err(|error| {
             refuse(format!("the path `{}` cannot be resolved", self.path.display())).because(error)
         })?;
@@ -141,6 +148,10 @@ impl Target for SqliteOptions {
 
     fn existing(&self) -> Arc<dyn Target> {
         Arc::new(self.clone().mode(self.mode.existing()))
+    }
+
+    fn is_remote(&self) -> bool {
+        false
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -1,10 +1,12 @@
 //! The table, its rows, and the SQL that touches them.
 //!
-//! A `u64` is stored as the signed integer of the same 64 bits: what is below 2^63 reads in the `sqlite3` shell as
-//! what it is, and what is above reads as itself minus 2^64 (`u64::MAX` is -1). Nothing is compared or added in SQL.
+//! A `u64` is stored as the signed integer of the same 64 bits: what is below 2^63 reads in the
+//! `sqlite3` shell as what it is, and what is above reads as itself minus 2^64 (`u64::MAX` is -1).
+//! Nothing is compared or added in SQL.
 //!
-//! The table is not `STRICT`: it may live in the database of an application, and SQLite before 3.37 cannot open a
-//! file that has even one such table. `CHECK`s hold the types instead, and every row is checked when it is read.
+//! The table is not `STRICT`: it may live in the database of an application, and SQLite before
+//! 3.37 cannot open a file that has even one such table. `CHECK`s hold the types instead, and
+//! every row is checked when it is read.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -12,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::classify::{Sql, failed};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Grant, Identity, Reserve, SequenceInfo};
+use crate::store::{Bounds, Cursor, Grant, Identity, Listing, Page, Reserve, SequenceInfo};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The layout of a row. Another version's rows are refused, and so is this version's insert into its table.
@@ -81,8 +83,8 @@ impl Table {
 
     /// Takes the write lock without writing, so that what is read next is still so when it is written.
     ///
-    /// In a deferred transaction that has not read yet, SQLite waits for other writers here; after a read it would
-    /// find its snapshot stale and fail.
+    /// In a deferred transaction that has not read yet, SQLite waits for other writers here; after a read it
+    /// would find its snapshot stale and fail.
     pub(super) fn lock(&self, db: &Connection) -> Sql<()> {
         db.prepare_cached(&format!("UPDATE {} SET next = next WHERE 0", self.sql()))?.execute([])?;
         Ok(())
@@ -96,15 +98,29 @@ impl Table {
         Ok(row.transpose())
     }
 
-    /// Reads all sequences, by name.
-    pub(super) fn read_all(&self, db: &Connection) -> Sql<Result<Vec<SequenceInfo>>> {
-        let mut statement = db.prepare(&format!("SELECT {COLUMNS} FROM {}", self.sql()))?;
-        let rows = statement.query_map([], |row| Ok(self.decode(row)))?.collect::<Sql<Vec<_>>>()?;
+    /// Reads a page. Where it ended are the bytes of a name, as the database has
+    /// them: a name may be no UTF-8.
+    pub(super) fn read_page(&self, db: &Connection, page: &Page) -> Result<Listing> {
+        let after = page.after.as_ref().map(Cursor::bytes).transpose()?.unwrap_or_default();
+        let sql = format!(
+            "SELECT {COLUMNS}, CAST(name AS BLOB) FROM {} WHERE name > CAST(?1 AS TEXT) AND typeof(name) = 'text' \
+             AND substr(name, 1, length(?2)) = ?2 ORDER BY name LIMIT ?3",
+            self.sql()
+        );
+        let (mut listing, mut last, mut read) = (Listing::default(), None, 0);
+        let mut reading = || -> Sql<()> {
+            let mut statement = db.prepare_cached(&sql)?;
+            let mut rows = statement.query(params![after, page.prefix, page.rows()])?;
+            while let Some(row) = rows.next()? {
+                listing.add(text(row, 0), self.decode(row));
+                (last, read) = (Some(row.get::<_, Vec<u8>>(7)?), read + 1);
+            }
+            Ok(())
+        };
+        reading().map_err(failed)?;
+        listing.next = last.filter(|_| read == page.rows()).map(|last| Cursor::of_bytes(&last));
         // Sorted here: in a database of UTF-16, SQLite's own order is another.
-        Ok(rows.into_iter().collect::<Result<Vec<_>>>().map(|mut all| {
-            all.sort_by(|a, b| a.name.cmp(&b.name));
-            all
-        }))
+        Ok(listing.sorted())
     }
 
     /// Reserves within the transaction that `db` is in; writes only if the outcome is a grant.
@@ -124,7 +140,11 @@ impl Table {
             Err(error) => return Ok(Err(error)),
         };
         let exists = stored.is_some();
-        let mut info = stored.unwrap_or_else(|| fresh(&request.name, request.create));
+        let info = stored.map_or_else(|| Ok(fresh(&request.name, request.creation()?)), Ok);
+        let mut info = match info {
+            Ok(info) => info,
+            Err(error) => return Ok(Err(error)),
+        };
         let grant = match info
             .grant(request.count, request.ceiling)
             .and_then(|grant| check(&grant).map(|()| grant))
@@ -197,6 +217,10 @@ fn decode(row: &Row<'_>) -> Result<SequenceInfo, String> {
     if integer(6, "format")? != FORMAT {
         return Err(LATER.to_owned());
     }
+    // Made legible, it would be another name.
+    if matches!(row.get_ref(0), Ok(ValueRef::Text(bytes)) if str::from_utf8(bytes).is_err()) {
+        return Err("has a name that is no UTF-8".to_owned());
+    }
     let name = SequenceName::new(&text(row, 0)).map_err(|error| format!("has no valid name: {error}"))?;
     let (start, max) = (decode_u64(integer(2, "start")?), decode_u64(integer(3, "max")?));
     let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
@@ -267,7 +291,7 @@ mod tests {
             prop_assert_eq!(table.read(&db, &info.name).unwrap().unwrap(), Some(info.clone()));
             let later = SequenceInfo { next: None, ..info };
             table.update(&db, &later).unwrap();
-            prop_assert_eq!(table.read_all(&db).unwrap().unwrap(), vec![later]);
+            prop_assert_eq!(table.read_page(&db, &Page::default()).unwrap().sequences, vec![later]);
         }
     }
 
@@ -320,7 +344,7 @@ mod tests {
         let (db, table) = table();
         let s = SequenceName::new("s").unwrap();
         let request =
-            Reserve { name: s.clone(), count: 5, ceiling: 100, create: Bounds::new(1, 100).unwrap() };
+            Reserve { name: s.clone(), count: 5, ceiling: 100, create: Some(Bounds::new(1, 100).unwrap()) };
         table.reserve(&db, &request).unwrap().unwrap();
         db.execute_batch("CREATE TRIGGER no BEFORE UPDATE ON t BEGIN SELECT RAISE(IGNORE); END").unwrap();
         assert!(matches!(table.reserve(&db, &request), Err(rusqlite::Error::StatementChangedRows(0))));

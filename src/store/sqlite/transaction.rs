@@ -12,7 +12,8 @@ use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{Bounds, Grant, Reserve};
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its default.
+/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// ```
 /// # fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,8 +37,8 @@ pub fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction)
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
+/// with everything at its default.
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
@@ -47,17 +48,17 @@ pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) 
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that rolls back gives its ids to the
-/// next one. The price is that transactions which draw from one database run one after another. A commit is as durable
-/// as the caller's connection makes it.
+/// The ids commit with what they number, so there are no gaps: a transaction that rolls back gives its ids to
+/// the next one. The price is that transactions which draw from one database run one after another. A commit
+/// is as durable as the caller's connection makes it.
 ///
 /// The sequence, and the table, are created on first use, in the same transaction. They are those of
-/// [`SqliteStore`](super::SqliteStore), and both may draw from one sequence without ever sharing an id, but then it
-/// has the gaps of the latter.
+/// [`SqliteStore`](super::SqliteStore), and both may draw from one sequence without ever sharing an id, but
+/// then it has the gaps of the latter.
 ///
-/// Begin the transaction with `BEGIN IMMEDIATE`. A deferred one serves too, as long as it reads nothing before its
-/// first id: after a read, SQLite refuses to let it write if others have written since, with an error that says
-/// so ([`Unavailable`](crate::ErrorKind::Unavailable)); then roll it back and begin it again.
+/// Begin the transaction with `BEGIN IMMEDIATE`. A deferred one serves too, as long as it reads nothing
+/// before its first id: after a read, SQLite refuses to let it write if others have written since, with an
+/// error that says so ([`Unavailable`](crate::ErrorKind::Unavailable)); then roll it back and begin it again.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T> {
     name: SequenceName,
@@ -104,9 +105,9 @@ impl<T: Id> InTransaction<T> {
     /// The next `count` ids, exactly.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](crate::ErrorKind::Exhausted) if fewer than `count` ids
-    /// are left; [`InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next
-    /// id; [`Unavailable`](crate::ErrorKind::Unavailable) if others hold the database;
+    /// Nothing is taken in any of these cases. [`Exhausted`](crate::ErrorKind::Exhausted) if fewer than
+    /// `count` ids are left; [`InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is 0 or the type
+    /// cannot hold the next id; [`Unavailable`](crate::ErrorKind::Unavailable) if others hold the database;
     /// [`Denied`](crate::ErrorKind::Denied) if it is read-only;
     /// [`StoreViolation`](crate::ErrorKind::StoreViolation) if what is stored cannot be.
     pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<Range<T>> {
@@ -120,7 +121,7 @@ impl<T: Id> InTransaction<T> {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }
         self.lock(transaction).map_err(failed)?;
-        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: self.bounds };
+        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: Some(self.bounds) };
         let check = |grant: &Grant| grant.must_fit(&self.name, count, T::MIN, T::MAX);
         let grant = self.table.reserve_if(transaction, &request, check).map_err(failed)??;
         Ok(grant.range)

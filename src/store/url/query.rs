@@ -7,6 +7,7 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::error::{Error, Operation, Result};
+use crate::store::url::given;
 
 /// What would end a part of a URL, or not survive being typed.
 pub(crate) const ESCAPED: &AsciiSet = &CONTROLS
@@ -30,8 +31,9 @@ pub(crate) fn refuse(message: impl Into<Cow<'static, str>>) -> Error {
 
 /// What follows `scheme:` in a URL of that scheme.
 pub(crate) fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
+    let url = given::trimmed(url)?;
     let rest = url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':'));
-    rest.ok_or_else(|| refuse(format!("{url:?} does not begin with `{scheme}:`")))
+    rest.ok_or_else(|| refuse(format!("{:?} does not begin with `{scheme}:`", given::redacted(url))))
 }
 
 /// A part of a URL without its percent-encoding. What it was is not echoed: it may be a password.
@@ -39,6 +41,28 @@ pub(crate) fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
 pub(crate) fn decoded(text: &str) -> Result<String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
+}
+
+/// Takes the option of this name out of what follows a store's scheme; the store reads the rest.
+pub(crate) fn take(option: &str, rest: &str) -> Result<(String, Option<String>)> {
+    let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), None)) };
+    let mut values = Vec::new();
+    let others: Vec<&str> = query
+        .split('&')
+        .filter(|pair| match form_urlencoded::parse(pair.as_bytes()).next() {
+            Some((key, value)) if key == option => {
+                values.push(value.into_owned());
+                false
+            }
+            _ => true,
+        })
+        .collect();
+    if values.len() > 1 {
+        return Err(refuse(format!("the option `{option}` is given twice")));
+    }
+    let Some(value) = values.pop() else { return Ok((rest.to_owned(), None)) };
+    let separator = if others.is_empty() { "" } else { "?" };
+    Ok((format!("{place}{separator}{}", others.join("&")), Some(value)))
 }
 
 /// Hands each option to `set`, in the order in which they stand.
@@ -160,6 +184,28 @@ mod tests {
             );
             assert!(error.to_string().contains(remedy), "{error}");
         }
+    }
+
+    #[test]
+    fn an_option_is_taken_out_and_all_else_is_left_as_it_was() {
+        for (rest, left, window) in [
+            ("ids.db", "ids.db", None),
+            ("a%3Fwindow=x", "a%3Fwindow=x", None),
+            ("a?mode=rw&table=x%20y", "a?mode=rw&table=x%20y", None),
+            ("a?window=memcached://h:1", "a", Some("memcached://h:1")),
+            (
+                "a?x=%26&window=memcached://h%3Fblock%3D5%26stub%3D2s&y",
+                "a?x=%26&y",
+                Some("memcached://h?block=5&stub=2s"),
+            ),
+            ("a?w%69ndow=m", "a", Some("m")),
+            ("a?windows=m", "a?windows=m", None),
+        ] {
+            let expected = (left.to_owned(), window.map(ToOwned::to_owned));
+            assert_eq!(take("window", rest).unwrap(), expected, "{rest}");
+        }
+        let twice = take("window", "a?window=x&window=y").unwrap_err();
+        assert!(twice.kind() == ErrorKind::InvalidInput && twice.to_string().contains("twice"));
     }
 
     #[test]

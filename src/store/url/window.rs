@@ -10,28 +10,6 @@ use crate::error::{Error, Result};
 #[cfg(any(feature = "memcached", feature = "redis"))]
 use crate::store::{Store, StoreFuture};
 
-/// Takes `window=…` out of what follows a store's scheme; the store reads the rest.
-pub(super) fn split(rest: &str) -> Result<(String, Option<String>)> {
-    let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), None)) };
-    let mut windows = Vec::new();
-    let others: Vec<&str> = query
-        .split('&')
-        .filter(|pair| match form_urlencoded::parse(pair.as_bytes()).next() {
-            Some((key, value)) if key == "window" => {
-                windows.push(value.into_owned());
-                false
-            }
-            _ => true,
-        })
-        .collect();
-    if windows.len() > 1 {
-        return Err(Error::invalid("the option `window` is given twice; a store has one window"));
-    }
-    let Some(window) = windows.pop() else { return Ok((rest.to_owned(), None)) };
-    let separator = if others.is_empty() { "" } else { "?" };
-    Ok((format!("{place}{separator}{}", others.join("&")), Some(window)))
-}
-
 /// Puts the window that a URL names in front of a store.
 #[cfg_attr(
     not(any(feature = "memcached", feature = "redis")),
@@ -128,31 +106,8 @@ impl<W: WindowOptions> Target for Windowed<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::error::ErrorKind;
     use crate::store::StoreUrl;
-
-    #[test]
-    fn a_window_is_taken_out_and_all_else_is_left_as_it_was() {
-        for (rest, left, window) in [
-            ("ids.db", "ids.db", None),
-            ("a%3Fwindow=x", "a%3Fwindow=x", None),
-            ("a?mode=rw&table=x%20y", "a?mode=rw&table=x%20y", None),
-            ("a?window=memcached://h:1", "a", Some("memcached://h:1")),
-            (
-                "a?x=%26&window=memcached://h%3Fblock%3D5%26stub%3D2s&y",
-                "a?x=%26&y",
-                Some("memcached://h?block=5&stub=2s"),
-            ),
-            ("a?w%69ndow=m", "a", Some("m")),
-            ("a?windows=m", "a?windows=m", None),
-        ] {
-            let expected = (left.to_owned(), window.map(ToOwned::to_owned));
-            assert_eq!(split(rest).unwrap(), expected, "{rest}");
-        }
-        let twice = split("a?window=x&window=y").unwrap_err();
-        assert!(twice.kind() == ErrorKind::InvalidInput && twice.to_string().contains("twice"));
-    }
 
     #[test]
     #[cfg(not(feature = "memcached"))]
@@ -206,6 +161,6 @@ mod tests {
         assert_eq!((error.kind(), file.exists()), (ErrorKind::NotFound, false));
         assert!(url.clone().existing().to_string().contains("window="));
         // Nothing listens there, and nothing needs to, to look at what there is.
-        assert_eq!(url.connect().await.unwrap().list().await.unwrap(), []);
+        assert_eq!(url.connect().await.unwrap().list_all().await.unwrap(), []);
     }
 }

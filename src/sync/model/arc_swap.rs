@@ -2,16 +2,17 @@
 //!
 //! # Orderings
 //!
-//! Those of arc-swap's one pointer, with `SeqCst` taken as `AcqRel` (arc-swap needs it for its debts, and promises
-//! its users no more than that the data is published):
+//! Those of arc-swap's one pointer, with `SeqCst` taken as `AcqRel` (arc-swap needs it for its debts, and
+//! promises its users no more than that the data is published):
 //!
 //! - `load`: acquires, and may be stale, as any load may.
-//! - `store`: a swap, hence atomic against others; it releases. The real one acquires what it replaces, too, but only to
-//!   drop it, so this one does not.
-//! - `compare_and_swap`: a load, and only if that found the expected value a compare-exchange, which acquires and releases.
+//! - `store`: a swap, hence atomic against others; it releases. The real one acquires what it replaces, too,
+//!   but only to drop it, so this one does not.
+//! - `compare_and_swap`: a load, and only if that found the expected value a compare-exchange,
+//!   which acquires and releases.
 //!
-//! What is stored stays in the arena for good, so an address is never reused; the users of the real one rest on
-//! holding the `Arc` that they compare with (see the *No ABA* of `stock`).
+//! What is stored stays in the arena for good, so an address is never reused; the users of the real one rest
+//! on holding the `Arc` that they compare with (see the *No ABA* of `stock`).
 
 use std::sync::Arc;
 

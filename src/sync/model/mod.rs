@@ -1,5 +1,5 @@
-//! Stand-ins for the model checker: what `real` exports, built from atomics whose every interleaving and every stale
-//! read loom explores.
+//! Stand-ins for the model checker: what `real` exports, built from atomics whose every interleaving and
+//! every stale read loom explores.
 //!
 //! | here | in production | what it was held against |
 //! | --- | --- | --- |
@@ -11,12 +11,13 @@
 //! | [`SegQueue`] | crossbeam-queue 0.3.12 | `src/seg_queue.rs`: the slot's `WRITE` bit carries a push to its pop |
 //! | [`Map`] | papaya 0.2 | insert or remove → a `get` that sees it synchronises; look-ups do not among themselves |
 //!
-//! Values rest in std containers that loom does not see, so that storing one synchronises nothing: only the modelled
-//! atomics beside them do. What rests there is safe to touch in any case, because loom runs one thread at a time.
+//! Values rest in std containers that loom does not see, so that storing one synchronises nothing:
+//! only the modelled atomics beside them do. What rests there is safe to touch in any case, because
+//! loom runs one thread at a time.
 //!
-//! *A weak link shows.* Every [`Segment`](crate::segment::Segment) holds a modelled atomic, and loom demands that
-//! each access to an atomic happens after its creation. A segment that was published by too weak a store is
-//! therefore reported at the first draw that follows the link.
+//! *A weak link shows.* Every [`Segment`](crate::segment::Segment) holds a modelled atomic, and loom demands
+//! that each access to an atomic happens after its creation. A segment that was published by too weak a store
+//! is therefore reported at the first draw that follows the link.
 
 // The std primitives named here are those that loom is not to see.
 #![allow(clippy::disallowed_types)]
@@ -77,10 +78,14 @@ impl<T> Mutex<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
 }
 
-/// A std mutex around what loom is not to see. Never contended: loom runs one thread at a time, and no modelled
-/// operation is made while one is held.
+/// A std mutex around what loom is not to see. Never contended: loom runs one thread at a time, and no
+/// modelled operation is made while one is held.
 #[derive(Debug, Default)]
 struct Unseen<T>(std::sync::Mutex<T>);
 

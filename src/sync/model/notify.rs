@@ -17,7 +17,8 @@ impl Notify {
     }
 
     pub(crate) fn notify_one(&self) {
-        // AcqRel, and a write even where there is a permit already: so does tokio, for the sake of the waiter.
+        // AcqRel, and a write even where there is a permit already: so does
+        // tokio, for the sake of the waiter.
         self.permit.swap(true, Ordering::AcqRel);
         if let Some(waiter) = self.waiter.with(Option::take) {
             waiter.wake();
@@ -28,8 +29,8 @@ impl Notify {
     pub(crate) async fn notified(&self) {
         poll_fn(|context| {
             self.waiter.with(|waiter| *waiter = Some(context.waker().clone()));
-            // After the registration, and a read-modify-write, which is never stale: a permit that is left after this
-            // finds the waiter.
+            // After the registration, and a read-modify-write, which is never stale: a permit that is left
+            // after this finds the waiter.
             if self.permit.swap(false, Ordering::AcqRel) {
                 self.waiter.with(Option::take);
                 return Poll::Ready(());

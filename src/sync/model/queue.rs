@@ -1,12 +1,13 @@
 //! A queue of several producers and one consumer: the actor's.
 //!
-//! As in crossbeam's, a push claims a place and then marks it as written; the mark alone carries the value to its pop.
-//! The claim is `Relaxed`, so that pushes do not synchronise with each other, which crossbeam does not promise; a
-//! pop that finds a place claimed but not yet written waits for it, as crossbeam's does.
+//! As in crossbeam's, a push claims a place and then marks it as written; the mark alone carries the value to
+//! its pop. The claim is `Relaxed`, so that pushes do not synchronise with each other, which crossbeam does
+//! not promise; a pop that finds a place claimed but not yet written waits for it, as crossbeam's does.
 
 use super::{AtomicBool, AtomicUsize, Ordering, Unseen};
 
-/// More pushes than any model makes. Made in advance, since loom holds whoever uses an atomic to its creation.
+/// More pushes than any model makes. Made in advance, since loom holds whoever
+/// uses an atomic to its creation.
 const PLACES: usize = 8;
 
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! Lets loom see what a store races with.
 //!
-//! loom's partial-order reduction remembers of each atomic the last access alone. Where a thread loads an atomic and later stores
-//! to it, its own load is that last access, and hides what another thread had loaded before: that the other thread
-//! might as well have loaded *after* this store is then explored only by chance. Drawing is of that very shape, load
-//! `current` and compare-and-swap it, so chance is not enough.
+//! loom's partial-order reduction remembers of each atomic the last access alone. Where a thread loads an
+//! atomic and later stores to it, its own load is that last access, and hides what another thread had loaded
+//! before: that the other thread might as well have loaded *after* this store is then explored only by
+//! chance. Drawing is of that very shape, load `current` and compare-and-swap it, so chance is not enough.
 //!
-//! So each reader leaves a mark of its own, and a store comes by the marks of all others. The marks are failing,
-//! `Relaxed` read-modify-writes: they leave no value and synchronise nothing, but they are never hidden.
+//! So each reader leaves a mark of its own, and a store comes by the marks of all others. The
+//! marks are failing, `Relaxed` read-modify-writes: they leave no value and synchronise
+//! nothing, but they are never hidden.
 
 use loom::thread::{self, ThreadId};
 

@@ -1,8 +1,9 @@
 //! Which life of a sequence a row belongs to, and rows that went back in time.
 //!
-//! The sequence can be created anew or set while windows hold ids of it: the *era* changes, in the same write that changes
-//! the counter and forgets all claims. A window of another era is not served, but made empty for the new one
-//! by [`prepare`]. Since the global row is read *after* the window, its era is the newer one whenever the two differ.
+//! The sequence can be created anew or set while windows hold ids of it: the *era* changes, in the same
+//! write that changes the counter and forgets all claims. A window of another era is not served, but made
+//! empty for the new one by [`prepare`]. Since the global row is read *after* the window, its era is the
+//! newer one whenever the two differ.
 
 use super::{GlobalRow, WindowRow};
 use crate::store::Identity;
@@ -58,11 +59,12 @@ impl Reset {
     }
 }
 
-/// What to do with a window, given a global row that was read *after* it, and the floor that was known *before* it was.
+/// What to do with a window, given a global row that was read *after* it, and the floor
+/// that was known *before* it was.
 ///
-/// A window without a range of this era may be made; but where the global row has a claim of this era, there was such a
-/// window when it was claimed, so one that is not there on a second look was lost or put back: making it anew would
-/// install the recorded claim a second time.
+/// A window without a range of this era may be made; but where the global row has a claim of this era, there
+/// was such a window when it was claimed, so one that is not there on a second look was lost or put back:
+/// making it anew would install the recorded claim a second time.
 pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Floor>) -> Prepare {
     let empty = WindowRow::empty(global.era, global.bounds);
     match window {
@@ -81,8 +83,8 @@ pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Fl
     }
 }
 
-/// The least that a window has to be when it is read *after* this was known. Reads being linearizable, a window that is
-/// less went back in time: it was restored from a backup, or lost.
+/// The least that a window has to be when it is read *after* this was known. Reads being linearizable, a
+/// window that is less went back in time: it was restored from a backup, or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Floor {
     /// The era.
@@ -99,7 +101,8 @@ impl Floor {
         Self { era: row.era, generation: row.generation, next: row.current.start }
     }
 
-    /// What a claim tells, if there is one: the window was of this era, and of the generation before it, when it was claimed.
+    /// What a claim tells, if there is one: the window was of this era, and of the generation
+    /// before it, when it was claimed.
     pub fn of_global(row: &GlobalRow) -> Option<Self> {
         let generation = row.claim?.token.saturating_sub(1);
         Some(Self { era: row.era, generation, next: 0 })

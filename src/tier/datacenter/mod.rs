@@ -1,15 +1,17 @@
-//! What datacenter windows decide, without any I/O: every conditional write that a process sends, and what it may
-//! conclude from the answer. The Cassandra store executes it, and the protocol's models explore it.
+//! What datacenter windows decide, without any I/O: every conditional write that a process sends, and what it
+//! may conclude from the answer. The Cassandra store executes it, and the protocol's models explore it.
 //!
-//! One row holds the *global* counter with the last claim of each datacenter; one row in each datacenter holds its
-//! *window*. Every write is conditional on what was read, and no condition can hold a second time once its write was
-//! applied. So a write whose outcome is unknown may be applied at any later time without harm:
+//! One row holds the *global* counter with the last claim of each datacenter; one row in each
+//! datacenter holds its *window*. Every write is conditional on what was read, and no condition can
+//! hold a second time once its write was applied. So a write whose outcome is unknown may be applied at
+//! any later time without harm:
 //!
-//! 1. [`WindowRow::draw`] takes ids from the window (`next` never has a value twice), or says that it is [dry](Draw::Dry).
-//!    A take that was not acknowledged is a gap; that it was one's own is never inferred from values.
-//! 2. Where the window is dry, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a range
-//!    aside under a token, the generation that the window will have. Whoever claims under the same token, be it another process
-//!    or the same one after a crash, gets the same range.
+//! 1. [`WindowRow::draw`] takes ids from the window (`next` never has a value twice), or says
+//!    that it is [dry](Draw::Dry). A take that was not acknowledged is a gap; that it was one's
+//!    own is never inferred from values.
+//! 2. Where the window is dry, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a
+//!    range aside under a token, the generation that the window will have. Any process that claims under the
+//!    same token, and the same process after a crash, gets the same range.
 //! 3. [`Install`] puts it into the window, if the window is still of the generation before.
 //!
 //! A row is only trusted as far as it can be: see [`Floor`] for how a row that went back in time is noticed.
@@ -120,7 +122,7 @@ pub enum Outcome {
     Applied,
     /// The store said that the condition did not hold.
     Refused,
-    /// Nobody said anything: it may have been applied, or may be at any later time.
+    /// There was no answer: it may have been applied, or may be at any later time.
     Unknown,
 }
 
@@ -183,7 +185,8 @@ impl WindowRow {
         Draw::Take(Take { era: self.era, seen: self.current.start, current, switched, ids })
     }
 
-    /// Whether at most `threshold` ids are left and nothing is preloaded: who sees this claims the next range.
+    /// Whether at most `threshold` ids are left and nothing is preloaded: who
+    /// sees this claims the next range.
     pub fn low(&self, threshold: u64) -> Option<Token> {
         let low = self.preloaded.is_none() && self.current.len() <= u128::from(threshold);
         low.then(|| self.token(self.current.is_empty()))
@@ -234,7 +237,8 @@ pub enum ClaimStep {
     Corrupt(&'static str),
 }
 
-/// Moves the counter and records the claim, in one write: applied only if era, `next` and max are what was seen.
+/// Moves the counter and records the claim, in one write: applied only if era,
+/// `next` and max are what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimWrite {
     /// The condition: the era.
@@ -253,8 +257,8 @@ impl GlobalRow {
         Claimed::Range { grant: ids.granted(self.era, self.bounds), recorded: true }
     }
 
-    /// Sets `size` ids (at least 1; fewer where the bounds end) aside for the datacenter whose window gave out the
-    /// token. The order of the tests matters: what was claimed already goes before everything.
+    /// Sets `size` ids (at least 1; fewer where the bounds end) aside for the datacenter whose window gave
+    /// out the token. The order of the tests matters: what was claimed already goes before everything.
     pub fn claim(&self, token: &Token, size: u64, ceiling: u64) -> ClaimStep {
         if self.era != token.era {
             return ClaimStep::Stale;
@@ -291,14 +295,15 @@ impl ClaimWrite {
         row.claim = Some(self.claim);
     }
 
-    /// The range, if it was acknowledged. Refused and unknown are the same: read the global row and claim again, under
-    /// the same token.
+    /// The range, if it was acknowledged. Refused and unknown are the same: read the global row and claim
+    /// again, under the same token.
     pub fn after(&self, outcome: Outcome) -> Option<Span> {
         (outcome == Outcome::Applied).then_some(self.claim.span)
     }
 }
 
-/// Preloads a claimed range: applied only if the era is this one and the generation the one before the token's.
+/// Preloads a claimed range: applied only if the era is this one and the
+/// generation the one before the token's.
 ///
 /// Whatever the outcome, the window is read again: refused, unknown and applied are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

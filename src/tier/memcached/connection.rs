@@ -1,24 +1,26 @@
 //! One connection, shared by all callers of a process.
 //!
-//! Not one of the client crates: they hand a connection to one caller at a time, and most send a command again when a connection
-//! breaks. Here callers pipeline on one connection, a caller that gives up leaves the others' replies in
-//! order, nothing is ever sent twice, and a failure says whether the command had left.
+//! Not one of the client crates: they hand a connection to one caller at a time, and most send a command
+//! again when a connection breaks. Here callers pipeline on one connection, a caller that gives up leaves the
+//! others' replies in order, nothing is ever sent twice, and a failure says whether the command had left.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::dial::{Dial, Stream};
 use super::wire::{NOOP, Reply, parse};
 use crate::sync::{Arc, oneshot};
 
 /// So many commands wait to be sent, and so many for their replies; more callers wait for their turn.
 const DEPTH: usize = 128;
+/// What is said of a server that speaks otherwise.
+const MODERN: &str = "it takes memcached 1.6, without a proxy";
 
 /// Why there is no reply.
 #[derive(Clone, Debug)]
@@ -50,10 +52,15 @@ struct Exchange {
 }
 
 impl Connection {
-    /// Connects, and hears that the server knows meta commands. Nothing is drawn over a connection that never answered: else
-    /// a server that hangs would find a heap of draws that nobody waits for any more.
-    pub(super) async fn open(address: &str, number: u64, patience: Duration) -> Result<Self, Arc<str>> {
-        let opened = timeout(patience, greet(address)).await;
+    /// Connects, and hears that the server knows meta commands. Nothing is drawn over a connection that never
+    /// answered: else a server that hangs would find a heap of draws that nobody waits for any more.
+    pub(super) async fn open(
+        dial: &dyn Dial,
+        address: &str,
+        number: u64,
+        patience: Duration,
+    ) -> Result<Self, Arc<str>> {
+        let opened = timeout(patience, greet(dial, address)).await;
         let stream = opened.unwrap_or_else(|_| Err(format!("no answer within {patience:?}").into()))?;
         let (queue, waiting) = mpsc::channel(DEPTH);
         let task = tokio::spawn(async move {
@@ -93,7 +100,8 @@ impl Connection {
         if let Ok(answer) = timeout_at(deadline, &mut reply).await {
             return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was given up".into())));
         }
-        // Nobody can rely on this connection any more. Ending it drops what it has under way, and each of those answers.
+        // Nobody can rely on this connection any more. Ending it drops what it has under
+        // way, and each of those answers.
         self.task.abort();
         let answer = reply.await.unwrap_or_else(|_| Err(Failure::Lost("".into())));
         let silent: Arc<str> = format!("no answer within {:?}", self.patience).into();
@@ -120,11 +128,9 @@ impl Drop for Exchange {
     }
 }
 
-async fn greet(address: &str) -> Result<TcpStream, Arc<str>> {
+async fn greet(dial: &dyn Dial, address: &str) -> Result<Box<dyn Stream>, Arc<str>> {
     let connected = async {
-        let mut stream = TcpStream::connect(address).await?;
-        // A draw is one small packet each way: waiting for more to send would be all of its time.
-        stream.set_nodelay(true)?;
+        let mut stream = dial.dial(address).await?;
         stream.write_all(NOOP).await?;
         let mut answer = [0; 4];
         stream.read_exact(&mut answer).await?;
@@ -134,12 +140,12 @@ async fn greet(address: &str) -> Result<TcpStream, Arc<str>> {
     if matches!(parse(&answer), Ok(Some((Reply::Noop, _)))) {
         return Ok(stream);
     }
-    Err("it does not know meta commands: it takes memcached 1.6, without a proxy".into())
+    Err(format!("it does not know meta commands: {MODERN}").into())
 }
 
 /// The task that owns the socket.
 struct Pipeline {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     waiting: mpsc::Receiver<Exchange>,
     /// Sent; their replies come in this order.
     pending: VecDeque<Exchange>,
@@ -205,8 +211,9 @@ impl Pipeline {
             let Some(exchange) = self.pending.front_mut() else {
                 return Err("the server answered what was not asked".into());
             };
-            // After an error it is not known how the server read what follows: this is the last reply to be believed.
-            let error = if let Reply::Error(text) = &reply { Some(Arc::from(text.as_str())) } else { None };
+            // After an error it is not known how the server read what follows: this is
+            // the last reply to be believed.
+            let error = if let Reply::Error(text) = &reply { Some(explained(text)) } else { None };
             exchange.replies.push(reply);
             if exchange.replies.len() == exchange.expected || error.is_some() {
                 self.answer();
@@ -241,4 +248,31 @@ enum Event {
     Send(Exchange),
     Received,
     End(Arc<str>),
+}
+
+/// A refusal in words: two letters of the protocol tell nobody anything.
+fn explained(text: &str) -> Arc<str> {
+    match text {
+        "EN" | "NS" => {
+            format!("it answered {text}, which is none of the answers to what was asked: {MODERN}").into()
+        }
+        "ERROR" => format!("it does not know what was asked: {MODERN}").into(),
+        _ => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_of_the_protocol_are_explained() {
+        for text in ["EN", "NS", "ERROR"] {
+            assert!(explained(text).contains("it takes memcached 1.6, without a proxy"), "{text}");
+        }
+        assert_eq!(
+            &*explained("SERVER_ERROR out of memory storing object"),
+            "SERVER_ERROR out of memory storing object"
+        );
+    }
 }

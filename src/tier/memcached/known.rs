@@ -4,45 +4,71 @@ use std::fmt::Write as _;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use tokio::time::Instant;
+
 use crate::store::{Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
-use crate::tier::cache::Blocks;
+use crate::tier::cache::Layout;
+use crate::tier::pace::Pace;
 
 /// The layout of the item. Another layout gets another number, and thereby other keys.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// memcached takes no longer key.
 pub(super) const LONGEST_KEY: usize = 250;
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-/// Every so many times in a row that a sequence is found busy, its item is looked at: it may not be a stub at all.
+/// How many times in a row a sequence is found busy before its item is looked at:
+/// it may not be a stub at all.
 const LOOK_AT: u32 = 32;
 
 /// One sequence, as the store behind last told of it.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) key: Arc<str>,
-    pub(super) blocks: Blocks,
+    pub(super) layout: Layout,
     pub(super) identity: Identity,
     pub(super) bounds: Bounds,
     /// What the store will grant next, or less: others reserve too.
     pub(super) next: Option<u64>,
+    /// What draws and refills showed.
+    pub(super) pace: Pace,
+    /// Others seem to reserve from the store directly: how many more times no range is prepared.
+    pub(super) apart: u32,
+    /// Where the window ended when it was found used up, and when that was first.
+    pub(super) dry: Option<(u64, Instant)>,
     busy: u32,
 }
 
 impl Known {
     /// What was read now, which may be older than what this process reserved meanwhile, and knew `before`.
-    pub(super) fn of(info: &SequenceInfo, prefix: &str, blocks: Blocks, before: Option<&Self>) -> Self {
+    pub(super) fn of(info: &SequenceInfo, prefix: &str, before: Option<&Self>) -> Self {
         let before = before.filter(|known| known.identity == info.identity);
         let next = info.next.map(|next| next.max(before.and_then(|known| known.next).unwrap_or(0)));
-        let key = key(prefix, info, blocks.len()).into();
-        Self { key, blocks, identity: info.identity, bounds: info.bounds, next, busy: 0 }
+        Self {
+            key: key(prefix, info).into(),
+            layout: Layout::new(info.bounds.start()),
+            identity: info.identity,
+            bounds: info.bounds,
+            next,
+            pace: before.map(|known| known.pace).unwrap_or_default(),
+            apart: before.map_or(0, |known| known.apart),
+            dry: before.and_then(|known| known.dry),
+            busy: 0,
+        }
     }
 
     /// The store has granted everything before this id, of the sequence that this is.
     pub(super) fn advance(&mut self, identity: Identity, next: Option<u64>) {
         if self.identity == identity {
-            self.busy = 0;
+            (self.busy, self.dry) = (0, None);
             self.next = self.next.zip(next).map(|(known, next)| known.max(next));
         }
+    }
+
+    /// The window that ends there is used up; since when.
+    pub(super) fn found_dry(&mut self, end: u64, now: Instant) -> Instant {
+        let (_, since) = self.dry.filter(|(known, _)| *known == end).unwrap_or((end, now));
+        self.dry = Some((end, since));
+        since
     }
 
     /// Somebody else holds its stub.
@@ -61,11 +87,11 @@ impl Known {
     }
 }
 
-/// The item's key. Incarnation, epoch and block length tell it from every other; the name is there for people, as far as
+/// The item's key. Incarnation and epoch tell it from every other; the name is there for people, as far as
 /// there is room.
-fn key(prefix: &str, info: &SequenceInfo, block: u64) -> String {
+fn key(prefix: &str, info: &SequenceInfo) -> String {
     let Identity { incarnation, epoch } = info.identity;
-    let mut key = format!("{prefix}:{FORMAT}:{incarnation:x}:{epoch}:{block}:");
+    let mut key = format!("{prefix}:{FORMAT}:{incarnation:x}:{epoch}:");
     let _ = write!(key, "{}", utf8_percent_encode(info.name.as_str(), PLAIN));
     // All of it is ASCII.
     key.truncate(LONGEST_KEY);
@@ -85,14 +111,13 @@ mod tests {
 
     #[test]
     fn a_key_tells_what_it_is_of() {
-        assert_eq!(key("idmill", &info("order s", 255, 2, None), 1000), "idmill:1:ff:2:1000:order%20s");
+        assert_eq!(key("idmill", &info("order s", 255, 2, None)), "idmill:2:ff:2:order%20s");
     }
 
     #[test]
     fn what_is_known_never_steps_back_while_the_sequence_is_the_same() {
-        let blocks = Blocks::new(1, 10).unwrap();
-        let heard = |info, before: &Known| Known::of(&info, "p", blocks, Some(before));
-        let mut known = Known::of(&info("s", 1, 0, Some(1)), "p", blocks, None);
+        let heard = |info, before: &Known| Known::of(&info, "p", Some(before));
+        let mut known = Known::of(&info("s", 1, 0, Some(1)), "p", None);
         known.advance(known.identity, Some(31));
         known = heard(info("s", 1, 0, Some(21)), &known);
         assert_eq!(known.next, Some(31), "the reading was the older one");
@@ -105,7 +130,7 @@ mod tests {
 
     #[test]
     fn one_that_is_found_busy_again_and_again_is_looked_at() {
-        let mut known = Known::of(&info("s", 1, 0, Some(1)), "p", Blocks::new(1, 10).unwrap(), None);
+        let mut known = Known::of(&info("s", 1, 0, Some(1)), "p", None);
         for _ in 1..LOOK_AT {
             assert!(!known.looks_stuck());
             known.found_busy();
@@ -119,11 +144,10 @@ mod tests {
         #[test]
         fn keys_are_what_memcached_takes_and_distinct(
             name in "\\PC{1,60}", prefix in "[A-Za-z0-9_.:-]{1,64}", a in any::<(u64, u64)>(), b in any::<(u64, u64)>(),
-            block in 1..=Blocks::MAX_LEN,
         ) {
             prop_assume!(SequenceName::new(name.as_str()).is_ok());
             let (first, second) = (info(&name, a.0, a.1, None), info(&name, b.0, b.1, None));
-            let (first, second) = (key(&prefix, &first, block), key(&prefix, &second, block));
+            let (first, second) = (key(&prefix, &first), key(&prefix, &second));
             prop_assert!(first.len() <= LONGEST_KEY && first.bytes().all(|byte| byte.is_ascii_graphic()));
             prop_assert_eq!(first == second, a == b);
         }

@@ -1,33 +1,44 @@
 //! A window on memcached: ids that grow across processes at the speed of a cache, each from one round trip.
 //!
-//! The protocol and why it holds are in [`cache`]; this sends its commands, and is honest about what it did not hear. The
-//! guide is `docs/stores/memcached.md`.
+//! The protocol and why it holds are in [`cache`]; this sends its commands, and is honest about what it did
+//! not hear. The guide is `docs/stores/memcached.md`.
 
 mod connection;
+mod dial;
 mod known;
 mod options;
+mod refill;
 mod wire;
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use self::connection::{Connection, Failure};
+use self::dial::Tcp;
 use self::known::Known;
 use self::wire::Reply;
 use super::acquainted::Acquainted;
-use super::cache::{self, Blocks, Command, Fence, Next, Seen};
+use super::cache::{self, Command, Fence, Next, Seen, Taken};
 use super::{Drawn, Installed, Window};
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::range::Range;
 use crate::store::{Bounds, Grant, Reserve, SequenceInfo, StoreFuture, exhausted};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
+#[doc(hidden)] // for the simulation, which is its own server
+pub use self::dial::{Dial, Stream};
 pub use self::options::MemcachedOptions;
 
 /// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
 const WAIT: Duration = Duration::from_millis(2);
 
-/// When so many blocks are left, the winner looks where the sequence stands before it reserves. What it knows from before
-/// may be as old as the refresh interval, in which others may have reserved about as much.
+/// So long at least whoever finds the window used up waits for the range that somebody prepares.
+const PATIENCE: Duration = Duration::from_millis(50);
+const UNNUMBERED: &str = "it was started with -C (--disable-cas), and numbers no items: nothing could be put into the window safely. Start \
+                          it without";
+
+/// When so many blocks are left, the winner looks where the sequence stands before it reserves. What it knows
+/// from before may be as old as the refresh interval, in which others may have reserved about as much.
 const NEAR_THE_END: u64 = 1_000;
 
 /// A window on one memcached server, for any store: see [`Tiered`](super::Tiered).
@@ -47,15 +58,18 @@ const NEAR_THE_END: u64 = 1_000;
 /// # Ok(()) }
 /// ```
 ///
-/// All sequences and callers of a process share one connection, which is made when it is first needed, and anew after it failed. Use it
-/// within a tokio runtime with its I/O and time drivers enabled.
+/// All sequences and callers of a process share one connection, which is made when it is first needed, and
+/// anew after it failed. Use it within a tokio runtime with its I/O and time drivers enabled.
 #[derive(Debug)]
 pub struct MemcachedWindow {
     options: MemcachedOptions,
+    dial: Arc<dyn Dial>,
     sequences: Acquainted<Known>,
     connection: Mutex<Option<Arc<Connection>>>,
     connecting: tokio::sync::Mutex<()>,
     counts: Counts,
+    /// When it was made: from here draws are timed.
+    began: Instant,
 }
 
 /// Merely counted: nothing is decided by these.
@@ -64,6 +78,8 @@ struct Counts {
     connections: AtomicU64,
     round_trips: AtomicU64,
     refills: AtomicU64,
+    ahead: AtomicU64,
+    waits: AtomicU64,
     abandoned: AtomicU64,
     uncertain: AtomicU64,
 }
@@ -76,20 +92,41 @@ pub struct MemcachedStats {
     pub connections: u64,
     /// Commands sent, those that leave together counted once.
     pub round_trips: u64,
-    /// Blocks, or ends of blocks, put into the window or handed out past it.
+    /// Ranges put into an empty window, in which others waited for them, or handed out past it.
     pub refills: u64,
-    /// Ids that were reserved for a refill and fit neither the window nor its caller: a gap. Only where somebody reserved
-    /// from the store behind directly, set the sequence, or raised its max, and at its end.
+    /// Ranges put into a window before it was empty: nobody waited.
+    pub ahead: u64,
+    /// Draws that found somebody else refilling, and waited.
+    pub waits: u64,
+    /// Ids that were reserved for a refill and fit neither the window nor its caller: a gap. Only where
+    /// somebody reserved from the store behind directly, set the sequence, or raised its max, and at its end.
     pub abandoned: u64,
     /// Ids that may have been drawn for a caller that never heard: a gap, or handed out to another.
     pub uncertain: u64,
 }
 
-/// A stub in the cache, which this process won: the right to refill one window of one sequence.
+/// The right to refill one window of one sequence.
 #[derive(Clone, Debug)]
 pub struct MemcachedToken {
-    fence: Fence,
+    right: Right,
     known: Known,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Right {
+    /// A stub in the cache, which this process won.
+    Stub { fence: Fence, asked: Instant, lives: Duration },
+    /// The draw that moved the window over its mark: where it ends, and how many ids were left.
+    Low { asked: Instant, end: u64, left: u64 },
+}
+
+impl Right {
+    /// When the cache was asked.
+    fn asked(&self) -> Instant {
+        match *self {
+            Self::Stub { asked, .. } | Self::Low { asked, .. } => asked,
+        }
+    }
 }
 
 impl MemcachedWindow {
@@ -98,13 +135,21 @@ impl MemcachedWindow {
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be.
     pub fn new(options: MemcachedOptions) -> Result<Self> {
+        Self::over(options, Arc::new(Tcp))
+    }
+
+    /// A window whose server is reached in another way.
+    #[doc(hidden)]
+    pub fn over(options: MemcachedOptions, dial: Arc<dyn Dial>) -> Result<Self> {
         options.check()?;
         Ok(Self {
             sequences: Acquainted::new(options.refresh),
             options,
+            dial,
             connection: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             counts: Counts::default(),
+            began: Instant::now(),
         })
     }
 
@@ -115,6 +160,8 @@ impl MemcachedWindow {
             connections: read(&self.counts.connections),
             round_trips: read(&self.counts.round_trips),
             refills: read(&self.counts.refills),
+            ahead: read(&self.counts.ahead),
+            waits: read(&self.counts.waits),
             abandoned: read(&self.counts.abandoned),
             uncertain: read(&self.counts.uncertain),
         }
@@ -136,7 +183,7 @@ impl MemcachedWindow {
             return Ok(connection);
         }
         let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
-        let opened = Connection::open(&self.options.address, number, self.options.timeout).await;
+        let opened = Connection::open(&*self.dial, &self.options.address, number, self.options.timeout).await;
         let connection = Arc::new(opened.map_err(|reason| self.error(ErrorKind::Unavailable, &reason))?);
         *self.connection.lock() = Some(connection.clone());
         Ok(connection)
@@ -149,20 +196,28 @@ impl MemcachedWindow {
         known: &Known,
         command: Command,
     ) -> Result<Vec<Reply>, Failure> {
-        let (bytes, replies) = wire::write(command, &known.key, self.options.stub.as_secs());
+        let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
         count(&self.counts.round_trips, 1);
         connection.exchange(bytes, replies).await
     }
 
+    /// How long a stub lives that is placed now, in whole seconds.
+    fn life(&self, known: &Known) -> Duration {
+        let life = known.pace.life(&self.options.limits());
+        Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0))
+    }
+
     async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
-        // Who cannot hold every id looks first, where that may matter: what it draws and cannot hold would be lost.
-        let look = known.looks_stuck() || known.near(request.ceiling);
-        let begin = cache::draw(known.blocks, request.count);
+        // Who cannot hold every id looks first, where that may matter: what it draws
+        // and cannot hold would be lost.
+        let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling);
+        let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
         let mut connection = self.connected().await?;
         let mut again = true;
         loop {
+            let asked = Instant::now();
             let (next, position) = match self.step(&connection, &known, command).await {
                 // Found closed only now. Nothing was sent, and nothing that was learnt on it counts any more.
                 Err(Failure::NotSent(_)) if again => {
@@ -174,20 +229,37 @@ impl MemcachedWindow {
                 outcome => outcome.map_err(|failure| self.failed(&failure))?,
             };
             match next {
-                Next::Take(range) => return Ok(self.taken(request, &known, range)),
-                Next::Draw => command = up_to_ceiling(request, &known, position)?,
+                Next::Take(taken) => return Ok(self.taken(request, &known, taken)),
+                Next::Draw => command = up_to_ceiling(request, position)?,
                 Next::Send(next) => command = next,
-                Next::Refill(fence) => return Ok(Drawn::Dry(MemcachedToken { fence, known })),
-                Next::Wait => {
+                Next::Refill(fence) => {
+                    let right = Right::Stub { fence, asked, lives: self.life(&known) };
+                    return Ok(Drawn::Dry(MemcachedToken { right, known }));
+                }
+                Next::Await { end, cas } if self.waited_for(request, end) => {
+                    command = Command::Clear { cas };
+                }
+                Next::Wait | Next::Await { .. } => {
+                    count(&self.counts.waits, 1);
                     self.sequences.update(&request.name, Known::found_busy);
                     return Ok(Drawn::Busy(WAIT));
                 }
                 Next::Foreign => return Err(self.foreign(&known)),
+                Next::Unnumbered => return Err(self.error(ErrorKind::Unsupported, UNNUMBERED)),
             }
         }
     }
 
-    /// One command of a draw, and what its answer leads to; and the next id in the window, where it was looked at.
+    /// Whether the range behind this end, which somebody prepares, was waited for long enough.
+    fn waited_for(&self, request: &Reserve, end: u64) -> bool {
+        let (now, mut since) = (Instant::now(), None);
+        self.sequences.update(&request.name, |latest| since = Some(latest.found_dry(end, now)));
+        let patience = self.sequences.last_known(&request.name).map(|known| known.pace.patience());
+        since.is_none_or(|since| now - since >= patience.unwrap_or_default().max(PATIENCE))
+    }
+
+    /// One command of a draw, and what its answer leads to; and the next id in the
+    /// window, where it was looked at.
     async fn step(
         &self,
         connection: &Connection,
@@ -204,12 +276,12 @@ impl MemcachedWindow {
         let Some(last) = replies.pop() else { return Err(Failure::Lost("no reply".into())) };
         let next = match command {
             Command::Add { count } => {
-                last.added().map(|added| (cache::after_add(known.blocks, count, added), None))
+                last.added().map(|added| (cache::after_add(known.layout, count, added), None))
             }
             _ => last.seen().map(|seen| {
                 let number = if let Seen::Number { number, .. } = seen { Some(number) } else { None };
-                let next = cache::after_look(known.blocks, connection.number(), seen);
-                (next, number.and_then(|number| known.blocks.next_of(number)))
+                let next = cache::after_look(connection.number(), seen);
+                (next, number.and_then(|number| known.layout.next_of(number)))
             }),
         };
         next.map_err(|reply| {
@@ -218,10 +290,20 @@ impl MemcachedWindow {
         })
     }
 
-    fn taken(&self, request: &Reserve, known: &Known, range: Range) -> Drawn<MemcachedToken> {
-        // So far at least the store has granted.
-        let end = known.blocks.end_of(range.start());
-        self.sequences.update(&request.name, |latest| latest.advance(known.identity, end));
+    fn taken(&self, request: &Reserve, known: &Known, taken: Taken) -> Drawn<MemcachedToken> {
+        let Taken { range, after, low } = taken;
+        let mut prepare = low;
+        self.sequences.update(&request.name, |latest| {
+            // So far at least the store has granted.
+            latest.advance(known.identity, known.layout.id(after.end));
+            // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor shrinks
+            // from one window to the next by itself.
+            latest.pace.found(after.mark.saturating_mul(3));
+            let limits = self.options.limits();
+            latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());
+            prepare &= latest.apart == 0;
+            latest.apart = latest.apart.saturating_sub(low.into());
+        });
         let mut bounds = known.bounds;
         if range.end() > u128::from(bounds.max()) + 1 {
             // It was raised, and others know already: what is in the window was granted by the store.
@@ -229,44 +311,8 @@ impl MemcachedWindow {
             bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
         }
         let grant = Grant { range, identity: known.identity, bounds };
-        Drawn::Ids { grant, low: None }
-    }
-
-    async fn install(&self, request: &Reserve, token: MemcachedToken, grant: Grant) -> Result<Installed> {
-        let MemcachedToken { fence, known } = token;
-        if grant.identity != known.identity {
-            // Its window has another key. Nothing of it belongs under this one.
-            self.sequences.forget(&request.name);
-            self.give_back(fence, &known).await;
-            return Ok(Installed::Refused);
-        }
-        let end = u64::try_from(grant.range.end()).ok().filter(|end| *end <= grant.bounds.max());
-        self.sequences.update(&request.name, |latest| latest.advance(known.identity, end));
-        let Some(connection) = self.live() else { return Ok(Installed::Refused) };
-        let refill = cache::refill(known.blocks, fence, connection.number(), grant.range, request.count);
-        let Some(refill) = refill else { return Ok(Installed::Refused) };
-        let held = match self.send(&connection, &known, refill.command).await {
-            Err(Failure::NotSent(_)) => return Ok(Installed::Refused),
-            Err(Failure::Lost(_)) => return Ok(Installed::Unknown),
-            Ok(mut replies) => replies.pop().map(Reply::held),
-        };
-        match held {
-            Some(Ok(true)) => {
-                count(&self.counts.refills, 1);
-                count(&self.counts.abandoned, refill.unused);
-                Ok(Installed::Ids(Grant { range: refill.own, ..grant }))
-            }
-            Some(Ok(false)) => Ok(Installed::Refused),
-            Some(Err(_)) | None => Ok(Installed::Unknown),
-        }
-    }
-
-    /// Deletes a stub, so that nobody waits for it to expire. If that fails, it does.
-    async fn give_back(&self, fence: Fence, known: &Known) {
-        let Some(connection) = self.live() else { return };
-        if let Some(cas) = fence.cas_on(connection.number()) {
-            let _ = self.send(&connection, known, Command::Release { cas }).await;
-        }
+        let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
+        Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
     }
 
     /// Deletes the item: what is left of its block is a gap.
@@ -310,22 +356,31 @@ impl Window for MemcachedWindow {
         Box::pin(async move { self.draw(request).await.map_err(|error| error.of(&request.name)) })
     }
 
-    fn refill_size(&self, request: &Reserve) -> u64 {
-        let known = self.sequences.last_known(&request.name);
-        known.map_or(request.count, |known| {
-            known.blocks.refill_of(known.next, known.bounds.max(), request.count)
-        })
+    fn refill_size(&self, request: &Reserve, token: &MemcachedToken) -> u64 {
+        let Some(known) = self.sequences.last_known(&request.name) else { return request.count };
+        self.sequences.update(&request.name, |latest| latest.pace.begins());
+        let limits = self.options.limits();
+        match token.right {
+            Right::Stub { .. } => {
+                let size = known.pace.size(&limits, request.count);
+                known.layout.refill_of(known.next, known.bounds.max(), request.count, size)
+            }
+            Right::Low { end, left, .. } => {
+                let size = known.pace.more(&limits, left);
+                known.layout.refill_of(known.layout.id(end), known.bounds.max(), 1, size)
+            }
+        }
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
-        // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before ids are reserved
-        // for a caller that could not hold them.
+        // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before
+        // ids are reserved for a caller that could not hold them.
         self.sequences.last_known(&request.name).is_none_or(|known| {
             if known.near(request.ceiling) {
                 return true;
             }
             let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
-            left / known.blocks.len() < NEAR_THE_END
+            left / self.options.block < NEAR_THE_END
         })
     }
 
@@ -338,8 +393,16 @@ impl Window for MemcachedWindow {
         Box::pin(self.install(request, token, grant))
     }
 
-    fn release<'a>(&'a self, _request: &'a Reserve, token: MemcachedToken) -> StoreFuture<'a, ()> {
-        Box::pin(async move { self.give_back(token.fence, &token.known).await })
+    fn release<'a>(&'a self, request: &'a Reserve, token: MemcachedToken, lost: bool) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.sequences.update(&request.name, |latest| {
+                if !lost {
+                    latest.pace.was_refused();
+                }
+                latest.pace.took(token.right.asked().elapsed());
+            });
+            self.give_back(token.right, &token.known).await;
+        })
     }
 
     fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
@@ -347,20 +410,17 @@ impl Window for MemcachedWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        let MemcachedOptions { prefix, block, .. } = &self.options;
-        if let Some(blocks) = Blocks::new(sequence.bounds.start(), *block) {
-            let heard = |before: Option<&Known>| Known::of(sequence, prefix, blocks, before);
-            self.sequences.introduce(&sequence.name, heard);
-        }
+        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.prefix, before);
+        self.sequences.introduce(&sequence.name, heard);
     }
 }
 
 /// A draw from a window whose next id is this one, of no more than the caller can hold.
-fn up_to_ceiling(request: &Reserve, known: &Known, position: Option<u64>) -> Result<Command> {
+fn up_to_ceiling(request: &Reserve, position: Option<u64>) -> Result<Command> {
     let Some(room) = request.ceiling.checked_sub(position.unwrap_or_default()) else {
         return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
     };
-    Ok(cache::draw(known.blocks, request.count.min(room.saturating_add(1))))
+    Ok(cache::draw(request.count.min(room.saturating_add(1))))
 }
 
 /// Ids under way to a caller: counted if it stops waiting or never hears.

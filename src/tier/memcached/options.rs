@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::store::url::query::{self, Printed, refuse};
-use crate::tier::cache::Blocks;
+use crate::tier::cache::Layout;
+use crate::tier::max_skip;
+use crate::tier::pace::Limits;
 
 const DEFAULT_PORT: u16 = 11211;
 const DEFAULT_BLOCK: u64 = 1_000;
@@ -14,11 +16,11 @@ const DEFAULT_REFRESH: Duration = Duration::from_secs(5);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 const DEFAULT_PREFIX: &str = "idmill";
 const LONGEST_PREFIX: usize = 64;
-const KNOWN: &str = "block=1000, stub=5s, refresh=5s, timeout=2s, prefix=idmill";
+const KNOWN: &str = "block=1000, max_skip=5s, stub=5s, refresh=5s, timeout=2s, prefix=idmill";
 
 /// Which memcached, and how its window is used.
 ///
-/// As a URL: `memcached://HOST:PORT?block=1000&stub=5s&refresh=5s&timeout=2s&prefix=idmill`.
+/// As a URL: `memcached://HOST:PORT?block=1000&max_skip=5s&stub=5s&refresh=5s&timeout=2s&prefix=idmill`.
 ///
 /// ```
 /// use idmill::tier::memcached::MemcachedOptions;
@@ -30,6 +32,7 @@ const KNOWN: &str = "block=1000, stub=5s, refresh=5s, timeout=2s, prefix=idmill"
 pub struct MemcachedOptions {
     pub(super) address: String,
     pub(super) block: u64,
+    pub(super) max_skip: Option<Duration>,
     pub(super) stub: Duration,
     pub(super) refresh: Duration,
     pub(super) timeout: Duration,
@@ -42,6 +45,7 @@ impl MemcachedOptions {
         Self {
             address: address.into(),
             block: DEFAULT_BLOCK,
+            max_skip: max_skip::DEFAULT,
             stub: DEFAULT_STUB,
             refresh: DEFAULT_REFRESH,
             timeout: DEFAULT_TIMEOUT,
@@ -49,24 +53,34 @@ impl MemcachedOptions {
         }
     }
 
-    /// How many ids are reserved at a time, 1 to 2^20; what an eviction wastes at most. Default 1000. All processes that are to
-    /// share a window use the same: another length is another window, and ids do not grow across the two.
+    /// The most ids in the window, 1 to 2^20, but for a caller that asks for more at once: what an eviction
+    /// wastes at most. Default 1000. With 1 nothing is ever wasted, and each id is a write to the store.
     #[must_use]
     pub fn block(mut self, ids: u64) -> Self {
         self.block = ids;
         self
     }
 
-    /// How long others wait for a process that died while it was to refill the window: 2 s to 1 h, in whole seconds. A reserve from
-    /// the store behind that takes longer is for nothing. Default 5 s.
+    /// An eviction wastes no more than about what is drawn in this time, 10 ms to 1 h, where that is less
+    /// than a [block](Self::block). Two or three times in it the store is written to. `None`: the window
+    /// always has a block. Default 5 s.
+    #[must_use]
+    pub fn max_skip(mut self, lasts: impl Into<Option<Duration>>) -> Self {
+        self.max_skip = lasts.into();
+        self
+    }
+
+    /// How long others wait for a process that died while it was to refill the window: 2 s to 1 h, in whole
+    /// seconds. A reserve from the store behind that takes longer is for nothing, and an error; the next may
+    /// take twice as long as it took. Default 5 s.
     #[must_use]
     pub fn stub(mut self, lives: Duration) -> Self {
         self.stub = lives;
         self
     }
 
-    /// How long a process may go on with a sequence that was removed or reset, 100 ms to 1 h. So often the store behind is asked about a
-    /// sequence in use. Default 5 s.
+    /// How often the store behind is asked about a sequence in use, 100 ms to 1 h. A process may go on for
+    /// this long with a sequence that was removed or reset. Default 5 s.
     #[must_use]
     pub fn refresh(mut self, interval: Duration) -> Self {
         self.refresh = interval;
@@ -80,8 +94,8 @@ impl MemcachedOptions {
         self
     }
 
-    /// What every key begins with: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. A copy of a store must not share a
-    /// prefix with the original on one server: to the window the two are the same.
+    /// What every key begins with: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. A copy of a
+    /// store must not share a prefix with the original on one server: to the window the two are the same.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -113,6 +127,7 @@ impl MemcachedOptions {
                     value.parse().map_err(|_| refuse(format!("block={value:?} is not a number of ids")))?;
                 self.block(ids)
             }
+            "max_skip" => self.max_skip(max_skip::read(value)?),
             "stub" => self.stub(duration(key, value)?),
             "refresh" => self.refresh(duration(key, value)?),
             "timeout" => self.timeout(duration(key, value)?),
@@ -121,11 +136,16 @@ impl MemcachedOptions {
         })
     }
 
+    pub(super) fn limits(&self) -> Limits {
+        Limits { most: self.block, lasts: self.max_skip, claim: self.stub }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         check_address(&self.address)?;
-        if !(1..=Blocks::MAX_LEN).contains(&self.block) {
-            return Err(refuse(format!("block={}; it must be 1 to {} ids", self.block, Blocks::MAX_LEN)));
+        if !(1..=Layout::MAX_LEN).contains(&self.block) {
+            return Err(refuse(format!("block={}; it must be 1 to {} ids", self.block, Layout::MAX_LEN)));
         }
+        max_skip::check(self.max_skip)?;
         let whole = self.stub.subsec_nanos() == 0;
         if !whole || !(2..=3600).contains(&self.stub.as_secs()) {
             return Err(refuse(format!("stub={:?}; it must be whole seconds, 2s to 60m", self.stub)));
@@ -146,8 +166,8 @@ impl MemcachedOptions {
 
 impl fmt::Display for MemcachedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = Printed::default()
-            .differing("block", self.block, DEFAULT_BLOCK)
+        let block = Printed::default().differing("block", self.block, DEFAULT_BLOCK);
+        let options = max_skip::print(block, self.max_skip)
             .duration("stub", self.stub, DEFAULT_STUB)
             .duration("refresh", self.refresh, DEFAULT_REFRESH)
             .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
@@ -210,9 +230,10 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let url = "memcached://cache-1?block=5&stub=2s&refresh=500ms&timeout=1m&prefix=a:b";
+        let url = "memcached://cache-1?block=5&max_skip=200ms&stub=2s&refresh=500ms&timeout=1m&prefix=a:b";
         let expected = MemcachedOptions::new("cache-1:11211")
             .block(5)
+            .max_skip(Duration::from_millis(200))
             .stub(Duration::from_secs(2))
             .refresh(Duration::from_millis(500))
             .timeout(Duration::from_secs(60))
@@ -244,6 +265,8 @@ mod tests {
             ("memcached://x?block=0", "1 to 1048576"),
             ("memcached://x?block=1048577", "1 to 1048576"),
             ("memcached://x?block=-1", "number of ids"),
+            ("memcached://x?max_skip=1ms", "10ms to 60m"),
+            ("memcached://x?max_skip=never", "500ms, 5s, none"),
             ("memcached://x?stub=1s", "2s to 60m"),
             ("memcached://x?stub=2500ms", "whole seconds"),
             ("memcached://x?refresh=0s", "100ms to 60m"),
@@ -264,11 +287,13 @@ mod tests {
     proptest! {
         #[test]
         fn display_reads_back(
-            host in "[a-z0-9.-]{1,20}", port in 1..=u16::MAX, block in 1..=Blocks::MAX_LEN, stub in 2..=3600_u64,
+            host in "[a-z0-9.-]{1,20}", port in 1..=u16::MAX, block in 1..=Layout::MAX_LEN, stub in 2..=3600_u64,
             refresh in 100..=3_600_000_u64, timeout in 100..=3_600_000_u64, prefix in "[A-Za-z0-9_.:-]{1,64}",
+            skip in prop::option::of(10..=3_600_000_u64),
         ) {
             let options = MemcachedOptions::new(format!("{host}:{port}"))
                 .block(block)
+                .max_skip(skip.map(Duration::from_millis))
                 .stub(Duration::from_secs(stub))
                 .refresh(Duration::from_millis(refresh))
                 .timeout(Duration::from_millis(timeout))

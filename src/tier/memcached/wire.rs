@@ -16,7 +16,7 @@ pub(super) const NOOP: &[u8] = b"mn\r\n";
 pub(super) enum Reply {
     /// `HD`.
     Done,
-    /// `NF`: there is no such item.
+    /// `NF`, and `EN` after a look that places nothing: there is no such item.
     Missing,
     /// `EX`: its cas is another.
     Changed,
@@ -58,6 +58,7 @@ pub(super) fn write(command: Command, key: &str, ttl: u64) -> (Vec<u8>, usize) {
     let text = match command {
         Command::Add { count } => format!("ma {key} D{count} v c\r\n"),
         Command::Look => look(key, ttl),
+        Command::Peek => format!("mg {key} c v t\r\n"),
         // In this order on one connection: the look sees what the deletion left.
         Command::Clear { cas } => format!("md {key} C{cas}\r\n{}", look(key, ttl)),
         Command::Put { cas, number } => {
@@ -85,12 +86,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let mut words = line.split(' ').filter(|word| !word.is_empty());
     let reply = match words.next() {
         Some("HD") => Reply::Done,
-        Some("NF") => Reply::Missing,
+        Some("NF" | "EN") => Reply::Missing,
         Some("EX") => Reply::Changed,
         Some("MN") => Reply::Noop,
         Some("VA") => return item(bytes, end + 1, words),
         Some("CLIENT_ERROR") if line.ends_with("non-numeric value") => Reply::NotANumber,
-        Some("NS" | "EN" | "ERROR" | "CLIENT_ERROR" | "SERVER_ERROR") => Reply::Error(line.to_owned()),
+        Some("NS" | "ERROR" | "CLIENT_ERROR" | "SERVER_ERROR") => Reply::Error(line.to_owned()),
         _ => return Err(malformed(bytes)),
     };
     Ok(Some((reply, end + 1)))
@@ -153,7 +154,7 @@ impl Reply {
         }
     }
 
-    /// The answer to [`Command::Look`], or what it is instead.
+    /// The answer to [`Command::Look`] or [`Command::Peek`], or what it is instead.
     pub(super) fn seen(self) -> Result<Seen, Self> {
         match self {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
@@ -163,6 +164,7 @@ impl Reply {
             // A stub expires; what is empty and stays is not one.
             Self::Item(Item { value: Value::Empty, stays: false, .. }) => Ok(Seen::Stub),
             Self::Item(_) => Ok(Seen::Foreign),
+            Self::Missing => Ok(Seen::Nothing),
             other => Err(other),
         }
     }
@@ -208,6 +210,10 @@ mod tests {
         assert_eq!(one("VA 21 c6 t-1\r\n118446744073709551615\r\n").seen(), Ok(Seen::Foreign));
         assert_eq!(one("VA 2 c6 t-1\r\n+1\r\n").seen(), Ok(Seen::Foreign));
         assert_eq!((one("HD\r\n").held(), one("EX\r\n").held()), (Ok(true), Ok(false)));
+        assert_eq!(
+            (one("EN\r\n").seen(), one("VA 0 c0 t5 W\r\n\r\n").seen()),
+            (Ok(Seen::Nothing), Ok(Seen::Won { cas: 0 }))
+        );
         assert_eq!((one("NF\r\n").held(), one("MN\r\n")), (Ok(false), Reply::Noop));
     }
 
@@ -244,6 +250,7 @@ mod tests {
         };
         assert_eq!(text(Command::Add { count: 7 }), ("ma k D7 v c\r\n".to_owned(), 1));
         assert_eq!(text(Command::Look), ("mg k N5 c v t\r\n".to_owned(), 1));
+        assert_eq!(text(Command::Peek), ("mg k c v t\r\n".to_owned(), 1));
         assert_eq!(text(Command::Clear { cas: 3 }), ("md k C3\r\nmg k N5 c v t\r\n".to_owned(), 2));
         assert_eq!(text(Command::Put { cas: 3, number: 42 }), ("ms k 2 C3 T0\r\n42\r\n".to_owned(), 1));
         assert_eq!(text(Command::Release { cas: 3 }), ("md k C3\r\n".to_owned(), 1));

@@ -2,6 +2,7 @@
 
 use crate::store::{Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
+use crate::tier::pace::Pace;
 
 /// One sequence, as the store behind last told of it.
 #[derive(Clone, Debug)]
@@ -11,11 +12,20 @@ pub(super) struct Known {
     pub(super) bounds: Bounds,
     /// What the store will grant next, or less: others reserve too.
     next: Option<u64>,
+    /// What draws and refills showed.
+    pub(super) pace: Pace,
 }
 
 impl Known {
-    pub(super) fn of(info: &SequenceInfo, prefix: &str) -> Self {
-        Self { key: key(prefix, info).into(), identity: info.identity, bounds: info.bounds, next: info.next }
+    pub(super) fn of(info: &SequenceInfo, prefix: &str, before: Option<&Self>) -> Self {
+        let before = before.filter(|known| known.identity == info.identity);
+        Self {
+            key: key(prefix, info).into(),
+            identity: info.identity,
+            bounds: info.bounds,
+            next: info.next,
+            pace: before.map(|known| known.pace).unwrap_or_default(),
+        }
     }
 
     /// Whether the store's next id may be above this ceiling, which is not the sequence's own end.
@@ -25,11 +35,11 @@ impl Known {
     }
 }
 
-/// So many blocks may have been reserved since the store was last heard of.
+/// How many blocks may have been reserved since the store was last asked.
 const NEAR: u64 = 1_000;
 
-/// The hash's key. Incarnation and epoch tell it from every other sequence of this name; the braces have a cluster
-/// keep all of a prefix in one slot.
+/// The hash's key. Incarnation and epoch tell it from every other sequence of this name; the braces have a
+/// cluster keep all of a prefix in one slot.
 fn key(prefix: &str, info: &SequenceInfo) -> String {
     let Identity { incarnation, epoch } = info.identity;
     format!("{{{prefix}}}:w:{incarnation:x}:{epoch}:{}", info.name)
@@ -52,9 +62,9 @@ mod tests {
 
     #[test]
     fn a_ceiling_is_near_where_others_may_have_come_to_it() {
-        let known = Known::of(&info("s", Some(1)), "p");
+        let known = Known::of(&info("s", Some(1)), "p", None);
         assert!(!known.near(1_000_000, 10), "its own end");
         assert!(known.near(10_000, 10) && !known.near(10_001, 10));
-        assert!(Known::of(&info("s", None), "p").near(10_001, 10), "exhausted");
+        assert!(Known::of(&info("s", None), "p", None).near(10_001, 10), "exhausted");
     }
 }

@@ -1,12 +1,15 @@
-//! A window on Redis or Valkey: ids that grow across processes at the speed of a cache, each draw one script in one round trip.
+//! A window on Redis or Valkey: ids that grow across processes at the speed of a cache, each draw
+//! one script in one round trip.
 //!
-//! The protocol and why it holds are in [`super::fenced`]; this runs its scripts, and is honest about what it did not hear.
-//! The guide is `docs/stores/redis.md`.
+//! The protocol and why it holds are in [`super::fenced`]; this runs its scripts, and is honest about what it
+//! did not hear. The guide is `docs/stores/redis.md`.
 
 mod known;
 mod options;
 
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use self::known::Known;
 use super::acquainted::Acquainted;
@@ -40,7 +43,8 @@ const RECALL: usize = 3;
 
 /// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
 const WAIT: Duration = Duration::from_millis(2);
-/// What is in a window that nobody refills for so long is a gap, so that a sequence which is gone leaves nothing behind.
+/// What is in a window that nobody refills for this long becomes a gap, so that a sequence which
+/// is gone leaves nothing behind.
 const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A window on one Redis or Valkey server, for any store: see [`Tiered`](super::Tiered).
@@ -60,20 +64,24 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 /// # Ok(()) }
 /// ```
 ///
-/// All sequences and callers of a process share one connection, which is made when it is first needed, and anew after it failed. Use it
-/// within a tokio runtime with its I/O and time drivers enabled.
+/// All sequences and callers of a process share one connection, which is made when it is first needed, and
+/// anew after it failed. Use it within a tokio runtime with its I/O and time drivers enabled.
 #[derive(Debug)]
 pub struct RedisWindow {
     options: RedisWindowOptions,
     sequences: Acquainted<Known>,
     link: Link,
     counts: Counts,
+    /// When it was made: from here draws are timed.
+    began: Instant,
 }
 
 /// Merely counted: nothing is decided by these.
 #[derive(Debug, Default)]
 struct Counts {
     refills: AtomicU64,
+    ahead: AtomicU64,
+    waits: AtomicU64,
     abandoned: AtomicU64,
     uncertain: AtomicU64,
 }
@@ -84,19 +92,27 @@ struct Counts {
 pub struct RedisWindowStats {
     /// Scripts that were sent.
     pub round_trips: u64,
-    /// Ranges put into the window.
+    /// Ranges put into an empty window, in which others waited for them.
     pub refills: u64,
+    /// Ranges put into a window before it was empty: nobody waited.
+    pub ahead: u64,
+    /// Draws that found somebody else refilling, and waited.
+    pub waits: u64,
     /// Ids that were reserved for a refill and did not fit the window: a gap.
     pub abandoned: u64,
     /// Ids that may have been drawn for a caller that never heard: a gap.
     pub uncertain: u64,
 }
 
-/// A claim on the server: the right to refill one window of one sequence.
+/// A claim on the server: the right to refill one window of one sequence, or to prepare its next range.
 #[derive(Clone, Debug)]
 pub struct RedisToken {
     token: u64,
     known: Known,
+    asked: Instant,
+    lives: Duration,
+    /// Of how many ids that are left the next range is prepared.
+    ahead: Option<u64>,
 }
 
 impl RedisWindow {
@@ -107,7 +123,7 @@ impl RedisWindow {
     pub fn new(options: RedisWindowOptions) -> Result<Self> {
         options.check()?;
         let (sequences, link) = (Acquainted::new(options.refresh), Link::new(options.terms()));
-        Ok(Self { options, sequences, link, counts: Counts::default() })
+        Ok(Self { options, sequences, link, counts: Counts::default(), began: Instant::now() })
     }
 
     /// What it did so far.
@@ -116,6 +132,8 @@ impl RedisWindow {
         RedisWindowStats {
             round_trips: self.link.round_trips(),
             refills: read(&self.counts.refills),
+            ahead: read(&self.counts.ahead),
+            waits: read(&self.counts.waits),
             abandoned: read(&self.counts.abandoned),
             uncertain: read(&self.counts.uncertain),
         }
@@ -142,8 +160,8 @@ impl RedisWindow {
         let token = crate::store::Identity::fresh().incarnation;
         let count = request.count.clamp(1, fenced::MAX_LEN);
         let mut doubt = Doubt { count: &self.counts.uncertain, ids: count };
-        let arguments =
-            [count, request.ceiling, token, millis(self.options.stub)].map(|number| number.to_string());
+        let (asked, lives) = (Instant::now(), known.pace.life(&self.options.limits()));
+        let arguments = [count, request.ceiling, token, millis(lives)].map(|number| number.to_string());
         let answer = self.run(DRAW, &known, arguments).await;
         let failed = |fault: Fault| self.failed(&fault);
         if !matches!(answer.as_ref().map(Answer::word), Err(_) | Ok("ids")) {
@@ -151,8 +169,11 @@ impl RedisWindow {
         }
         let answer = answer.map_err(failed)?;
         match answer.word() {
-            "busy" => Ok(Drawn::Busy(WAIT)),
-            "claimed" => Ok(Drawn::Dry(RedisToken { token, known })),
+            "busy" => {
+                self::count(&self.counts.waits, 1);
+                Ok(Drawn::Busy(WAIT))
+            }
+            "claimed" => Ok(Drawn::Dry(RedisToken { token, known, asked, lives, ahead: None })),
             "above" => Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve)),
             "replica" => Err(self.error(ErrorKind::Unavailable, "it has become a replica: name the master")),
             "foreign" => Err(self.foreign(&known)),
@@ -160,50 +181,93 @@ impl RedisWindow {
                 let answer = answer.replicated(self.link.terms().replicas).map_err(failed)?;
                 let range = drawn(&answer, request).map_err(failed)?;
                 doubt.ids = 0;
-                Ok(self.taken(request, &known, range))
+                let (base, left) = (answer.number(3).map_err(failed)?, answer.number(4).map_err(failed)?);
+                let low = answer.number(5).map_err(failed)? == 1;
+                self.sequences.update(&request.name, |latest| {
+                    let next = range.start().saturating_add(range.len());
+                    latest.pace.drawn(&self.options.limits(), base, next, self.began.elapsed());
+                });
+                let ahead = RedisToken { token, known: known.clone(), asked, lives, ahead: Some(left) };
+                Ok(self.taken(request, &known, range, low.then_some(ahead)))
             }
             _ => Err(failed(answer.garbled())),
         }
     }
 
-    fn taken(&self, request: &Reserve, known: &Known, range: Range) -> Drawn<RedisToken> {
+    fn taken(
+        &self,
+        request: &Reserve,
+        known: &Known,
+        range: Range,
+        low: Option<RedisToken>,
+    ) -> Drawn<RedisToken> {
         let mut bounds = known.bounds;
         if range.end() > u128::from(bounds.max()) + 1 {
             // It was raised, and others know already: what is in the window was granted by the store.
             self.sequences.forget(&request.name);
             bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
         }
-        Drawn::Ids { grant: Grant { range, identity: known.identity, bounds }, low: None }
+        Drawn::Ids { grant: Grant { range, identity: known.identity, bounds }, low }
     }
 
-    async fn install(&self, request: &Reserve, token: RedisToken, grant: Grant) -> Result<Installed> {
-        let RedisToken { token, known } = token;
+    async fn install(&self, request: &Reserve, held: RedisToken, grant: Grant) -> Result<Installed> {
+        let RedisToken { token, known, asked, lives, ahead } = held;
         if grant.identity != known.identity {
             // Its window has another key. Nothing of it belongs under this one.
             self.sequences.forget(&request.name);
             self.give_back(token, &known).await;
             return Ok(Installed::Refused);
         }
-        let refill = fenced::refill(grant.range, request.count, request.ceiling);
-        let numbers = [token, refill.base, refill.used, refill.len, millis(LIVES)];
-        let answer = self.run(INSTALL, &known, numbers.map(|number| number.to_string())).await;
-        let answer = match answer.and_then(|answer| answer.replicated(self.link.terms().replicas)) {
-            // Whatever of it is installed has not been handed out by anybody.
-            Err(Fault::NotSent(_)) => return Ok(Installed::Refused),
-            Err(_) => return Ok(Installed::Unknown),
-            Ok(answer) => answer,
+        let took = asked.elapsed();
+        let refill = match ahead {
+            None => fenced::refill(grant.range, request.count, request.ceiling),
+            Some(left) => fenced::prepared(grant.range, left),
         };
-        match answer.word() {
-            "done" => {
-                count(&self.counts.refills, 1);
+        let installed = self.put(token, &known, &refill).await;
+        self.sequences.update(&request.name, |latest| {
+            latest.pace.took(took);
+            if installed == Installed::Done {
+                latest.pace.installed(ahead.unwrap_or(0) + refill.len);
+            }
+        });
+        match installed {
+            Installed::Done => {
+                count(if ahead.is_some() { &self.counts.ahead } else { &self.counts.refills }, 1);
                 count(&self.counts.abandoned, grant.range.len() - refill.len);
                 // Nothing below its ceiling: the others go on with all of it.
                 let own = (!refill.own.is_empty()).then_some(refill.own);
                 Ok(own.map_or(Installed::Done, |range| Installed::Ids(Grant { range, ..grant })))
             }
-            "changed" => Ok(Installed::Refused),
-            _ => Ok(Installed::Unknown),
+            Installed::Refused if ahead.is_none() && took >= lives => {
+                Err(self.late(took, lives, grant.range.len()).of(&request.name))
+            }
+            installed => Ok(installed),
         }
+    }
+
+    async fn put(&self, token: u64, known: &Known, refill: &fenced::Refill) -> Installed {
+        let numbers = [token, refill.base, refill.used, refill.len, refill.mark, millis(LIVES)];
+        let answer = self.run(INSTALL, known, numbers.map(|number| number.to_string())).await;
+        match answer.and_then(|answer| answer.replicated(self.link.terms().replicas)) {
+            // Whatever of it is installed has not been handed out by anybody.
+            Err(Fault::NotSent(_)) => Installed::Refused,
+            Err(_) => Installed::Unknown,
+            Ok(answer) => match answer.word() {
+                "done" => Installed::Done,
+                "changed" => Installed::Refused,
+                _ => Installed::Unknown,
+            },
+        }
+    }
+
+    /// A refill came after its claim had expired, and would do so again and again.
+    fn late(&self, took: Duration, lives: Duration, ids: u64) -> Error {
+        let reason = format!(
+            "the store behind took {took:.1?} for a refill, and the claim on the window lives for {lives:?}: {ids} ids are a gap. \
+             The next one lives longer than that; set the option `stub` above what the store takes"
+        );
+        tracing::warn!(reason, "a window was refilled too late");
+        self.error(ErrorKind::Unavailable, &reason)
     }
 
     /// Gives a claim back, so that nobody waits for it to expire. If that fails, it does.
@@ -251,8 +315,11 @@ impl Window for RedisWindow {
         Box::pin(async move { self.draw(request).await.map_err(|error| error.of(&request.name)) })
     }
 
-    fn refill_size(&self, request: &Reserve) -> u64 {
-        self.options.block.max(request.count.min(fenced::MAX_LEN))
+    fn refill_size(&self, request: &Reserve, token: &RedisToken) -> u64 {
+        let pace = self.sequences.last_known(&request.name).map(|known| known.pace).unwrap_or_default();
+        self.sequences.update(&request.name, |latest| latest.pace.begins());
+        let (limits, count) = (self.options.limits(), request.count.clamp(1, fenced::MAX_LEN));
+        token.ahead.map_or_else(|| pace.size(&limits, count), |left| pace.more(&limits, left))
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
@@ -270,8 +337,16 @@ impl Window for RedisWindow {
         Box::pin(self.install(request, token, grant))
     }
 
-    fn release<'a>(&'a self, _request: &'a Reserve, token: RedisToken) -> StoreFuture<'a, ()> {
-        Box::pin(async move { self.give_back(token.token, &token.known).await })
+    fn release<'a>(&'a self, request: &'a Reserve, token: RedisToken, lost: bool) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.sequences.update(&request.name, |latest| {
+                if !lost {
+                    latest.pace.was_refused();
+                }
+                latest.pace.took(token.asked.elapsed());
+            });
+            self.give_back(token.token, &token.known).await;
+        })
     }
 
     fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
@@ -279,7 +354,8 @@ impl Window for RedisWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        self.sequences.introduce(&sequence.name, |_| Known::of(sequence, &self.options.prefix));
+        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.prefix, before);
+        self.sequences.introduce(&sequence.name, heard);
     }
 }
 

@@ -24,8 +24,8 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
 fn is_end(case: &Case<'_>, draw: &Draw) -> bool {
     match draw.outcome {
         Outcome::Refused(ErrorKind::Closed) => true,
-        // A thread or a lease may have ids for itself after others hear of the end; a `take` may have wanted too many;
-        // and a mad store may grant again what nobody had the first time.
+        // A thread or a lease may have ids for itself after others hear of the end; a `take` may have wanted
+        // too many; and a mad store may grant again what nobody had the first time.
         Outcome::Refused(ErrorKind::Exhausted) if !case.has_nonsense() => {
             case.plan.order != Order::Thread
                 && draw.want == 1

@@ -1,5 +1,5 @@
-//! Ids grow as the sequence's order says: for `Global` in all processes, for `Process` in one, for `Thread` in
-//! one view of one. Growing means: a call that began after another had returned gets larger ids.
+//! Ids grow as the sequence's order says: for `Global` in all processes, for `Process` in one, for `Thread`
+//! in one view of one. Growing means: a call that began after another had returned gets larger ids.
 
 use std::collections::BTreeMap;
 

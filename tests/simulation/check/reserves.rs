@@ -5,9 +5,14 @@ use crate::history::{Left, Outcome};
 use crate::plan::Sizing;
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
-    let Sizing::Fixed { step, watermark } = case.plan.sizing else { return Ok(()) };
-    let left = case.history.left.iter().filter(|left| left.sequence == case.sequence);
-    left.into_iter().try_for_each(|left| each_left(case, left, step, watermark))
+    let mut left = case.history.left.iter().filter(|left| left.sequence == case.sequence);
+    match case.plan.sizing {
+        Sizing::Fixed { step, watermark } => left.try_for_each(|left| each_left(case, left, step, watermark)),
+        Sizing::Adaptive { max_waste, .. } => match left.find(|left| left.snapshot.remaining > max_waste) {
+            Some(left) => Err(format!("life {}: more in memory than may be: {:?}", left.life, left.snapshot)),
+            None => Ok(()),
+        },
+    }
 }
 
 fn each_left(case: &Case<'_>, left: &Left, step: u64, watermark: u64) -> Verdict {
@@ -18,9 +23,10 @@ fn each_left(case: &Case<'_>, left: &Left, step: u64, watermark: u64) -> Verdict
             _ => Err(format!("life {life}: Global keeps ids in memory: {snapshot:?}")),
         };
     }
-    // Shorter than a step only at the end of the bounds, and one under way.
+    // Shorter than a step only at the end of the bounds, one under way, and the
+    // one that follows a lost reply.
     let short = 2 + case.history.reset.len() as u64 * 8;
-    let most = snapshot.granted.div_ceil(step) + snapshot.failures + short;
+    let most = snapshot.granted.div_ceil(step) + 2 * snapshot.failures + short;
     if snapshot.reserves > most && !case.has_nonsense() {
         return Err(format!("life {life}: {} reserves, at most {most}: {snapshot:?}", snapshot.reserves));
     }

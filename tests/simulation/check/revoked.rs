@@ -19,7 +19,6 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
 
 fn each_life(case: &Case<'_>, life: usize, revoked: &[u64]) -> Verdict {
     let sent = case.history.sent.iter().filter(|sent| sent.sequence == case.sequence && sent.life == life);
-    // In growing order, as they were sent.
     let grants: Vec<(Span, u64)> = sent
         .filter_map(|sent| sent.grant.map(|grant| ((grant.range.start(), grant.range.len()), sent.tick)))
         .collect();
@@ -34,8 +33,9 @@ fn each_life(case: &Case<'_>, life: usize, revoked: &[u64]) -> Verdict {
 
 fn each_draw(draw: &Draw, grants: &[(Span, u64)], revoked: u64) -> Verdict {
     for (id, _) in draw.ids() {
-        let after = grants.partition_point(|((start, _), _)| start <= id);
-        let sent = after.checked_sub(1).map(|last| grants[last].1);
+        // What was given back can be granted once more.
+        let of_it = |((start, len), _): &&(Span, u64)| (*start..=start + (len - 1)).contains(id);
+        let sent = grants.iter().rev().find(of_it).map(|(_, sent)| *sent);
         if sent.is_none_or(|sent| sent < revoked) {
             return Err(format!("revoked at {revoked}, sent at {sent:?}: {draw:?}"));
         }

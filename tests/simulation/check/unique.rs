@@ -1,7 +1,7 @@
 //! No id is handed out more often than it was granted: once per identity.
 //!
-//! Counted by range: each granted range opens at its start and closes at its end, each one handed out does the
-//! opposite, and the balance must nowhere be negative.
+//! Counted by range: each granted range opens at its start and closes at its end, each one handed out does
+//! the opposite, and the balance must nowhere be negative.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,18 +44,18 @@ fn each_life_uses_its_own(case: &Case<'_>, life: usize) -> Verdict {
     covered(heard, drawn).map_err(|id| format!("life {life} handed out id {id}, which it was not granted"))
 }
 
-fn draws<'a>(case: &'a Case<'_>, life: Option<usize>) -> impl Iterator<Item = Span> + 'a {
+pub(super) fn draws<'a>(case: &'a Case<'_>, life: Option<usize>) -> impl Iterator<Item = Span> + 'a {
     let draws = case.history.draws.iter().filter(move |draw| draw.sequence == case.sequence);
     let draws = draws.filter(move |draw| life.is_none_or(|life| life == draw.life));
     draws.flat_map(|draw| draw.ids().iter().copied())
 }
 
-fn span(grant: &Grant) -> Span {
+pub(super) fn span(grant: &Grant) -> Span {
     (grant.range.start(), grant.range.len())
 }
 
 /// The first id that is drawn more often than it was granted is the error.
-fn covered(granted: impl IntoIterator<Item = Span>, drawn: Vec<Span>) -> Result<(), u128> {
+pub(super) fn covered(granted: impl IntoIterator<Item = Span>, drawn: Vec<Span>) -> Result<(), u128> {
     let mut steps: BTreeMap<u128, i64> = BTreeMap::new();
     let mut add = |(start, len): Span, weight: i64| {
         *steps.entry(u128::from(start)).or_default() += weight;

@@ -13,7 +13,7 @@ use super::{PER_RUN, Progress};
 use crate::args::Bench;
 use crate::times::{countable_micros, in_micros, micros};
 
-/// A store that was busy so many times in a row is not going to serve.
+/// A store that was busy this many times in a row is not going to serve.
 const ENOUGH: u32 = 1000;
 
 #[derive(Clone, Debug)]

@@ -153,7 +153,8 @@ struct Alone<'a> {
 impl Way for Alone<'_> {
     fn transaction(&mut self, hold: Duration) -> Result<u64> {
         let create = Bounds::of::<i64>();
-        let request = Reserve { name: self.name.clone(), count: 1, ceiling: create.max(), create };
+        let request =
+            Reserve { name: self.name.clone(), count: 1, ceiling: create.max(), create: Some(create) };
         self.reserves.fetch_add(1, Ordering::Relaxed);
         let grant = self.runtime.block_on(self.store.reserve(&request))?;
         sleep(hold);

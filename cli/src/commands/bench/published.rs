@@ -1,7 +1,8 @@
 //! What was measured beside the figures that were published for sequences on Cloud Spanner.
 //!
-//! The machines, the databases and the years differ, so what is compared are ratios: how much faster a mode is than the
-//! in-transaction mode of the same run, and how much longer than the simulated transaction its slow ones take.
+//! The machines, the databases and the years differ, so what is compared are ratios: how much faster a
+//! mode is than the in-transaction mode of the same run, and how much longer than the simulated
+//! transaction its slow ones take.
 
 use std::time::Duration;
 

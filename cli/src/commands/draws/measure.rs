@@ -107,7 +107,8 @@ pub(super) fn measure<D: Draw>(
     Ok(seen)
 }
 
-/// Draws in blocks of which the first draw is timed, and stands for the others; but each that waited, for itself.
+/// Draws in blocks of which the first draw is timed, and stands for the others; but
+/// each that waited, for itself.
 fn work<D: Draw>(plan: &Plan, draw: &mut D, since: Instant) -> idmill::Result<(u64, Histogram<u64>)> {
     let mut seen = in_nanos();
     let mut ids = 0;

@@ -16,11 +16,6 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::plot::{Line, Plot, label};
 
-/// The rate is measured, not known: how much longer than the outage the budget has to be for its error.
-const HEADROOM: f64 = 1.02;
-/// The longest pause between two tries of a reserve, jitter included: so late it may be noticed that the store is back. It
-/// grows from almost nothing, and has not grown beyond an outage when that ends.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const SECONDS_A_YEAR: f64 = 365.25 * 24.0 * 3600.0;
 
 pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
@@ -63,15 +58,8 @@ struct Planned {
 impl Planned {
     fn of(args: &Plan) -> Outcome<Self> {
         let processes = f64::from(args.processes);
-        let mut workload = Workload {
-            rate: args.rate / processes,
-            latency: args.latency,
-            outage_budget: args.outage.mul_f64(HEADROOM) + args.outage.min(LONGEST_PAUSE),
-            max_waste: args.max_waste.unwrap_or(1),
-        };
-        if args.max_waste.is_none() {
-            workload.max_waste = workload.least_waste()?;
-        }
+        let mut workload = Workload::surviving(args.outage, args.rate / processes, args.latency)?;
+        workload.max_waste = args.max_waste.unwrap_or(workload.max_waste);
         let sizes = workload.sizes()?;
         let max = args.max.unwrap_or(u64::MAX >> (64 - args.bits));
         let window = Sizing::new(args.rate / f64::from(args.datacenters), args.isolation);

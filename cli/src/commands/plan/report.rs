@@ -9,7 +9,7 @@ use super::simulate::Outage;
 use super::{Planned, SECONDS_A_YEAR};
 use crate::args::Plan;
 use crate::failure::{Failure, Outcome};
-use crate::output::{pairs, render};
+use crate::output::{grouped, pairs, render, settings};
 
 /// The plan. Names and meanings of the fields are stable.
 #[derive(Debug, Serialize)]
@@ -29,6 +29,10 @@ pub(super) struct Report {
     /// `null` for one datacenter.
     window: Option<Window>,
     simulated: Simulated,
+    /// The outage alone.
+    #[serde(skip)]
+    survives: bool,
+    /// The outage is survived, and the ids last for a year.
     holds: bool,
     #[serde(skip)]
     sums: Sums,
@@ -66,7 +70,7 @@ impl Report {
     pub(super) fn new(args: &Plan, planned: &Planned, outage: &Outage) -> Self {
         let (workload, sizes) = (planned.workload, planned.sizes);
         let lasts = sizes.lasts(workload.rate);
-        Self {
+        let report = Self {
             ids_per_second_and_process: workload.rate,
             step: sizes.step,
             watermark: sizes.watermark,
@@ -89,14 +93,25 @@ impl Report {
                 least_ids_in_memory: outage.least,
                 reserves: outage.reserves,
             },
-            holds: lasts >= args.outage && outage.dry_after.is_none(),
+            survives: lasts >= args.outage && outage.dry_after.is_none(),
+            holds: false,
             sums: Sums {
                 processes: args.processes,
                 workload,
                 outage: args.outage,
                 needed: workload.least_waste().ok().filter(|needed| *needed > workload.max_waste),
             },
+        };
+        Self { holds: report.broken().is_none(), ..report }
+    }
+
+    /// Why it does not hold.
+    fn broken(&self) -> Option<String> {
+        if !self.survives {
+            return Some("the plan does not survive the outage".to_owned());
         }
+        let years_left = self.years_until_exhaustion;
+        (years_left < 1.0).then(|| format!("the ids last {}", years(years_left)))
     }
 
     pub(super) fn human(&self) -> String {
@@ -125,7 +140,7 @@ impl Report {
                 ),
             ),
             ("waste", format!("at most {} ids by a crash of a process", grouped(self.waste_bound))),
-            ("settings", format!(".outage_budget({budget}).max_waste({})", grouped(work.max_waste))),
+            ("settings", settings(work)),
             ("lasts", format!("{lasts} without the store, at least")),
             ("simulated", self.simulated(&outage)),
             (
@@ -138,7 +153,7 @@ impl Report {
                 ),
             ),
             ("ids up to", format!("{}: {}", grouped(self.max), years(self.years_until_exhaustion))),
-            ("holds", if self.holds { "yes".to_owned() } else { "NO".to_owned() }),
+            ("holds", self.broken().map_or_else(|| "yes".to_owned(), |why| format!("NO: {why}"))),
         ];
         if let Some(window) = &self.window {
             rows.insert(rows.len() - 1, ("datacenters", window.human()));
@@ -156,18 +171,15 @@ impl Report {
 
     /// An error where the plan does not hold.
     pub(super) fn verdict(&self) -> Outcome {
-        if !self.holds {
-            let failure = Failure::refused("the plan does not survive the outage");
-            return Err(match self.sums.needed {
-                Some(needed) => failure.hint(format!("it needs --max-waste {needed}, or a shorter --outage")),
-                None => failure.hint("give it more ids or a shorter --outage"),
-            });
-        }
-        if self.years_until_exhaustion < 1.0 {
-            let failure = Failure::refused(format!("the ids last {}", years(self.years_until_exhaustion)));
-            return Err(failure.hint("use wider ids (--bits 63), or waste fewer by a shorter --outage"));
-        }
-        Ok(())
+        let Some(why) = self.broken() else { return Ok(()) };
+        let failure = Failure::refused(why);
+        Err(match self.sums.needed {
+            _ if self.survives => {
+                failure.hint("use wider ids (--bits 63), or waste fewer by a shorter --outage")
+            }
+            Some(needed) => failure.hint(format!("it needs --max-waste {needed}, or a shorter --outage")),
+            None => failure.hint("give it more ids or a shorter --outage"),
+        })
     }
 }
 
@@ -189,10 +201,10 @@ fn years(years: f64) -> String {
         1.0.. => format!("{years:.1} years"),
         _ => {
             let days = Duration::from_secs_f64((years * SECONDS_A_YEAR / 86_400.0).floor() * 86_400.0);
-            if days.is_zero() {
-                "less than a day".to_owned()
-            } else {
-                humantime::format_duration(days).to_string()
+            match days.as_secs() / 86_400 {
+                0 => "less than a day".to_owned(),
+                1 => "a day".to_owned(),
+                days => format!("{days} days"),
             }
         }
     }
@@ -212,32 +224,5 @@ fn number(value: f64) -> String {
         1e3.. => format!("{:.2} k", value / 1e3),
         _ if value.fract() == 0.0 => format!("{value:.0}"),
         _ => format!("{value:.2}"),
-    }
-}
-
-/// As arguments and code take it, `_` between thousands.
-fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('_');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        for (value, text) in
-            [(0, "0"), (999, "999"), (1000, "1_000"), (u64::MAX, "18_446_744_073_709_551_615")]
-        {
-            assert_eq!(grouped(value), text);
-        }
     }
 }

@@ -9,10 +9,10 @@ use idmill::{Allocator, Error, ErrorKind, Result, Sequences};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep_until};
 
-/// How coarsely time is cut: so many draws through the outage.
+/// How finely time is cut: how many draws there are through the outage.
 const DRAWS: u32 = 4_000;
 const FINEST: Duration = Duration::from_millis(1);
-/// After so many refills the step, which grows fourfold at most, is what it will be.
+/// How many refills it takes until the step, which grows fourfold at most, stays as it is.
 const SETTLED: u32 = 30;
 /// How many draws the sizes are given to settle.
 const LONGEST: u32 = 4_000_000;
@@ -70,8 +70,8 @@ impl Simulation {
         self.ids.snapshot().remaining
     }
 
-    /// How long until the next draw: finely cut around a refill, where the engine measures the rate, and coarsely
-    /// between.
+    /// How long until the next draw: finely cut around a refill, where the engine measures
+    /// the rate, and coarsely between.
     fn tick(&self) -> Duration {
         let an_id = Duration::from_secs_f64(1.0 / self.workload.rate);
         let coarse = (self.outage / DRAWS).max(an_id).max(FINEST);

@@ -1,13 +1,16 @@
-//! Plants each known bug of the table in a copy of the source, and has the models that are named there catch it.
+//! Plants each known bug of the table in a copy of the source, and has the models
+//! that are named there catch it.
 //!
-//! The copy lies in the target directory, always in the same place, so that from one mutant to the next only this crate is
-//! compiled. A catch is a model that ran and failed: a mutant that does not compile, or a text that is not
-//! found exactly once, is a broken table, which fails the run.
+//! The copy lies in the target directory, always in the same place, so that from one mutant to the next only
+//! this crate is compiled. A catch is a model that ran and failed: a mutant that does not compile, or a text
+//! that is not found exactly once, is a broken table, which fails the run.
 
 mod table;
 mod tree;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use table::{MUTANTS, Mutant};
@@ -43,10 +46,25 @@ fn run(chosen: &[&Mutant]) -> Result<usize, String> {
     let tree = Tree::copy()?;
     check(&tree, chosen)?;
     let mut survived = 0;
-    for mutant in chosen {
-        survived += usize::from(!is_caught(&tree, mutant)?);
-    }
-    Ok(survived)
+    // While one model runs, on one core, the next mutant is built.
+    thread::scope(|scope| {
+        let mut running: Option<ScopedJoinHandle<Result<bool, String>>> = None;
+        for mutant in chosen {
+            let program = build(&tree, mutant)?;
+            if let Some(before) = running.take() {
+                survived += usize::from(!ended(before)?);
+            }
+            running = Some(scope.spawn(move || is_caught(mutant, &program)));
+        }
+        if let Some(last) = running {
+            survived += usize::from(!ended(last)?);
+        }
+        Ok(survived)
+    })
+}
+
+fn ended(running: ScopedJoinHandle<Result<bool, String>>) -> Result<bool, String> {
+    running.join().unwrap_or_else(|_| Err("running a model panicked".to_owned()))
 }
 
 /// The models that are named must pass while nothing is planted, and every text must be there once.
@@ -59,7 +77,7 @@ fn check(tree: &Tree, chosen: &[&Mutant]) -> Result<(), String> {
     let models: std::collections::BTreeSet<_> = chosen.iter().map(|mutant| mutant.model).collect();
     let program = tree.build()?;
     for model in models {
-        match tree.run(&program, model, LIMIT)? {
+        match tree::run(&program, model, LIMIT)? {
             Outcome::Passed => println!("passes unplanted: {model}"),
             outcome => return Err(format!("{model} does not pass without a mutant: {outcome:?}")),
         }
@@ -67,12 +85,18 @@ fn check(tree: &Tree, chosen: &[&Mutant]) -> Result<(), String> {
     Ok(())
 }
 
-fn is_caught(tree: &Tree, mutant: &Mutant) -> Result<bool, String> {
-    let named = |fault| format!("{}: {fault}", mutant.name);
-    let planted = tree.plant(mutant.edits).map_err(named)?;
-    let program = tree.build().map_err(named)?;
-    let outcome = tree.run(&program, mutant.model, LIMIT).map_err(named)?;
-    drop(planted);
+/// The models with the bug in them, as a program that the next build leaves alone.
+fn build(tree: &Tree, mutant: &Mutant) -> Result<PathBuf, String> {
+    let built = || {
+        let _planted = tree.plant(mutant.edits)?;
+        tree.keep(&tree.build()?, mutant.name)
+    };
+    built().map_err(|fault| format!("{}: {fault}", mutant.name))
+}
+
+fn is_caught(mutant: &Mutant, program: &Path) -> Result<bool, String> {
+    let outcome =
+        tree::run(program, mutant.model, LIMIT).map_err(|fault| format!("{}: {fault}", mutant.name))?;
     let caught = outcome == Outcome::Failed || outcome == Outcome::TimedOut && mutant.hangs;
     if caught {
         println!("caught {} by {}", mutant.name, mutant.model);

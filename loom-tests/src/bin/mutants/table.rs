@@ -49,16 +49,26 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "several-draws-signal",
         "signal::one_draw_signals",
-        &[edit(SEGMENT, "low: offset == self.mark });", "low: offset >= self.mark });")],
+        &[
+            edit(
+                SEGMENT,
+                "(offset ^ self.mark).wrapping_neg()",
+                "u64::from(offset < self.mark).wrapping_neg()",
+            ),
+            edit(SEGMENT, "if got && offset == self.mark {", "if got && offset >= self.mark {"),
+        ],
     ),
     mutant(
         "watermark-looked-up-after-the-draw",
         "signal::one_draw_signals",
-        &[edit(
-            SEGMENT,
-            "low: offset == self.mark });",
-            "low: self.cursor.offset.load(Ordering::Relaxed) == self.mark + 1 });",
-        )],
+        &[
+            edit(SEGMENT, "(offset ^ self.mark).wrapping_neg()", "0"),
+            edit(
+                SEGMENT,
+                "if got && offset == self.mark {",
+                "if got && self.cursor.offset.load(Ordering::Relaxed) == self.mark + 1 {",
+            ),
+        ],
     ),
     mutant(
         "a-take-signals-if-it-ends-beyond-the-watermark",
@@ -198,6 +208,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
     ),
     mutant(
+        "generation-all-relaxed",
+        "revoke::who_sees_the_generation_sees_the_seals",
+        &[
+            edit(STOCK, "self.generation.load(Ordering::Acquire)", "self.generation.load(Ordering::Relaxed)"),
+            edit(
+                STOCK,
+                "self.generation.fetch_add(1, Ordering::Release);\n        lost",
+                "self.generation.fetch_add(1, Ordering::Relaxed);\n        lost",
+            ),
+        ],
+    ),
+    mutant(
         "lease-reads-the-generation-after-taking",
         "revoke::a_lease_renewed_meanwhile_is_void",
         &[
@@ -257,7 +279,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "last-come-first-served",
         "wake::first_come_first_served",
-        &[edit(ENGINE, "self.waiting.push_back(waiting);", "self.waiting.push_front(waiting);")],
+        &[edit(
+            "src/refill/queue.rs",
+            "filled.callers.push_back(Waiting { ticket, waiter, want, deadline });",
+            "filled.callers.push_front(Waiting { ticket, waiter, want, deadline });",
+        )],
     ),
     mutant(
         "cancelled-reply-not-counted-by-the-caller",
@@ -288,8 +314,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "registry::a_name_has_one_core",
         &[edit(
             "src/registry.rs",
-            "let kept = self.0.get_or_insert(name.clone(), created.clone());",
-            "self.0.remove_if(name, |_| true); let kept = self.0.get_or_insert(name.clone(), created.clone());",
+            "let kept = self.cores.get_or_insert(name.clone(), created.clone());",
+            "self.cores.remove_if(name, |_| true); let kept = self.cores.get_or_insert(name.clone(), created.clone());",
         )],
     ),
     mutant(

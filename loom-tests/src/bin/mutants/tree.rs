@@ -17,7 +17,8 @@ pub(crate) enum Outcome {
     TimedOut,
 }
 
-/// What cargo needs to build this crate: the members of the workspace, with all targets that their manifests name.
+/// What cargo needs to build this crate: the members of the workspace, with all
+/// targets that their manifests name.
 const NEEDED: &[&str] = &[
     "Cargo.toml",
     "Cargo.lock",
@@ -49,7 +50,8 @@ impl Drop for Planted {
 impl Tree {
     pub(crate) fn copy() -> Result<Self, String> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no workspace above this crate")?;
-        // <target>/<profile>/mutants. A target directory of its own inside: the copy builds programs of the same names.
+        // <target>/<profile>/mutants. It has a target directory of its own, since the copy builds programs
+        // of the same names.
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let target = this.ancestors().nth(2).ok_or("not run by cargo")?.join("mutants");
         let root = target.join("tree");
@@ -94,24 +96,11 @@ impl Tree {
         path.map(PathBuf::from).ok_or_else(|| "cargo names no executable".to_owned())
     }
 
-    /// Runs one model of what was built.
-    pub(crate) fn run(&self, program: &Path, model: &str, limit: Duration) -> Result<Outcome, String> {
-        let log = self.root.join("model.log");
-        let file = fs::File::create(&log).map_err(|error| error.to_string())?;
-        let errors = file.try_clone().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command.args(["--exact", model]).env("RUST_BACKTRACE", "0").stdout(file).stderr(errors);
-        let passed =
-            command.spawn().and_then(|child| ended(child, limit)).map_err(|error| error.to_string())?;
-        let log = fs::read_to_string(&log).map_err(|error| error.to_string())?;
-        if !log.contains(&format!("test {model} ...")) {
-            return Err(format!("{model} did not run:\n{log}"));
-        }
-        Ok(match passed {
-            Some(true) => Outcome::Passed,
-            Some(false) => Outcome::Failed,
-            None => Outcome::TimedOut,
-        })
+    /// A copy of a program, called after a mutant.
+    pub(crate) fn keep(&self, program: &Path, name: &str) -> Result<PathBuf, String> {
+        let kept = self.root.join(name);
+        fs::copy(program, &kept).map_err(|error| format!("copying {}: {error}", program.display()))?;
+        Ok(kept)
     }
 
     fn cargo(&self) -> Command {
@@ -125,6 +114,25 @@ impl Tree {
             .stdin(Stdio::null());
         command
     }
+}
+
+/// Runs one model of what was built.
+pub(crate) fn run(program: &Path, model: &str, limit: Duration) -> Result<Outcome, String> {
+    let log = program.with_extension("log");
+    let file = fs::File::create(&log).map_err(|error| error.to_string())?;
+    let errors = file.try_clone().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.args(["--exact", model]).env("RUST_BACKTRACE", "0").stdout(file).stderr(errors);
+    let passed = command.spawn().and_then(|child| ended(child, limit)).map_err(|error| error.to_string())?;
+    let log = fs::read_to_string(&log).map_err(|error| error.to_string())?;
+    if !log.contains(&format!("test {model} ...")) {
+        return Err(format!("{model} did not run:\n{log}"));
+    }
+    Ok(match passed {
+        Some(true) => Outcome::Passed,
+        Some(false) => Outcome::Failed,
+        None => Outcome::TimedOut,
+    })
 }
 
 /// Whether it ended well; `None` if it had to be stopped.

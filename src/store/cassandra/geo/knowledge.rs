@@ -17,7 +17,8 @@ pub(super) struct Knowledge(Mutex<HashMap<SequenceName, Known>>);
 struct Known {
     /// Of the global row, when it was heard of last.
     era: Option<Era>,
-    /// When a check began, and whether the global row could be read; `None` until the first, and after a change of ours.
+    /// When a check began, and whether the global row could be read; `None` until the
+    /// first, and after a change of ours.
     checked: Option<Checked>,
     floor: Option<Floor>,
     /// How often the sequence was changed from here.
@@ -99,7 +100,8 @@ impl Knowledge {
         rest.is_none_or(|until| Instant::now() >= until)
     }
 
-    /// The sequence was changed from here: ask before the next draw. What was learnt of the window still stands.
+    /// The sequence was changed from here: ask before the next draw. What was
+    /// learnt of the window still stands.
     pub(super) fn forget(&self, name: &SequenceName) {
         let mut all = self.0.lock();
         let known = all.entry(name.clone()).or_default();

@@ -1,8 +1,9 @@
 //! Datacenter windows: every datacenter hands out ids by itself, and asks the others only for the next range.
 //!
-//! The decisions are those of [`datacenter`](crate::tier::datacenter), where the protocol is described; this executes
-//! them. The global counter is a partition that is only ever touched with SERIAL, each window one that is only ever
-//! touched with LOCAL_SERIAL: the two kinds of agreement do not see each other's unfinished work.
+//! The decisions are those of [`datacenter`](crate::tier::datacenter), where the protocol is
+//! described; this executes them. The global counter is a partition that is only ever touched with
+//! SERIAL, each window one that is only ever touched with LOCAL_SERIAL: the two kinds of agreement do
+//! not see each other's unfinished work.
 
 mod knowledge;
 mod windows;
@@ -19,7 +20,7 @@ use super::sequences::Sequences;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::store::{
-    Bounds, Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
+    Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
 };
 use crate::tier::datacenter::{
     self, ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
@@ -112,7 +113,8 @@ impl Geo {
         }
     }
 
-    /// The era of the global row, as far as it is known: no older than the interval between checks, while it can be read.
+    /// The era of the global row, as far as it is known: no older than the interval between
+    /// checks, while it can be read.
     async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
         let name = &request.name;
         match self.knowledge.due(name, self.check) {
@@ -211,7 +213,8 @@ impl Geo {
                 return Ok(global.claimed(ids));
             }
         }
-        // Nothing is lost by that: whoever claims under this token gets the range that is recorded, if one is.
+        // Nothing is lost by that: whoever claims under this token gets the range
+        // that is recorded, if one is.
         let error =
             Error::new(ErrorKind::Unavailable, "the global counter answered, but no claim was acknowledged");
         Err(self.used_up(error, token))
@@ -222,7 +225,8 @@ impl Geo {
         self.cut_off(error, state)
     }
 
-    /// Says what is waited for. What was asked of the global counter reserves nothing for anybody but the window.
+    /// Says what is waited for. What was asked of the global counter reserves
+    /// nothing for anybody but the window.
     fn cut_off(&self, error: Error, state: &str) -> Error {
         if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome) {
             return error;
@@ -242,7 +246,7 @@ impl Window for DatacenterWindow {
         Box::pin(self.0.draw(request))
     }
 
-    fn refill_size(&self, request: &Reserve) -> u64 {
+    fn refill_size(&self, request: &Reserve, _token: &Token) -> u64 {
         self.0.range.max(request.count)
     }
 
@@ -279,7 +283,8 @@ impl Source<Token> for Global {
     }
 }
 
-/// The administration of the global counter: what it changes is known at once here, and elsewhere at the next check.
+/// The administration of the global counter: what it changes is known at once here, and
+/// elsewhere at the next check.
 impl Store for Global {
     fn capabilities(&self) -> Capabilities {
         self.flat.capabilities()
@@ -298,8 +303,8 @@ impl Store for Global {
         self.flat.inspect(name)
     }
 
-    fn list(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        self.flat.list()
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        self.flat.list(page)
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {

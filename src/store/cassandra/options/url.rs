@@ -12,6 +12,7 @@ use crate::store::cassandra::CassandraStore;
 use crate::store::cassandra::client::Serial;
 use crate::store::cassandra::schema::{DEFAULT_TABLE, Replicas};
 use crate::store::url::Target;
+use crate::store::url::given::check_login;
 use crate::store::url::query::{self, Printed, refuse};
 use crate::store::{Store, StoreFuture};
 
@@ -26,6 +27,7 @@ impl CassandraOptions {
         let rest = rest
             .strip_prefix("//")
             .ok_or_else(|| refuse("hosts follow two slashes: `cassandra://HOST/KEYSPACE`"))?;
+        check_login(rest)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, keyspace) = place.split_once('/').unwrap_or((place, ""));
         let (user, hosts) = match authority.rsplit_once('@') {

@@ -22,7 +22,8 @@ impl MysqlOptions {
     /// Reads a URL. Touches no network.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what is wrong with it; never with the password.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what is wrong with
+    /// it; never with the password.
     pub fn parse(url: &str) -> Result<Self> {
         let known =
             |scheme: &str| scheme.eq_ignore_ascii_case("mysql") || scheme.eq_ignore_ascii_case("mariadb");
@@ -127,8 +128,8 @@ impl fmt::Debug for MysqlOptions {
     }
 }
 
-/// The host, without the brackets of an IPv6 address, and the port. Neither is printed where it cannot be read: it could be the
-/// middle of a password.
+/// The host, without the brackets of an IPv6 address, and the port. Neither is printed where it cannot be
+/// read: it could be the middle of a password.
 fn split_port(host: &str) -> Result<(&str, u16)> {
     let (host, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, "")) => (address, None),

@@ -4,7 +4,7 @@ use tokio_postgres::Row;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::store::postgres::schema::DURABLE;
+use crate::store::postgres::durable::DURABLE;
 use crate::store::{Bounds, Identity, SequenceInfo};
 
 /// The upper half of the advisory locks' numbers; the lower is the sequence's.
@@ -93,7 +93,8 @@ impl Seen {
         Ok(SequenceInfo { name, next: next.map(i64::cast_unsigned), bounds, identity: self.identity() })
     }
 
-    /// As idmill noted it, if the sequence is still in the file that it was in then. A restart, by whomever, gives it another.
+    /// As idmill noted it, if the sequence is still in the file that it was in then. A restart,
+    /// by whomever, gives it another.
     pub(super) fn identity(&self) -> Identity {
         let Some((_, note)) = self.comment.rsplit_once(NOTE) else {
             return Identity { incarnation: self.oid.max(1), epoch: self.file };
@@ -128,15 +129,15 @@ pub(super) fn see_sql(sql: &str, name: &str) -> String {
     )
 }
 
-/// Draws values, as many as the first parameter says or are left up to the third; the second is the patience. The same columns as [`see_sql`], with
-/// the value for the last, and what its commit waits for.
+/// Draws values, as many as the first parameter says or are left up to the third; the second is the patience.
+/// The same columns as [`see_sql`], with the value for the last, and what its commit waits for.
 ///
-/// The properties are read after the value and under the lock that `nextval` took, which keeps `ALTER SEQUENCE` out until
-/// the commit: so they are those by which it was drawn. They come from the catalogue as it is, and not from the snapshot
-/// with which the statement began.
+/// The properties are read after the value and under the lock that `nextval` took, which keeps
+/// `ALTER SEQUENCE` out until the commit: so they are those by which it was drawn. They come from the
+/// catalogue as it is, and not from the snapshot with which the statement began.
 ///
-/// Where several values make a range, one client draws after another, so that they are contiguous; others, who do not ask for the
-/// lock, may still get in between.
+/// Where several values make a range, one client draws after another, so that they are contiguous; others,
+/// who do not ask for the lock, may still get in between.
 pub(super) fn draw_sql(sql: &str) -> String {
     let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
     let [increment, min, max] = ["increment", "minimum_value", "maximum_value"].map(own);
@@ -159,10 +160,13 @@ pub(super) fn draw_sql(sql: &str) -> String {
     )
 }
 
-/// One transaction, whose commit is durable whatever the session says.
-pub(super) fn block(declare: &str, body: &str) -> String {
+/// One transaction, whose commit is durable whatever the session says; it waits
+/// for a lock no longer than this.
+pub(super) fn block(declare: &str, patience: &str, body: &str) -> String {
     format!(
-        "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; {body} END $idmill$",
+        "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; \
+         PERFORM set_config('lock_timeout', {}, true); {body} END $idmill$",
+        literal(patience),
         DURABLE = DURABLE.trim_end_matches(" AS durable")
     )
 }

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use super::{APPLICATION, PostgresOptions, Sequences, SslMode};
 use crate::error::{Error, Operation, Result};
-use crate::store::postgres::DEFAULT_TIMEOUT;
 use crate::store::postgres::native;
 use crate::store::postgres::schema::DEFAULT_TABLE;
+use crate::store::postgres::{DEFAULT_TIMEOUT, Keeps};
 use crate::store::url::Target;
+use crate::store::url::given::check_login;
 use crate::store::url::query::{self, Printed, refuse};
 use crate::store::{Mode, Store, StoreFuture};
 
-const KNOWN: &str = "table=NAME, schema=NAME, sequences=table|native, increment=N, mode=ro|rw|rwc, timeout=10s, \
-                     sslmode=disable|prefer|require|verify-full, sslrootcert=FILE, application_name=NAME, \
+const KNOWN: &str = "table=NAME, schema=NAME, sequences=table|native, increment=N, mode=ro|rw|rwc, \
+                     durability=disk|trust, timeout=10s, sslmode=disable|prefer|require|verify-full, sslrootcert=FILE, application_name=NAME, \
                      target_session_attrs=any|read-write";
 /// What stands for a password where a URL is printed.
 const HIDDEN: &str = "***";
@@ -23,7 +24,8 @@ impl PostgresOptions {
     /// Reads a URL. Touches no network.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what is wrong with it; never with the password.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what is wrong with
+    /// it; never with the password.
     pub fn parse(url: &str) -> Result<Self> {
         let known = url.split_once(':').filter(|(scheme, _)| {
             scheme.eq_ignore_ascii_case("postgres") || scheme.eq_ignore_ascii_case("postgresql")
@@ -39,15 +41,9 @@ impl PostgresOptions {
         let Some(rest) = rest.strip_prefix("//") else {
             return Err(refuse("a PostgreSQL URL begins with two slashes: `postgres://HOST/DATABASE`"));
         };
+        check_login(rest)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
-        // Before anything of it could be printed: what comes here may be the end of a password.
-        if database.contains('@') || query.contains('@') || authority.matches('@').count() > 1 {
-            return Err(refuse(
-                "the URL has an `@` too many or after its hosts: write it as %40, and in user name and password also `/` as \
-                 %2F, `?` as %3F and `:` as %3A",
-            ));
-        }
         let options = Self {
             authority: authority.to_owned(),
             database: database.to_owned(),
@@ -56,6 +52,7 @@ impl PostgresOptions {
             sequences: Sequences::default(),
             increment: 1,
             mode: Mode::default(),
+            keeps: Keeps::default(),
             timeout: DEFAULT_TIMEOUT,
             ssl_mode: SslMode::default(),
             ssl_root: None,
@@ -74,6 +71,7 @@ impl PostgresOptions {
             "sequences" => self.sequences = Sequences::parse(value)?,
             "increment" => self.increment = native::parse_increment(value)?,
             "mode" => self.mode = Mode::parse(value)?,
+            "durability" => self.keeps = Keeps::parse(value)?,
             "timeout" => self.timeout = query::duration(key, value, "500ms, 10s, 1m")?,
             "sslmode" => self.ssl_mode = SslMode::parse(value)?,
             "sslrootcert" => self.ssl_root = Some(value.to_owned()),
@@ -131,6 +129,7 @@ impl fmt::Display for PostgresOptions {
             .differing("sequences", self.sequences.as_str(), Sequences::default().as_str())
             .differing("increment", self.increment, 1)
             .differing("mode", self.mode.as_str(), Mode::default().as_str())
+            .differing("durability", self.keeps.as_str(), Keeps::default().as_str())
             .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
             .differing("sslmode", self.ssl_mode.as_str(), SslMode::default().as_str())
             .given("sslrootcert", self.ssl_root.as_ref())
@@ -164,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_option_is_read_and_the_driver_gets_its_part() {
-        let url = "postgresql://u:p%40ss@a:1,b:2/shop?table=t&schema=s&sequences=native&increment=50&mode=ro&timeout=250ms\
+        let url = "postgresql://u:p%40ss@a:1,b:2/shop?table=t&schema=s&sequences=native&increment=50&mode=ro&durability=trust&timeout=250ms\
                    &sslmode=verify-full&sslrootcert=/x.pem&application_name=app&target_session_attrs=read-write";
         let options = PostgresOptions::parse(url).unwrap();
         let config = options.check().unwrap();
@@ -194,6 +193,7 @@ mod tests {
             ("postgres://h/?mode=rwx", "rwc (may create)"),
             ("postgres://h/?sequences=x", "native"),
             ("postgres://h/?increment=0", "write 1 to"),
+            ("postgres://h/?durability=process", "disk (fsync has to be on) and trust"),
             ("postgres://h/?timeout=0s", "at least 1ms"),
             ("postgres://h/?sslmode=verify-ca", "verify-full"),
             ("postgres://h/?sslrootcert=x", "sslmode=verify-full"),

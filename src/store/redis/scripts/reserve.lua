@@ -1,10 +1,13 @@
--- ARGV: nonce, failover, count, ceiling, name, start, max, incarnation.
+-- ARGV: nonce, failover, count, ceiling, name, start, max, incarnation. Without a start and max, the sequence has to exist.
 local here, sequence = server(), load()
 local refused = refusal(sequence, here, ARGV[2])
 if refused then
   return { ARGV[1], refused }
 end
 local new = not sequence
+if new and ARGV[6] == '' then
+  return { ARGV[1], 'missing' }
+end
 sequence = sequence or { start = ARGV[6], max = ARGV[7], next = ARGV[6], incarnation = ARGV[8], epoch = '0' }
 local first, last = wide(sequence.next), wide(sequence.max)
 if less(wide(ARGV[4]), last) then

@@ -1,6 +1,10 @@
 -- ARGV: nonce, token. As `tier::fenced::release`.
-if redis.call('HGET', KEYS[1], 'token') ~= ARGV[2] then
+local held = redis.call('HMGET', KEYS[1], 'token', 'ahead')
+if held[1] == ARGV[2] then
+  redis.call('DEL', KEYS[1])
+elseif held[2] == ARGV[2] then
+  redis.call('HDEL', KEYS[1], 'ahead')
+else
   return { ARGV[1], 'changed' }
 end
-redis.call('DEL', KEYS[1])
 return { ARGV[1], 'done' }

@@ -1,4 +1,5 @@
-//! Transactions of MySQL and MariaDB, each begun again for as long as the server chooses it to end a deadlock.
+//! Transactions of MySQL and MariaDB, each begun again for as long as the server
+//! chooses it to end a deadlock.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use tokio::runtime::Handle;
 
 use super::Transactions;
 
-/// How often one is begun again. A deadlock is possible where several create the sequence, and so only at the beginning.
+/// How often one is begun again. A deadlock is possible where several create the sequence,
+/// and so only at the beginning.
 const ATTEMPTS: usize = 10;
 
 pub(super) fn open(url: &str, sequence: &str) -> Result<Box<dyn Transactions>> {

@@ -1,0 +1,34 @@
+//! The next range, prepared before the window is empty; by a task of its own, which may stand still for ever.
+
+use super::{FencedWindow, Ids, NEXT, Role, Sent, State, other};
+use crate::explore::Fate;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Ahead {
+    pub(super) token: u8,
+    pub(super) server: u8,
+    pub(super) left: u8,
+    pub(super) range: Option<Ids>,
+}
+
+impl FencedWindow {
+    pub(super) fn prepares(&self, state: &mut State, ahead: usize, fate: Fate) {
+        let mut one = state.ahead.remove(ahead);
+        let Some(block) = one.range else {
+            one.range = self.reserve(state, NEXT);
+            state.ahead.extend(one.range.map(|_| one));
+            return;
+        };
+        let what = Sent::Prepare(one.token, block, one.left);
+        if fate == Fate::OnItsWay {
+            state.losses -= 1;
+            return state.flights.push((one.server, what));
+        }
+        // It hands out nothing, whatever the answer is.
+        self.does(&mut state.servers[usize::from(one.server)], what);
+        if self.waits && state.servers[other(one.server)].role == Role::Follows {
+            let kept = state.servers[usize::from(one.server)].kept.clone();
+            state.servers[other(one.server)].kept = kept;
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What is known of many sequences, of which those that were used lately are remembered.
+
+use std::collections::HashMap;
+use std::mem;
+
+use crate::name::SequenceName;
+
+/// Remembers at least the last [`MOST`](Self::MOST) names that something was put
+/// under, and twice as many at most.
+#[derive(Debug)]
+pub(crate) struct Recent<T> {
+    latest: HashMap<SequenceName, T>,
+    before: HashMap<SequenceName, T>,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { latest: HashMap::new(), before: HashMap::new() }
+    }
+}
+
+impl<T> Recent<T> {
+    const MOST: usize = 1 << 15;
+
+    pub(crate) fn put(&mut self, name: &SequenceName, value: T) {
+        if self.latest.len() >= Self::MOST && !self.latest.contains_key(name) {
+            self.before = mem::take(&mut self.latest);
+        }
+        self.latest.insert(name.clone(), value);
+    }
+
+    pub(crate) fn get(&self, name: &SequenceName) -> Option<&T> {
+        self.latest.get(name).or_else(|| self.before.get(name))
+    }
+
+    pub(crate) fn take(&mut self, name: &SequenceName) -> Option<T> {
+        let before = self.before.remove(name);
+        self.latest.remove(name).or(before)
+    }
+}
+
+#[cfg(all(test, not(idmill_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_are_remembered_and_no_more_than_twice_as_many() {
+        let name = |n: usize| SequenceName::new(&n.to_string()).unwrap();
+        let mut recent = Recent::default();
+        for n in 0..5 * Recent::<usize>::MOST + 7 {
+            recent.put(&name(n), n);
+        }
+        let all = 5 * Recent::<usize>::MOST + 7;
+        assert!((all - Recent::<usize>::MOST..all).all(|n| recent.get(&name(n)) == Some(&n)));
+        assert!(recent.latest.len() + recent.before.len() <= 2 * Recent::<usize>::MOST);
+        recent.put(&name(all - 1), 1);
+        assert_eq!((recent.take(&name(all - 1)), recent.get(&name(all - 1))), (Some(1), None));
+    }
+}

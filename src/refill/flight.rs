@@ -1,0 +1,189 @@
+//! What the actor has the store do: reserves and give-backs under way.
+//!
+//! The store's work runs in tasks of their own. One that blocks its thread blocks the actor only where there
+//! is no other thread, and one that panics, be it while it is dropped, ends nothing but itself.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::runtime::Handle as RuntimeHandle;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout;
+use tracing::Instrument as _;
+
+use super::seen::Seen;
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
+use crate::store::{Change, GiveBack, Grant, Reserve, Store};
+use crate::sync::Arc;
+
+/// A task that ends when nobody waits for it any more.
+pub(crate) struct Task<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Task<T> {
+    pub(crate) fn spawn(runtime: &RuntimeHandle, work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(runtime.spawn(work))
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A reserve to be sent.
+pub(super) struct Order {
+    pub(super) core: Arc<Core>,
+    pub(super) request: Reserve,
+    /// What was seen of the sequence before.
+    pub(super) seen: Seen,
+}
+
+/// One round trip for one order or many. It keeps the cores it is for, so that its answer finds no other.
+pub(super) struct Flight {
+    cores: Vec<Arc<Core>>,
+    answers: Pin<Box<dyn Future<Output = Vec<Result<Grant>>> + Send>>,
+}
+
+impl Flight {
+    /// Sends the orders on `runtime`; to be awaited on the runtime whose timers keep the limit.
+    pub(super) fn send(
+        runtime: RuntimeHandle,
+        store: Arc<dyn Store>,
+        orders: Vec<Order>,
+        limit: Duration,
+    ) -> Self {
+        let cores: Vec<_> = orders.iter().map(|order| order.core.clone()).collect();
+        let (seen, requests): (Vec<_>, Vec<_>) =
+            orders.into_iter().map(|order| (order.seen, order.request)).unzip();
+        let task = Task::spawn(&runtime, ask(store.clone(), requests));
+        let named = cores.clone();
+        let answers = async move {
+            let mut answers = match timeout(limit, task).await {
+                Ok(Ok(answers)) => answers,
+                Ok(Err(failure)) => vec![Err(lost(failure)); named.len()],
+                Err(_) => vec![Err(silent(limit)); named.len()],
+            };
+            // A store that answers too little has not said what became of the rest.
+            answers.resize_with(named.len(), || Err(miscounted()));
+            for (core, (seen, answer)) in named.iter().zip(seen.iter().zip(&answers)) {
+                if let Some(change) = answer.as_ref().ok().and_then(|grant| seen.raise(grant)) {
+                    raise(&runtime, store.clone(), core.name.clone(), change, limit).await;
+                }
+            }
+            answers
+        };
+        Self { cores, answers: Box::pin(answers) }
+    }
+
+    /// Gives ids back that are more than memory may hold. They are a gap until the store
+    /// has them; nobody waits for it.
+    pub(super) fn give_back(
+        runtime: RuntimeHandle,
+        store: Arc<dyn Store>,
+        core: Arc<Core>,
+        back: GiveBack,
+        limit: Duration,
+    ) -> Self {
+        let answers = async move {
+            let ids = back.rest.len();
+            if timeout(limit, give_back(&runtime, store, back)).await.unwrap_or(false) {
+                core.stats.add_given_back(ids);
+            }
+            Vec::new()
+        };
+        Self { cores: Vec::new(), answers: Box::pin(answers) }
+    }
+}
+
+impl Future for Flight {
+    type Output = Vec<(Arc<Core>, Result<Grant>)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answers = ready!(self.answers.as_mut().poll(cx)).into_iter();
+        let answers = answers.map(|answer| answer.map_err(|error| error.during(Operation::Reserve)));
+        Poll::Ready(std::mem::take(&mut self.cores).into_iter().zip(answers).collect())
+    }
+}
+
+async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
+    let ids = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(request.count));
+    let span = tracing::debug_span!("reserve", sequences = requests.len(), ids);
+    let asked = async {
+        match requests.as_slice() {
+            [request] => vec![store.reserve(request).await],
+            _ => store.reserve_many(&requests).await,
+        }
+    };
+    asked.instrument(span).await
+}
+
+/// The store went back in time, and others may know less of it: has it go on after what is known, before
+/// anybody hears of the failure, since that may end the process.
+async fn raise(
+    runtime: &RuntimeHandle,
+    store: Arc<dyn Store>,
+    sequence: SequenceName,
+    change: Change,
+    limit: Duration,
+) {
+    let (next, name) = (change.next, sequence.clone());
+    let raising = Task::spawn(runtime, async move { store.set(&name, change).await });
+    match timeout(limit, raising).await {
+        Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
+        // Where others have raised it further, that is a conflict.
+        Ok(Ok(Err(error))) => {
+            tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
+        }
+        Ok(Err(_)) | Err(_) => {
+            tracing::error!(%sequence, next, "the store went back in time: whether next is raised is unknown");
+        }
+    }
+}
+
+/// Whether the store took the rest back. Asked once: whatever comes of it, it is never tried again.
+pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, back: GiveBack) -> bool {
+    let (sequence, rest) = (back.name.clone(), back.rest);
+    let asked = Task::spawn(runtime, async move { store.give_back(&back).await });
+    let outcome = asked.await.map_err(lost).flatten();
+    match &outcome {
+        Ok(true) => tracing::debug!(%sequence, ?rest, "gave the rest back"),
+        Ok(false) => tracing::debug!(%sequence, ?rest, "others reserved after the rest: a gap"),
+        Err(error) => tracing::warn!(%sequence, ?rest, %error, "could not give the rest back: a gap"),
+    }
+    outcome.unwrap_or(false)
+}
+
+/// What became of a call whose task ended without a result.
+pub(crate) fn lost(failure: JoinError) -> Error {
+    let message = if failure.is_panic() {
+        "the store panicked; whether it did what was asked is unknown"
+    } else {
+        "the runtime ended before the store answered"
+    };
+    Error::new(ErrorKind::UnknownOutcome, message).because(failure)
+}
+
+fn silent(limit: Duration) -> Error {
+    let message = format!("the store did not answer within {limit:?}; whether it reserved is unknown");
+    Error::new(ErrorKind::UnknownOutcome, message)
+}
+
+fn miscounted() -> Error {
+    Error::new(
+        ErrorKind::UnknownOutcome,
+        "the store answered a batch of reserves with another number of results",
+    )
+}

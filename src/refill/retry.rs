@@ -1,0 +1,77 @@
+//! What went wrong last, and when the next attempt is made.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+
+use crate::error::{Error, Status};
+use crate::mailbox::Time;
+
+/// Empty from a grant to the next failure. Boxed, as that is most sequences at most times.
+pub(super) struct Retry(Option<Box<Failed>>);
+
+struct Failed {
+    error: Error,
+    /// The delays between attempts, while they fail.
+    delays: ExponentialBackoff,
+    at: Option<Time>,
+}
+
+impl Retry {
+    pub(super) fn new() -> Self {
+        Self(None)
+    }
+
+    /// Why the last attempt failed.
+    pub(super) fn error(&self) -> Option<&Error> {
+        self.0.as_ref().map(|failed| &failed.error)
+    }
+
+    /// Whether the same call fails again until somebody changes something.
+    pub(super) fn is_permanent(&self) -> bool {
+        self.error().is_some_and(|error| error.status() == Status::Permanent)
+    }
+
+    /// When the next attempt may be made, where that is not at once.
+    pub(super) fn at(&self) -> Option<Time> {
+        self.0.as_ref()?.at
+    }
+
+    /// An attempt failed. `seed` fixes the delays, from the first failure on.
+    pub(super) fn note(&mut self, error: Error, seed: Option<u64>) {
+        match &mut self.0 {
+            Some(failed) => failed.error = error,
+            None => self.0 = Some(Box::new(Failed { error, delays: delays(seed), at: None })),
+        }
+    }
+
+    /// Lets some time pass before the next attempt, and more each time until one succeeds.
+    pub(super) fn hold(&mut self, now: Time) {
+        if let Some(failed) = &mut self.0 {
+            failed.at = failed.delays.next().map(|delay| now.saturating_add(delay));
+        }
+    }
+
+    /// Sets the time of the next attempt.
+    pub(super) fn set(&mut self, at: Option<Time>) {
+        if let Some(failed) = &mut self.0 {
+            failed.at = at;
+        }
+    }
+
+    /// The store granted.
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// 10 ms, doubling up to 5 s, each with up to as much again at random, without end.
+fn delays(seed: Option<u64>) -> ExponentialBackoff {
+    let backoff = ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(10))
+        .with_max_delay(Duration::from_secs(5))
+        .with_factor(2.0)
+        .with_jitter()
+        .without_max_times();
+    seed.map_or(backoff, |seed| backoff.with_jitter_seed(seed)).build()
+}

@@ -1,0 +1,135 @@
+//! A store in which no sequence is created by using it.
+
+use super::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
+    already_exists,
+};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
+use crate::sync::Arc;
+
+/// A store whose sequences have to exist before they are used: a name that was mistyped is
+/// [`NotFound`](ErrorKind::NotFound), and does not begin a sequence of its own. All
+/// else is as the store does it.
+///
+/// As an option of a store's URL: `existing=yes`.
+///
+/// ```
+/// # async fn demo() -> idmill::Result<()> {
+/// let ids = idmill::connect("sqlite:ids.db?existing=yes").await?;
+/// let orders = ids.sequence::<u64>("orders").await?; // fails, unless it was created before
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Existing(Arc<dyn Store>);
+
+impl Existing {
+    /// Of this store, what exists.
+    pub fn of(store: Arc<dyn Store>) -> Self {
+        Self(store)
+    }
+}
+
+/// The same request, of what exists.
+fn demanding(request: &Reserve) -> Reserve {
+    Reserve { create: None, ..request.clone() }
+}
+
+/// Says why a sequence was not created, unless the caller itself wanted none.
+fn explained(error: Error, request: &Reserve) -> Error {
+    // A table or a file that is missing is another matter, and says so itself.
+    let is_sequence = error.kind() == ErrorKind::NotFound && error.to_string().contains("no such sequence");
+    if is_sequence && request.create.is_some() { absent(&request.name) } else { error }
+}
+
+fn absent(name: &SequenceName) -> Error {
+    let message = "no such sequence, and this store is used with `existing`, which creates none: correct the name, or \
+                   create it without `existing`";
+    Error::new(ErrorKind::NotFound, message).of(name)
+}
+
+impl Store for Existing {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            self.0.reserve(&demanding(request)).await.map_err(|error| explained(error, request))
+        })
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(async move {
+            let demanding: Vec<_> = requests.iter().map(demanding).collect();
+            let results = self.0.reserve_many(&demanding).await.into_iter().zip(requests);
+            results.map(|(result, request)| result.map_err(|error| explained(error, request))).collect()
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        self.0.give_back(back)
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            match self.0.inspect(name).await? {
+                Some(_) => Err(already_exists(name).during(Operation::Create)),
+                None => Err(absent(name).during(Operation::Create)),
+            }
+        })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        self.0.inspect(name)
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        self.0.list(page)
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        self.0.set(name, change)
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        self.0.remove(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::Sequences;
+    use crate::store::MemoryStore;
+
+    #[tokio::test]
+    async fn a_name_that_is_mistyped_begins_no_sequence() {
+        let memory = MemoryStore::new();
+        let name = SequenceName::new("orders").unwrap();
+        memory.create(&name, Bounds::of::<u64>()).await.unwrap();
+        let ids = Sequences::new(Arc::new(Existing::of(Arc::new(memory.clone()))) as Arc<dyn Store>).unwrap();
+        assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
+        let opened = ids.sequence::<u64>("odrers").await.unwrap_err();
+        assert_eq!(opened.kind(), ErrorKind::NotFound, "{opened}");
+        let drawn = ids.sequence::<u64>("odrers").lazy().unwrap().next().await.unwrap_err();
+        assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
+        assert_eq!(memory.list_all().await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "sqlite")]
+    async fn a_url_says_it_for_any_store_and_prints_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = format!("sqlite:{}", dir.path().join("ids.db").display());
+        let url = crate::store::StoreUrl::parse(&format!("{place}?existing=yes&table=t")).unwrap();
+        assert_eq!(url.to_string(), format!("{place}?table=t&mode=rw&existing=yes"));
+        assert_eq!(crate::store::StoreUrl::parse(&url.to_string()).unwrap(), url);
+        assert_eq!(url.connect().await.unwrap_err().kind(), ErrorKind::NotFound);
+        let usual = crate::store::StoreUrl::parse(&format!("{place}?existing=no")).unwrap();
+        assert_eq!(usual.to_string(), place);
+        usual.connect().await.unwrap();
+        let wrong = crate::store::StoreUrl::parse(&format!("{place}?existing=maybe")).unwrap_err();
+        assert!(wrong.to_string().contains("there are yes, no"), "{wrong}");
+    }
+}

@@ -1,0 +1,85 @@
+//! What a store is asked to reserve, what it grants, and what is given back to it.
+
+use super::{Bounds, Identity, not_found};
+use crate::error::Result;
+use crate::name::SequenceName;
+use crate::range::Range;
+
+/// A request for the next range of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// Which sequence.
+    pub name: SequenceName,
+    /// How many ids; at least 1. The grant has fewer only where the bounds end.
+    pub count: u64,
+    /// The largest id that the caller's type can hold: nothing above it is granted,
+    /// whatever the sequence's own max.
+    pub ceiling: u64,
+    /// The bounds with which to create the sequence if it does not exist. `None` if it has to
+    /// exist: a process that was granted ids of it never creates it anew, since a store that has
+    /// lost it would grant them again.
+    pub create: Option<Bounds>,
+}
+
+impl Reserve {
+    /// The bounds with which to create the sequence, which does not exist.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if it has to exist.
+    pub fn creation(&self) -> Result<Bounds> {
+        self.create.ok_or_else(|| not_found(&self.name))
+    }
+}
+
+/// A range that a store has reserved for this caller alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The ids; never empty.
+    pub range: Range,
+    /// The identity under which they were reserved.
+    pub identity: Identity,
+    /// The bounds of the stored sequence.
+    pub bounds: Bounds,
+}
+
+#[cfg(any(
+    feature = "mongodb",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "spanner",
+    feature = "sqlite"
+))]
+impl Grant {
+    /// Refuses what a transaction cannot use: an id below `floor`, which its type cannot
+    /// hold, or fewer than `count` ids.
+    pub(crate) fn must_fit(&self, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
+        use crate::error::{Error, ErrorKind};
+
+        let first = self.range.start();
+        if first < floor {
+            return Err(Error::invalid(format!("the next id is {first}, which its type cannot hold")));
+        }
+        let (left, last) = (self.range.len(), self.bounds.max().min(ceiling));
+        if left < count {
+            let message = format!(
+                "exhausted: {count} ids were asked for, and up to {last}, its last id, only {left} are left; ask for fewer, raise its \
+                 max or use another sequence"
+            );
+            return Err(Error::new(ErrorKind::Exhausted, message).of(name));
+        }
+        Ok(())
+    }
+}
+
+/// The unused rest of a range, which its owner gives back: the last ids that were reserved of the
+/// sequence, as far as the owner knows. No id of it was handed out. The owner forgets it, and gives it
+/// back once, whatever the outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveBack {
+    /// Which sequence.
+    pub name: SequenceName,
+    /// The identity under which the ids were reserved.
+    pub identity: Identity,
+    /// The ids; never empty.
+    pub rest: Range,
+}

@@ -1,0 +1,61 @@
+//! `existing=yes` in the URL of any store: it is opened and used without creating anything.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Target;
+use super::query::refuse;
+use crate::error::Result;
+use crate::store::{Existing, Store, StoreFuture};
+
+/// As the option's value says.
+pub(super) fn parse(store: Arc<dyn Target>, value: &str) -> Result<Arc<dyn Target>> {
+    match value {
+        "yes" => Ok(of(&*store)),
+        "no" => Ok(store),
+        _ => Err(refuse(format!("existing={value:?} is unknown; there are yes, no"))),
+    }
+}
+
+/// The store as it is, with nothing ever created.
+pub(super) fn of(store: &dyn Target) -> Arc<dyn Target> {
+    Arc::new(Found(store.existing()))
+}
+
+#[derive(Debug)]
+struct Found(Arc<dyn Target>);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = self.0.to_string();
+        // Said once, of a store that is asked for it twice.
+        if store.ends_with("existing=yes") {
+            return f.write_str(&store);
+        }
+        let separator = if store.contains('?') { '&' } else { '?' };
+        write!(f, "{store}{separator}existing=yes")
+    }
+}
+
+impl Target for Found {
+    fn scheme(&self) -> &'static str {
+        self.0.scheme()
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.0.file()
+    }
+
+    fn existing(&self) -> Arc<dyn Target> {
+        Arc::new(Self(self.0.clone()))
+    }
+
+    fn is_remote(&self) -> bool {
+        self.0.is_remote()
+    }
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async { Ok(Arc::new(Existing::of(self.0.connect().await?)) as Arc<dyn Store>) })
+    }
+}

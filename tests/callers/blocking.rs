@@ -1,0 +1,149 @@
+//! Calls that block their thread, and the runtime that they may be in.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::{Faults, MemoryStore};
+use idmill::{ErrorKind, Sequences};
+use tokio::runtime::Builder;
+
+use crate::{LONG, builder, invalid, returns};
+
+/// Callers that are in the middle of a poll while the runtime that they wait for ends. Whether one is
+/// interrupted at the wrong moment is chance; many that never stop polling leave little to it.
+#[test]
+fn whoever_queues_for_a_place_while_it_closes_hears_that_it_is_closed() {
+    for _ in 0..40 {
+        let store = MemoryStore::with_faults(Faults::outage());
+        let ids = builder(store).max_waiting(1).own_thread().start().unwrap();
+        let orders = ids.sequence::<u64>("orders").patience(LONG).lazy().unwrap();
+        let ready = Arc::new(AtomicBool::new(false));
+        let callers: Vec<_> = (0..8)
+            .map(|_| {
+                let (orders, ready) = (orders.clone(), ready.clone());
+                thread::spawn(move || {
+                    let mut next = pin!(orders.next());
+                    let mut context = Context::from_waker(Waker::noop());
+                    loop {
+                        if let Poll::Ready(outcome) = next.as_mut().poll(&mut context) {
+                            return outcome.unwrap_err().kind();
+                        }
+                        ready.store(true, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        while !ready.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let _ = ids.close_blocking();
+        for caller in callers {
+            assert_eq!(caller.join().expect("no panic"), ErrorKind::Closed);
+        }
+    }
+}
+
+#[test]
+fn a_blocking_call_in_a_task_does_not_run_out_of_the_tasks_budget() {
+    returns(|| {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ids = builder(MemoryStore::new()).own_thread().start().unwrap();
+            let orders = ids.sequence::<u64>("o").step(1).watermark(0).open_blocking().unwrap();
+            for expected in 1..=1000 {
+                assert_eq!(orders.next_blocking(LONG / 2).unwrap(), expected);
+            }
+            let _ = ids.close_blocking();
+        });
+    });
+}
+
+/// Every blocking call, on a thread that has to get on for any of them to return.
+fn refuses_to_wait(ids: &Sequences) {
+    let orders = ids.sequence::<u64>("lazy").lazy().unwrap();
+    invalid(ids.sequence::<u64>("o").open_blocking(), "`.await`");
+    invalid(orders.next_blocking(LONG), "`next`");
+    invalid(orders.take_blocking(5, LONG), "`take`");
+    invalid(orders.handle().next_blocking(LONG), "`next`");
+    invalid(ids.close_blocking(), "`close`");
+}
+
+#[test]
+fn whoever_would_wait_for_itself_is_told_so_at_once() {
+    returns(|| {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ids = builder(MemoryStore::new()).start().unwrap();
+            refuses_to_wait(&ids);
+            ids.close().await;
+            let ids = builder(MemoryStore::new()).start().unwrap();
+            tokio::spawn(async move { refuses_to_wait(&ids) }).await.unwrap();
+        });
+        // The only worker, and a task on it.
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let ids = runtime.block_on(async { builder(MemoryStore::new()).start().unwrap() });
+        runtime.block_on(runtime.spawn(async move { refuses_to_wait(&ids) })).unwrap();
+    });
+}
+
+#[test]
+fn threads_that_only_belong_to_the_runtime_may_wait() {
+    fn waits(ids: &Sequences) {
+        let orders = ids.sequence::<u64>("o").open_blocking().unwrap();
+        assert_eq!(orders.next_blocking(LONG).unwrap(), 1);
+        ids.close_blocking().unwrap();
+    }
+    returns(|| {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ids = builder(MemoryStore::new()).start().unwrap();
+            tokio::task::spawn_blocking(move || waits(&ids)).await.unwrap();
+            let ids = builder(MemoryStore::new()).start().unwrap();
+            let handle = tokio::runtime::Handle::current();
+            let (sender, done) = tokio::sync::oneshot::channel();
+            thread::spawn(move || {
+                let _context = handle.enter();
+                waits(&ids);
+                sender.send(()).unwrap();
+            });
+            done.await.unwrap();
+        });
+        // Another runtime's thread.
+        let ids = builder(MemoryStore::new()).own_thread().start().unwrap();
+        runtime.block_on(async { waits(&ids) });
+    });
+}
+
+/// What a paused clock shows is far ahead of the real one, which a thread without a runtime would look at.
+#[test]
+fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(5)));
+        let ids = builder(store).start().unwrap();
+        let orders = ids.sequence::<u64>("o").lazy().unwrap();
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        let (sender, drawn) = tokio::sync::oneshot::channel();
+        thread::spawn(move || sender.send(orders.next_blocking(LONG)).unwrap());
+        assert_eq!(drawn.await.unwrap().unwrap(), 1);
+    });
+}
+
+/// The other way around: nobody waits an hour because the caller's clock is that far ahead.
+#[test]
+fn a_paused_caller_reckons_by_the_clock_of_the_refills() {
+    returns(|| {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let ids = builder(MemoryStore::with_faults(Faults::outage())).own_thread().start().unwrap();
+            let orders = ids.sequence::<u64>("o").patience(Duration::from_millis(50)).lazy().unwrap();
+            tokio::time::advance(Duration::from_secs(3600)).await;
+            assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Deadline);
+        });
+    });
+}

@@ -1,0 +1,108 @@
+//! The longest durations, the smallest id types, and memory that does not grow.
+
+use std::future::Future as _;
+use std::num::NonZeroU64;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use allocation_counter::measure;
+use idmill::store::{Bounds, Fault, Faults, MemoryStore};
+use idmill::{ErrorKind, Id};
+use tokio::runtime::Builder;
+
+use crate::{LONG, builder, invalid};
+
+#[tokio::test(start_paused = true)]
+async fn durations_near_the_end_of_time_mean_for_ever() {
+    for long in [Duration::MAX, Duration::from_secs(u64::MAX >> 1), Duration::from_secs(1 << 40)] {
+        let store = MemoryStore::with_faults(Faults::outage());
+        let ids =
+            builder(store.clone()).store_timeout(long).idle_eviction(long).max_waiting(1).start().unwrap();
+        let orders = ids.sequence::<u64>("o").outage_budget(long).patience(long).lazy().unwrap();
+        let waiting = [orders.clone(), orders.clone()]
+            .map(|orders| tokio::spawn(async move { orders.next().await.unwrap() }));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        store.set_faults(Faults::none());
+        for caller in waiting {
+            assert!(caller.await.unwrap() <= 2, "{long:?}");
+        }
+        assert_eq!(ids.sequence::<u64>("p").patience(long).await.unwrap().next().await.unwrap(), 1);
+        ids.close().await;
+        let ids = builder(MemoryStore::new()).store_timeout(long).own_thread().start().unwrap();
+        let orders = ids.sequence::<u64>("o").open_blocking().unwrap();
+        assert_eq!(orders.next_blocking(long).unwrap(), 1);
+        assert_eq!(orders.take_blocking(3, long).unwrap().len(), 3);
+        ids.close_blocking().unwrap();
+    }
+}
+
+/// Ids from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Between<const MIN: u64, const MAX: u64>;
+
+impl<const MIN: u64, const MAX: u64> Id for Between<MIN, MAX> {
+    const MIN: u64 = MIN;
+    const MAX: u64 = MAX;
+
+    fn from_raw(_: u64) -> Self {
+        Self
+    }
+
+    fn into_raw(self) -> u64 {
+        0
+    }
+}
+
+#[tokio::test]
+async fn the_smallest_id_types_there_can_be() {
+    let ids = builder(MemoryStore::new()).start().unwrap();
+    let one = ids.sequence::<Between<0, 0>>("nought").await.unwrap();
+    assert_eq!(one.next().await.unwrap(), Between);
+    assert_eq!(one.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
+    invalid(ids.sequence::<Between<5, 4>>("impossible").lazy(), "do not fit");
+    assert_eq!(Bounds::of::<NonZeroU64>().start(), 1);
+}
+
+/// Bytes that `work` allocates on this thread and that are still held after it.
+fn kept(work: impl FnOnce()) -> i64 {
+    measure(work).bytes_current
+}
+
+#[test]
+fn callers_that_gave_up_take_no_memory_while_the_store_hangs() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let store = MemoryStore::with_faults(Faults::none().always(Fault::HangBefore));
+    let _context = runtime.enter();
+    let ids = builder(store).max_waiting(100).store_timeout(LONG).start().unwrap();
+    let orders = ids.sequence::<u64>("o").lazy().unwrap();
+    let cancelled = |turns: usize, each: &dyn Fn()| {
+        for _ in 0..turns {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut next = pin!(orders.next());
+            assert!(next.as_mut().poll(&mut context).is_pending());
+            // The actor hears of it before it gives up.
+            each();
+        }
+    };
+    let turn = || runtime.block_on(tokio::task::yield_now());
+    cancelled(1000, &turn);
+    let known = kept(|| cancelled(10_000, &turn));
+    let unheard = kept(|| cancelled(10_000, &|| ()));
+    assert!(known < 40_000 && unheard < 40_000, "{known} bytes with the actor, {unheard} until it runs");
+}
+
+#[test]
+fn revocations_take_no_memory_until_the_actor_runs() {
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    let _context = runtime.enter();
+    let ids = builder(MemoryStore::new()).start().unwrap();
+    let (one, other) = (ids.sequence::<u64>("o").lazy().unwrap(), ids.sequence::<u64>("p").lazy().unwrap());
+    let bytes = kept(|| {
+        for _ in 0..10_000 {
+            one.revoke();
+            other.revoke();
+        }
+    });
+    assert!(bytes < 4000, "{bytes} bytes of 20,000 revocations");
+}

@@ -1,0 +1,38 @@
+//! Callers that wait, in every place where one can: beside a close, inside a runtime, on a thread of their
+//! own; and stores and runtimes that treat them badly.
+
+#[path = "../hooked/mod.rs"]
+mod hooked;
+
+mod blocking;
+mod limits;
+mod odd;
+mod opening;
+mod trying;
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::Store;
+use idmill::{ErrorKind, Result, Sequences, SequencesBuilder};
+
+/// Longer than any machine takes.
+const LONG: Duration = Duration::from_secs(60);
+
+fn builder(store: impl Store + 'static) -> SequencesBuilder {
+    Sequences::builder(Arc::new(store) as Arc<dyn Store>)
+}
+
+/// Runs `work` on a thread of its own, and fails where that hangs.
+fn returns<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = mpsc::channel();
+    let _ = thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(LONG).expect("it neither hangs nor panics")
+}
+
+fn invalid<T: std::fmt::Debug>(outcome: Result<T>, instead: &str) {
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(error.to_string().contains(instead), "{error} names no way out");
+}

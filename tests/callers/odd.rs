@@ -1,0 +1,172 @@
+//! Stores and recorders that block, panic or say nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::{Capabilities, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::{ErrorKind, Result};
+use tokio::runtime::Builder;
+
+use crate::hooked::{Hooked, Hooks};
+use crate::{LONG, builder, returns};
+
+/// A memory store that one sequence's reserves treat in their own way.
+#[derive(Debug)]
+struct Odd {
+    store: MemoryStore,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// `odd` blocks its thread until this is set.
+    Blocks(Arc<AtomicBool>),
+    /// `odd` never answers, and panics when it is dropped.
+    PanicsOnDrop,
+    /// Nobody learns what it can do.
+    CannotSay,
+}
+
+fn odd(way: Way) -> Hooked<Odd> {
+    Hooked(Odd { store: MemoryStore::new(), way })
+}
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped, as this test wants it");
+    }
+}
+
+impl Hooks for Odd {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        assert!(!matches!(self.way, Way::CannotSay), "as this test wants it");
+        Capabilities { batches: false, ..self.store.capabilities() }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        match &self.way {
+            Way::Blocks(open) if &*request.name == "odd" => Box::pin(async move {
+                while !open.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                self.store.reserve(request).await
+            }),
+            Way::PanicsOnDrop if &*request.name == "odd" => Box::pin(async move {
+                let _bomb = Bomb;
+                std::future::pending().await
+            }),
+            _ => self.store.reserve(request),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_say_what_it_can_do_is_refused() {
+    let store = odd(Way::CannotSay);
+    assert_eq!(builder(store).start().unwrap_err().kind(), ErrorKind::StoreViolation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panics_when_it_is_dropped_is_its_own_sequences_failure() {
+    let store = odd(Way::PanicsOnDrop);
+    let ids = builder(store).store_timeout(Duration::from_secs(1)).start().unwrap();
+    let (odd, even) =
+        (ids.sequence::<u64>("odd").lazy().unwrap(), ids.sequence::<u64>("even").lazy().unwrap());
+    assert_eq!(odd.next().await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert!(odd.snapshot().gaps.unknown > 0);
+    assert_eq!(even.next().await.unwrap(), 1);
+    ids.close().await;
+    assert_eq!(even.next().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// The one that waits for the odd store waits for it alone.
+#[test]
+fn a_store_that_blocks_its_thread_does_not_hold_deadlines_up() {
+    for own_thread in [true, false] {
+        let kinds = returns(move || {
+            let freed = Arc::new(AtomicBool::new(false));
+            let store = odd(Way::Blocks(freed.clone()));
+            let runtime = Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+            let kinds = runtime.block_on(async {
+                let ids = builder(store).store_timeout(LONG * 10);
+                let ids = if own_thread { ids.own_thread() } else { ids }.start().unwrap();
+                let open = |name| {
+                    let sequence = ids.sequence::<u64>(name).step(1).watermark(0);
+                    sequence.patience(Duration::from_millis(500)).lazy().unwrap()
+                };
+                let (odd, other) = (open("odd"), open("other"));
+                assert_eq!(other.next().await.unwrap(), 1);
+                let late = odd.next().await.unwrap_err().kind();
+                // Where the store has one thread, nothing comes of it any more; but
+                // nobody waits longer than that.
+                (late, other.next().await.map_err(|error| error.kind()))
+            });
+            // The runtime waits for its threads.
+            freed.store(true, Ordering::Relaxed);
+            kinds
+        });
+        let then = if own_thread { Err(ErrorKind::Deadline) } else { Ok(2) };
+        assert_eq!(kinds, (ErrorKind::Deadline, then), "own thread: {own_thread}");
+    }
+}
+
+#[test]
+fn a_recorder_that_panics_harms_nobody() {
+    #[cfg(feature = "metrics")]
+    recorder::panics();
+}
+
+#[cfg(feature = "metrics")]
+mod recorder {
+    use super::*;
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+    struct Panics;
+
+    impl Recorder for Panics {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            panic!("as this test wants it");
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            panic!("as this test wants it");
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            panic!("as this test wants it");
+        }
+    }
+
+    pub(super) fn panics() {
+        metrics::with_local_recorder(&Panics, || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let orders = runtime.block_on(async {
+                let ids = builder(MemoryStore::new()).start().unwrap();
+                let orders = ids.sequence::<u64>("o").step(1).watermark(0).lazy().unwrap();
+                for expected in 1..=10 {
+                    assert_eq!(orders.next().await.unwrap(), expected);
+                }
+                ids.close().await;
+                let ids = builder(MemoryStore::new()).start().unwrap();
+                let orders = ids.sequence::<u64>("o").lazy().unwrap();
+                assert_eq!(orders.next().await.unwrap(), 1);
+                orders
+            });
+            // The actor is dropped with its runtime.
+            drop(runtime);
+            assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
+        });
+    }
+}

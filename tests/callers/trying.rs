@@ -1,0 +1,58 @@
+//! Callers that try and never wait.
+
+use std::time::Duration;
+
+use idmill::store::MemoryStore;
+use idmill::{ErrorKind, Order, Result};
+
+use crate::builder;
+
+/// Until there is an id, or for a minute of the paused clock.
+async fn try_until(mut draw: impl FnMut() -> Result<u64>) -> Option<u64> {
+    for _ in 0..6000 {
+        match draw() {
+            Ok(id) => return Some(id),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Dry),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_alone_starts_a_refill() {
+    let ids = builder(MemoryStore::new()).start().unwrap();
+    for (name, order) in [("process", Order::Process), ("thread", Order::Thread)] {
+        let adaptive = ids.sequence::<u64>(name).order(order).lazy().unwrap();
+        assert_eq!(try_until(|| adaptive.try_next()).await, Some(1));
+        let batch =
+            ids.sequence::<u64>(format!("{name}-batch")).order(order).step(2).watermark(0).lazy().unwrap();
+        for expected in 1..=6 {
+            assert_eq!(try_until(|| batch.try_next()).await, Some(expected));
+        }
+        let mut handle = ids.sequence::<u64>(format!("{name}-handle")).order(order).lazy().unwrap().handle();
+        assert_eq!(try_until(|| handle.try_next()).await, Some(1));
+    }
+    let mut lease = ids.sequence::<u64>("lease").order(Order::Thread).lazy().unwrap().lease(4).unwrap();
+    assert_eq!(try_until(|| lease.try_next()).await, Some(1));
+    let global = ids.sequence::<u64>("global").order(Order::Global).lazy().unwrap();
+    assert_eq!(try_until(|| global.try_next()).await, None, "a range is for those who wait");
+    assert_eq!(global.snapshot().reserves, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_goes_on_after_a_failure_for_good_and_does_not_storm_the_store() {
+    let store = MemoryStore::new();
+    let ids = builder(store.clone()).start().unwrap();
+    store.fail_sequence("o", ErrorKind::Denied);
+    let orders = ids.sequence::<u64>("o").lazy().unwrap();
+    assert_eq!(try_until(|| orders.try_next()).await, None);
+    let reserves = orders.snapshot().reserves;
+    assert!((8..=40).contains(&reserves), "{reserves} in a minute, in which the delay doubles up to 5 s");
+    // Callers that wait find out at once, each.
+    for _ in 0..3 {
+        assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Denied);
+    }
+    store.heal_sequence("o");
+    assert_eq!(try_until(|| orders.try_next()).await, Some(1));
+}

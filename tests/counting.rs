@@ -1,0 +1,199 @@
+//! Every id that was granted is accounted for, whatever happens in whatever order: it was drawn, is in
+//! memory, was given back, or is a gap.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use idmill::store::{Change, Fault, MemoryStore, Store};
+use idmill::{Allocator, ErrorKind, Handle, Lease, Order, SequenceName, Sequences, Snapshot};
+use proptest::prelude::*;
+
+const NAME: &str = "counted";
+const THREADS: usize = 3;
+
+/// One thing that happens; the numbers choose among threads, leases and amounts.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Next,
+    Take(u64),
+    GivesUp(u64),
+    /// A thread draws so many ids.
+    Thread(usize, u8),
+    /// A thread ends, and another one begins.
+    Succeeds(usize),
+    Handle,
+    Lease,
+    LeaseEnds,
+    Revoke,
+    Fault(u8),
+    /// The store moves `next`: forwards, or back to the start with another epoch.
+    Moves(bool),
+    Waits,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => Just(Event::Next),
+        2 => (1..60_u64).prop_map(Event::Take),
+        2 => (1..60_u64).prop_map(Event::GivesUp),
+        6 => (0..THREADS, 1..12_u8).prop_map(|(thread, times)| Event::Thread(thread, times)),
+        1 => (0..THREADS).prop_map(Event::Succeeds),
+        2 => Just(Event::Handle),
+        2 => Just(Event::Lease),
+        1 => Just(Event::LeaseEnds),
+        1 => Just(Event::Revoke),
+        1 => (0..3_u8).prop_map(Event::Fault),
+        1 => any::<bool>().prop_map(Event::Moves),
+        2 => Just(Event::Waits),
+    ]
+}
+
+/// A thread that draws when it is told to, from memory alone.
+struct Worker {
+    orders: Sender<u8>,
+    drawn: Receiver<u64>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    fn start(sequence: &Allocator<u64>) -> Self {
+        let ((orders, order), (sender, drawn)) = (channel(), channel());
+        let sequence = sequence.clone();
+        let draw = move || {
+            for times in order {
+                sender.send((0..times).filter(|_| sequence.try_next().is_ok()).count() as u64).unwrap();
+            }
+        };
+        Self { orders, drawn, thread: Builder::new().spawn(draw).unwrap() }
+    }
+
+    fn draw(&self, times: u8) -> u64 {
+        self.orders.send(times).unwrap();
+        self.drawn.recv().unwrap()
+    }
+
+    fn end(self) {
+        drop(self.orders);
+        self.thread.join().unwrap();
+    }
+}
+
+struct World {
+    store: MemoryStore,
+    ids: Sequences,
+    sequence: Allocator<u64>,
+    handle: Handle<u64>,
+    lease: Option<Lease<u64>>,
+    workers: Vec<Worker>,
+    /// How many ids callers got.
+    received: u64,
+}
+
+impl World {
+    async fn new(order: Order, step: u64, watermark: u64) -> Self {
+        let store = MemoryStore::new();
+        let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
+        let builder = ids.sequence::<u64>(NAME).order(order).step(step).watermark(watermark).lease_size(7);
+        let sequence = builder.patience(Duration::from_secs(5)).await.unwrap();
+        let workers = (0..THREADS).map(|_| Worker::start(&sequence)).collect();
+        let handle = sequence.handle();
+        Self { store, ids, sequence, handle, lease: None, workers, received: 0 }
+    }
+
+    async fn happens(&mut self, event: Event) {
+        match event {
+            Event::Next => self.received += u64::from(self.sequence.next().await.is_ok()),
+            Event::Take(n) => self.received += self.sequence.take(n).await.map_or(0, |ids| ids.len()),
+            Event::GivesUp(n) => {
+                let brief = tokio::time::timeout(Duration::from_micros(1), self.sequence.take(n)).await;
+                self.received += brief.map_or(0, |ids| ids.map_or(0, |ids| ids.len()));
+            }
+            Event::Thread(thread, times) => self.received += self.workers[thread].draw(times),
+            Event::Succeeds(thread) => {
+                let successor = Worker::start(&self.sequence);
+                std::mem::replace(&mut self.workers[thread], successor).end();
+            }
+            Event::Handle => self.received += u64::from(self.handle.try_next().is_ok()),
+            Event::Lease => {
+                if self.lease.is_none() {
+                    self.lease = self.sequence.lease(11).ok();
+                }
+                self.received += self.lease.as_mut().map_or(0, |lease| u64::from(lease.try_next().is_ok()));
+            }
+            Event::LeaseEnds => self.lease = None,
+            Event::Revoke => drop(self.sequence.revoke()),
+            Event::Fault(kind) => self.store.push_fault(match kind {
+                0 => Fault::LostReply,
+                1 => Fault::LostRequest,
+                _ => Fault::Refuse(ErrorKind::Denied),
+            }),
+            Event::Moves(backwards) => self.moves(backwards).await,
+            Event::Waits => tokio::time::sleep(Duration::from_secs(20)).await,
+        }
+    }
+
+    async fn moves(&self, backwards: bool) {
+        let name = SequenceName::new(NAME).unwrap();
+        let Some(next) = self.store.inspect(&name).await.unwrap().and_then(|info| info.next) else { return };
+        let next = if backwards { 1 } else { next + 5 };
+        self.store.set(&name, Change { next: Some(next), backwards, ..Change::default() }).await.unwrap();
+    }
+
+    /// What was granted, and where all of it is. Of an unknown outcome nothing was granted.
+    fn accounts(snapshot: &Snapshot) -> (u64, u64) {
+        let gaps = snapshot.gaps.total() - snapshot.gaps.unknown;
+        (snapshot.granted, snapshot.drawn + snapshot.remaining + snapshot.given_back + gaps)
+    }
+
+    async fn end(mut self) -> Result<(), TestCaseError> {
+        // Until nothing is under way.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        self.ids.close().await;
+        self.lease = None;
+        self.workers.drain(..).for_each(Worker::end);
+        let snapshot = self.sequence.snapshot();
+        prop_assert_eq!(snapshot.remaining, 0);
+        prop_assert_eq!(snapshot.drawn, self.received, "drawn is what callers got: {:?}", snapshot);
+        let (granted, accounted) = Self::accounts(&snapshot);
+        prop_assert_eq!(granted, accounted, "{:?}", snapshot);
+        Ok(())
+    }
+}
+
+fn run(order: Order, step: u64, watermark: u64, events: &[Event]) -> Result<(), TestCaseError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut world = World::new(order, step, watermark).await;
+        for event in events {
+            world.happens(*event).await;
+            // What was signalled is under way, and nothing is in the middle of a change.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let snapshot = world.sequence.snapshot();
+            let (granted, accounted) = World::accounts(&snapshot);
+            // The actor may hold the first ids of a `take` whose rest is under way.
+            let settled = matches!(event, Event::Waits);
+            prop_assert!(granted >= accounted, "after {:?}: {:?}", event, snapshot);
+            prop_assert!(granted == accounted || !settled, "after {:?}: {:?}", event, snapshot);
+            prop_assert!(snapshot.drawn >= world.received, "after {:?}: {:?}", event, snapshot);
+        }
+        world.end().await
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_id_is_drawn_in_memory_given_back_or_a_gap(
+        thread_order in any::<bool>(),
+        step in 1..50_u64,
+        watermark in 0..50_u64,
+        events in prop::collection::vec(event(), 1..60),
+    ) {
+        let order = if thread_order { Order::Thread } else { Order::Process };
+        run(order, step, watermark.min(step), &events)?;
+    }
+}

@@ -1,0 +1,151 @@
+//! A store that has lost what it had committed: a process does not hand out again
+//! what it knows to be handed out.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Change, MemoryStore, Snapshot, Store};
+use idmill::{Allocator, ErrorKind, SequenceName, Sequences};
+
+fn name() -> SequenceName {
+    SequenceName::new("s").unwrap()
+}
+
+fn process(store: &MemoryStore) -> Sequences {
+    Sequences::new(std::sync::Arc::new(store.clone()) as std::sync::Arc<dyn Store>).unwrap()
+}
+
+/// Ten ids a reserve, and none ahead.
+async fn open(ids: &Sequences) -> idmill::Result<Allocator> {
+    ids.sequence::<u64>("s").step(10).watermark(0).await
+}
+
+async fn draw(ids: &Allocator, count: usize) -> Vec<u64> {
+    let mut drawn = Vec::new();
+    for _ in 0..count {
+        drawn.push(ids.next().await.unwrap());
+    }
+    drawn
+}
+
+/// The store without anything in it.
+fn nothing() -> Snapshot {
+    MemoryStore::new().snapshot()
+}
+
+/// Another incarnation of 20 ids and more, as somebody makes it on purpose.
+async fn make_anew(store: &MemoryStore) {
+    store.remove(&name()).await.unwrap();
+    store.create(&name(), Bounds::of::<u64>()).await.unwrap();
+}
+
+async fn refuses(ids: &Allocator, words: &str) {
+    let error = ids.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[tokio::test]
+async fn a_sequence_that_is_gone_is_not_begun_anew_by_who_was_granted_of_it() {
+    let store = MemoryStore::new();
+    let ids = process(&store);
+    let s = open(&ids).await.unwrap();
+    draw(&s, 20).await;
+    store.restore(&nothing());
+    for _ in 0..3 {
+        refuses(&s, "ids up to 20 of it were granted").await;
+    }
+    let error = open(&ids).await.unwrap_err();
+    assert!(error.to_string().contains("idmill create s --start N"), "opened once more: {error}");
+    assert!(store.inspect(&name()).await.unwrap().is_none());
+    // Somebody decides: above all that is in use.
+    store.create(&name(), Bounds::new(21, 1000).unwrap()).await.unwrap();
+    assert_eq!(draw(&s, 2).await, [21, 22]);
+}
+
+#[tokio::test]
+async fn nor_by_who_opened_it_and_drew_nothing() {
+    let store = MemoryStore::new();
+    let (first, second) = (process(&store), process(&store));
+    draw(&open(&first).await.unwrap(), 20).await;
+    let s = open(&second).await.unwrap();
+    store.restore(&nothing());
+    refuses(&s, "this process has seen it").await;
+    assert!(store.inspect(&name()).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_by_who_let_go_of_it_long_ago() {
+    let store = MemoryStore::new();
+    let idle = Duration::from_secs(1);
+    let ids = Sequences::builder(std::sync::Arc::new(store.clone()) as std::sync::Arc<dyn Store>)
+        .idle_eviction(idle)
+        .start();
+    let ids = ids.unwrap();
+    draw(&open(&ids).await.unwrap(), 20).await;
+    tokio::time::sleep(10 * idle).await;
+    assert!(ids.is_empty(), "evicted");
+    let backup = store.snapshot();
+    store.restore(&nothing());
+    let error = open(&ids).await.unwrap_err();
+    assert!(error.to_string().contains("ids up to 20 of it were granted"), "{error}");
+    let lazy = ids.sequence::<u64>("s").step(10).watermark(0).lazy().unwrap();
+    refuses(&lazy, "ids up to 20 of it were granted").await;
+    store.restore(&backup);
+    assert_eq!(draw(&lazy, 1).await, [21]);
+}
+
+#[tokio::test]
+async fn what_somebody_created_on_purpose_is_taken_up() {
+    let store = MemoryStore::new();
+    let s = open(&process(&store)).await.unwrap();
+    let first = draw(&s, 10).await;
+    make_anew(&store).await;
+    assert_eq!(draw(&s, 10).await, first);
+}
+
+#[tokio::test]
+async fn an_incarnation_that_another_followed_does_not_come_again() {
+    let store = MemoryStore::new();
+    let s = open(&process(&store)).await.unwrap();
+    let mut first: BTreeSet<u64> = draw(&s, 10).await.into_iter().collect();
+    let backup = store.snapshot();
+    first.extend(draw(&s, 10).await);
+    make_anew(&store).await;
+    draw(&s, 10).await;
+    store.restore(&backup);
+    refuses(&s, "of an incarnation that another had followed").await;
+    refuses(&s, "of an incarnation that another had followed").await;
+    // Who comes now knows nothing of that, and is not granted again what was.
+    let newcomer = open(&process(&store)).await.unwrap();
+    let after = draw(&newcomer, 1).await[0];
+    assert!(!first.contains(&after) && after > 20, "{after} was handed out under this identity");
+}
+
+#[tokio::test]
+async fn who_notices_that_the_store_went_back_keeps_others_from_repeating_it() {
+    let store = MemoryStore::new();
+    let (knows, other) = (process(&store), process(&store));
+    let (knows, other) = (open(&knows).await.unwrap(), open(&other).await.unwrap());
+    let mut all = draw(&other, 10).await;
+    let backup = store.snapshot();
+    all.extend(draw(&knows, 100).await);
+    store.restore(&backup);
+    refuses(&knows, "although 110 was granted before: it went back in time, and was told to go on after 110")
+        .await;
+    all.extend(draw(&other, 50).await);
+    all.extend(draw(&knows, 50).await);
+    let count = all.len();
+    let different: BTreeSet<u64> = all.into_iter().collect();
+    assert_eq!(different.len(), count, "handed out twice");
+}
+
+#[tokio::test]
+async fn a_deliberate_step_back_is_none_of_that() {
+    let store = MemoryStore::new();
+    let s = open(&process(&store)).await.unwrap();
+    draw(&s, 20).await;
+    let back = Change { next: Some(5), backwards: true, ..Change::default() };
+    store.set(&name(), back).await.unwrap();
+    assert_eq!(draw(&s, 3).await, [5, 6, 7]);
+}

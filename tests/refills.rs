@@ -1,0 +1,140 @@
+//! When a sequence is refilled and when not, and what becomes of what was reserved, over the memory store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Fault, Faults, MemoryStore, SequenceInfo, Store};
+use idmill::{ErrorKind, SequenceName, Sequences, SequencesBuilder};
+use tokio::time::{sleep, timeout};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn builder(store: &MemoryStore) -> SequencesBuilder {
+    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(1)
+}
+
+async fn stored(store: &MemoryStore, name: &str) -> SequenceInfo {
+    store.inspect(&SequenceName::new(name).unwrap()).await.unwrap().expect("it exists")
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_replies_burn_little_while_somebody_is_there_and_nothing_for_nobody() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).idle_eviction(Duration::from_secs(60)).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(100_000).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1);
+    store.set_faults(Faults::none().random(Fault::LostReply, 1.0));
+    // Crosses the watermark: a refill is due that nobody waits for.
+    let _ = orders.take(60_000).await.unwrap();
+    sleep(DAY).await;
+    let next = stored(&store, "orders").await.next.unwrap();
+    assert!(
+        next < 200_001 + 500_000,
+        "the first attempt asks for a step, those after it for the least: {next}"
+    );
+    drop(orders);
+    sleep(Duration::from_secs(20)).await;
+    let next = stored(&store, "orders").await.next;
+    sleep(DAY).await;
+    assert_eq!(stored(&store, "orders").await.next, next, "nobody is there any more");
+    assert_eq!(ids.len(), 0, "evicted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_lost_reply_one_refill_is_small_and_the_next_is_not() {
+    let store = MemoryStore::with_faults(Faults::none().script([Fault::LostReply]));
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(1_000).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1_001);
+    sleep(Duration::from_secs(1)).await;
+    let snapshot = orders.snapshot();
+    assert_eq!((snapshot.granted, snapshot.gaps.unknown, snapshot.reserves), (1_032, 1_000, 3));
+}
+
+#[tokio::test]
+async fn a_take_that_cannot_be_served_reserves_nothing() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    let small = ids.sequence::<i32>("small").max_waste(1_000).await.unwrap();
+    for too_many in [u64::MAX, 1_000_001] {
+        let error = small.take(too_many).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("`max_take` is 1000000"), "{error}");
+    }
+    let short = ids.sequence::<i32>("short").max(500_000).await.unwrap();
+    let error = short.take(500_001).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted);
+    assert!(error.to_string().contains("500001 ids were asked for, and 500000 are left"), "{error}");
+    assert_eq!((store.reserves(), short.snapshot().granted), (0, 0));
+    // Others have as many as before, and so has this one.
+    let others = builder(&store).start().unwrap();
+    let other = others.sequence::<i32>("short").step(1).watermark(0).await.unwrap();
+    assert_eq!(other.take(499_990).await.unwrap().len(), 499_990);
+    assert_eq!(short.take(11).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(short.take(10).await.unwrap().ids().last(), Some(500_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<i32>("orders").max_waste(1_000).await.unwrap();
+    orders.warm().await.unwrap();
+    let cancelled = timeout(Duration::from_millis(500), orders.take(900_000)).await;
+    assert!(cancelled.is_err() && store.reserves() == 2, "{cancelled:?}");
+    sleep(Duration::from_secs(5)).await;
+    let snapshot = orders.snapshot();
+    assert_eq!((snapshot.remaining, snapshot.given_back, snapshot.gaps.total()), (1_000, 899_000, 0));
+    assert_eq!(snapshot.granted, 900_000);
+    for expected in 1..=1_001 {
+        assert_eq!(orders.next().await.unwrap(), expected);
+    }
+    assert!(orders.snapshot().remaining <= 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_take_had_when_it_timed_out_stays_in_memory() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    let patience = Duration::from_secs(2);
+    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).patience(patience).await.unwrap();
+    assert_eq!(orders.take(6).await.unwrap().ids().last(), Some(6));
+    store.set_faults(Faults::outage());
+    let greedy = tokio::spawn({
+        let orders = orders.clone();
+        async move { orders.take(20).await.unwrap_err().kind() }
+    });
+    sleep(Duration::from_secs(1)).await;
+    // One that waits behind it has what it gives up.
+    let behind = orders.next().await;
+    assert_eq!((greedy.await.unwrap(), behind.unwrap()), (ErrorKind::Deadline, 7));
+    for expected in 8..=10 {
+        assert_eq!(orders.try_next().unwrap(), expected);
+    }
+    assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (10, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sequence_is_not_evicted_while_a_reserve_is_under_way() {
+    let store = MemoryStore::new();
+    let builder =
+        builder(&store).idle_eviction(Duration::from_secs(10)).store_timeout(Duration::from_secs(2_000));
+    let ids = builder.start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(10).await.unwrap();
+    store.push_fault(Fault::Latency(Duration::from_secs(1_000)));
+    let waiting = tokio::spawn(async move { orders.next().await });
+    sleep(Duration::from_secs(1)).await;
+    waiting.abort();
+    sleep(Duration::from_secs(500)).await;
+    assert_eq!(ids.len(), 1, "its answer is still to come");
+    sleep(Duration::from_secs(1_000)).await;
+    assert_eq!(ids.len(), 0);
+}
+
+#[tokio::test]
+async fn a_sequence_that_was_never_drawn_from_is_closed_with_the_others() {
+    let ids = builder(&MemoryStore::new()).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").await.unwrap();
+    ids.close().await;
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
+}

@@ -1,0 +1,129 @@
+//! What must hold after a run.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use idmill::Range;
+
+use crate::server::{Lie, Miss, Server};
+use crate::world::{Counted, History, World, name};
+
+type Verdict = Result<(), String>;
+
+/// Whatever comes in less time than this is a burst and no rate.
+const BURST: Duration = Duration::from_millis(100);
+/// Where less is drawn, a window may have as much as this nevertheless.
+const SMALL: u64 = 64;
+/// A window has no more than this many times what was drawn: it grows four times at a refill, and who has seen no rate
+/// yet takes its size from its mark, which may be half as much again.
+const TIMES: u64 = 6;
+/// Once nothing goes wrong, nobody waits longer, but for what somebody who is
+/// gone was to put into the window.
+const PROMPT: Duration = Duration::from_secs(1);
+
+pub(crate) fn all(world: &World) -> Result<Counted, String> {
+    if world.hung {
+        return Err("somebody is never answered".to_owned());
+    }
+    let history = world.history.lock();
+    if let Some(wrong) = history.wrong.first() {
+        return Err(format!("an error that should not be: {wrong}"));
+    }
+    unique(&history)?;
+    growing(&history)?;
+    everything_is_accounted_for(world, &history)?;
+    bounded(world)?;
+    everybody_is_served_at_last(world, &history)?;
+    Ok(world.counted(&history))
+}
+
+fn unique(history: &History) -> Verdict {
+    let mut seen = HashSet::new();
+    let drawn = history.draws.iter().map(|draw| draw.range);
+    let mut ids = drawn.chain(history.strangers.iter().copied()).flat_map(|range| range.ids());
+    ids.find(|id| !seen.insert(*id)).map_or(Ok(()), |id| Err(format!("{id} was handed out twice")))
+}
+
+/// What is asked for after something was returned, anywhere, is larger.
+fn growing(history: &History) -> Verdict {
+    let (mut by_begin, mut by_end) = (history.draws.clone(), history.draws.clone());
+    by_begin.sort_unstable_by_key(|draw| draw.began);
+    by_end.sort_unstable_by_key(|draw| draw.ended);
+    let (mut returned, mut largest) = (by_end.into_iter().peekable(), 0);
+    for draw in by_begin {
+        while let Some(earlier) = returned.next_if(|earlier| earlier.ended < draw.began) {
+            largest = largest.max(earlier.range.last().unwrap_or(0));
+        }
+        if draw.range.start() <= largest {
+            return Err(format!("{:?} was asked for after {largest} was returned", draw.range));
+        }
+    }
+    Ok(())
+}
+
+/// What the store granted was handed out, skipped at a miss, is in the window, or is counted as a gap.
+fn everything_is_accounted_for(world: &World, history: &History) -> Verdict {
+    let counted = world.counted(history);
+    let granted: u64 = world.store.granted(name().as_str()).iter().map(|grant| grant.range.len()).sum();
+    let strangers: u64 = history.strangers.iter().map(Range::len).sum();
+    let known =
+        counted.ids + strangers + counted.skipped + counted.abandoned + world.network.server.lock().left();
+    let calm = world.plan.store.lost == 0.0 && counted.uncertain == 0 && world.plan.store.longest < BURST;
+    let crashed = world.plan.processes.iter().any(|process| !process.crashes.is_empty());
+    if known > granted {
+        return Err(format!("{granted} granted, and {known} accounted for: {counted:?}"));
+    }
+    if calm && !crashed && known < granted {
+        return Err(format!("{granted} granted, and only {known} accounted for: {counted:?}"));
+    }
+    Ok(())
+}
+
+/// A miss skips about what is drawn in `max_skip`, and never more than a block.
+fn bounded(world: &World) -> Verdict {
+    let (plan, server) = (&world.plan, world.network.server.lock());
+    let largest = plan.processes.iter().map(|process| process.count).max().unwrap_or(0);
+    for miss in &server.misses {
+        let mut most = plan.block.max(largest);
+        if let Some(lasts) = plan.max_skip {
+            most = most.min(SMALL.max(TIMES * most_drawn(&server, lasts.max(BURST), miss)));
+        }
+        if miss.skipped > most {
+            return Err(format!(
+                "{} ids were skipped at once at {:?}, and no more than {most} should be",
+                miss.skipped, miss.at
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The most ids that were drawn within so long, any time before a miss.
+fn most_drawn(server: &Server, within: Duration, miss: &Miss) -> u64 {
+    let draws = &server.draws;
+    let (mut first, mut sum, mut most) = (0, 0, 0);
+    for (at, count) in draws.iter().take_while(|(at, _)| *at <= miss.at) {
+        sum += count;
+        while draws[first].0 + within < *at {
+            sum -= draws[first].1;
+            first += 1;
+        }
+        most = most.max(sum);
+    }
+    most
+}
+
+fn everybody_is_served_at_last(world: &World, history: &History) -> Verdict {
+    if history.last.len() != world.plan.processes.len() {
+        return Err("not every process lived to the end".to_owned());
+    }
+    // So long such a one is waited for: as long as a slow refill takes, or a stub lives.
+    let gone = (world.plan.store.longest * 2).max(world.plan.stub);
+    let late = history.last.iter().find(|took| took.is_none_or(|took| took > PROMPT + gone));
+    match late {
+        Some(took) if world.plan.lie != Lie::IgnoresCas => {
+            Err(format!("not served though nothing goes wrong: {took:?}"))
+        }
+        _ => Ok(()),
+    }
+}

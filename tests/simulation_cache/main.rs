@@ -1,0 +1,76 @@
+//! Processes that share a window in a cache, on a simulated clock: every seed is another world, and the same
+//! seed is the same world. The tier and the window are the library's own, down to the bytes that they send;
+//! the cache and the network are simulated.
+//!
+//! `IDMILL_SIM_SEEDS` says how many worlds are run, of which these are a fifth;
+//! `IDMILL_SIM_SEED` which one to run again.
+#![cfg(feature = "memcached")]
+
+mod check;
+mod network;
+mod plan;
+#[path = "../seeds/mod.rs"]
+mod seeds;
+mod server;
+mod world;
+
+use std::time::Instant;
+
+use plan::Plan;
+use server::Lie;
+use world::Counted;
+
+/// In a debug build as part of the other tests. CI runs hundreds in a release build.
+const DEFAULT_SEEDS: u64 = 150;
+/// These worlds are larger than the others that the setting counts.
+const SHARE: u64 = 5;
+
+/// One world; what was broken in it, or what happened.
+fn run(seed: u64, lie: Lie) -> Result<Counted, String> {
+    let target = "--features memcached --test simulation_cache";
+    seeds::run(target, seed, || check::all(&world::run(Plan::of(seed, lie))))
+}
+
+#[test]
+fn every_promise_holds_in_every_world() {
+    let seeds = seeds::chosen(DEFAULT_SEEDS, SHARE);
+    let began = Instant::now();
+    let results = seeds::run_all(&seeds, |seed| run(seed, Lie::None));
+    let sum = results.iter().flatten().fold(Counted::default(), |sum, counted| sum + *counted);
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{} worlds: {sum:?}, {seconds:.1} s", seeds.len());
+    seeds::all_hold(results);
+    if seeds.len() > 20 {
+        let enough = sum.draws > 5_000 && sum.misses > 100 && sum.restarts > 10 && sum.ahead > 100;
+        assert!(enough, "too little happened: {sum:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for seed in 2..8 {
+        assert_eq!(run(seed, Lie::None), run(seed, Lie::None), "seed {seed}");
+    }
+}
+
+/// The first seed that finds it, of a few.
+fn found(lie: Lie, fault: &str) {
+    seeds::must_find(&lie, fault, 60, |seed| run(seed, lie));
+}
+
+/// What a cache must not do: no window could repeat nothing over it.
+#[test]
+fn a_cache_that_brings_an_old_number_back_is_found() {
+    found(Lie::BringsBack, "twice");
+}
+
+#[test]
+fn a_cache_that_ignores_conditions_is_found() {
+    found(Lie::IgnoresCas, "");
+}
+
+/// A window that held as much as it may, whatever is drawn, would look like this.
+#[test]
+fn a_miss_that_skips_too_much_is_found() {
+    found(Lie::NeverMindTheRate, "were skipped at once");
+}

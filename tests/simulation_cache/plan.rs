@@ -1,0 +1,132 @@
+//! What happens under one seed: everything random is drawn here or from generators that are seeded here.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::network::Weather;
+use crate::server::Lie;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) lie: Lie,
+    pub(crate) block: u64,
+    pub(crate) max_skip: Option<Duration>,
+    pub(crate) stub: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) weather: Weather,
+    pub(crate) store: StorePlan,
+    /// How long things befall it. Afterwards nothing does.
+    pub(crate) lasts: Duration,
+    pub(crate) processes: Vec<ProcessPlan>,
+    /// After how long each the cache forgets everything.
+    pub(crate) evictions: Vec<Duration>,
+    /// After how long each the server is restarted, and how long it is away.
+    pub(crate) restarts: Vec<(Duration, Duration)>,
+    /// After how long each somebody reserves from the store past the window, and how many.
+    pub(crate) strangers: Vec<(Duration, u64)>,
+}
+
+/// The store behind: how slow it is, and what goes wrong there, as a probability each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StorePlan {
+    pub(crate) shortest: Duration,
+    pub(crate) longest: Duration,
+    pub(crate) lost: f64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessPlan {
+    pub(crate) seed: u64,
+    pub(crate) callers: usize,
+    /// The most ids that a caller takes at a time.
+    pub(crate) count: u64,
+    /// A caller's next call comes after this, or up to half as long again.
+    pub(crate) think: Duration,
+    /// How long each of its lives lasts; the last one goes on to the end.
+    pub(crate) crashes: Vec<Duration>,
+}
+
+fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_millis(rng.u64(range))
+}
+
+impl Plan {
+    /// Every fourth world has a network and a store that work, where the cache alone forgets; another fourth
+    /// is [`restless`](Self::restless).
+    pub(crate) fn of(seed: u64, lie: Lie) -> Self {
+        let rng = &mut Rng::with_seed(seed);
+        let plan = Self::stormy(seed, lie, rng, seed.is_multiple_of(4));
+        if seed % 4 == 3 { plan.restless(rng) } else { plan }
+    }
+
+    /// The server comes back again and again, and counts its items from the beginning each time,
+    /// while refills are under way.
+    fn restless(mut self, rng: &mut Rng) -> Self {
+        (self.lasts, self.weather) = (Duration::from_secs(40), Weather::default());
+        self.restarts = (0..80).map(|n| (Duration::from_millis(500 * n), millis(rng, 0..20))).collect();
+        (self.evictions, self.block) = (Vec::new(), rng.u64(2..6));
+        self.strangers.retain(|(at, _)| *at < self.lasts);
+        self.store = StorePlan { longest: Duration::from_millis(1_500), ..self.store };
+        let process = || ProcessPlan { callers: 3, count: 1, ..process(rng, self.lasts, 400) };
+        self.processes = std::iter::repeat_with(process).take(4).collect();
+        self
+    }
+
+    fn stormy(seed: u64, lie: Lie, rng: &mut Rng, calm: bool) -> Self {
+        let lasts = millis(rng, 20_000..200_000);
+        let times = |rng: &mut Rng, most| -> Vec<Duration> {
+            (0..rng.usize(0..most)).map(|_| lasts.mul_f64(rng.f64())).collect()
+        };
+        let (evictions, restarts, strangers) = (times(rng, 100), times(rng, 8), times(rng, 6));
+        let processes = rng.usize(1..=5);
+        let calls = u32::try_from(1_500 / processes).expect("few");
+        Self {
+            seed,
+            lie,
+            block: [1, 2, 7, 40, 300, 1_000][rng.usize(0..6)],
+            max_skip: [None, Some(500), Some(2_000), Some(5_000)][rng.usize(0..4)].map(Duration::from_millis),
+            stub: Duration::from_secs(rng.u64(2..=5)),
+            timeout: millis(rng, 100..2_000),
+            weather: if calm { Weather::default() } else { weather(rng) },
+            store: store(rng, calm),
+            lasts,
+            processes: (0..processes).map(|_| process(rng, lasts, calls)).collect(),
+            evictions,
+            restarts: restarts.into_iter().map(|at| (at, millis(rng, 0..3_000))).collect(),
+            strangers: strangers.into_iter().map(|at| (at, rng.u64(1..100))).collect(),
+        }
+    }
+}
+
+fn process(rng: &mut Rng, lasts: Duration, calls: u32) -> ProcessPlan {
+    let callers = rng.usize(1..=4);
+    let crashes = if rng.u32(0..100) < 30 { rng.usize(1..=3) } else { 0 };
+    ProcessPlan {
+        seed: rng.u64(..),
+        callers,
+        count: [1, 1, 7, 100][rng.usize(0..4)],
+        think: lasts * u32::try_from(callers).expect("few") / rng.u32(calls / 10..calls),
+        crashes: (0..crashes).map(|_| lasts.mul_f64(rng.f64() / 2.0)).collect(),
+    }
+}
+
+fn weather(rng: &mut Rng) -> Weather {
+    let mut permille = |most| if rng.bool() { rng.u32(0..most) } else { 0 };
+    Weather {
+        cut_before: permille(50),
+        cut_after: permille(50),
+        late: permille(30),
+        slow_answer: permille(30),
+    }
+}
+
+fn store(rng: &mut Rng, calm: bool) -> StorePlan {
+    let longest = if calm { 20 } else { [20, 200, 4_000, 12_000][rng.usize(0..4)] };
+    StorePlan {
+        shortest: Duration::from_millis(1),
+        longest: Duration::from_millis(longest),
+        lost: if calm || rng.bool() { 0.0 } else { 0.1 * rng.f64() },
+    }
+}

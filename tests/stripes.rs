@@ -1,0 +1,202 @@
+//! What threads hold for themselves under `Order::Thread`: who inherits it, how ids grow, and who counts it.
+
+use std::cell::RefCell;
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::{MemoryStore, Store};
+use idmill::{Allocator, ErrorKind, Order, Sequences};
+
+/// A guard against a test that hangs.
+const LONG: Duration = Duration::from_secs(60);
+
+fn open(order: Order, step: u64, lease: u64) -> (Sequences, Allocator<u64>) {
+    let store = Arc::new(MemoryStore::new()) as Arc<dyn Store>;
+    let ids = Sequences::builder(store).own_thread().start().unwrap();
+    let builder = ids.sequence::<u64>("o").order(order).step(step).watermark(0).lease_size(lease);
+    let sequence = builder.open_blocking().unwrap();
+    (ids, sequence)
+}
+
+fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+#[test]
+fn threads_that_draw_once_waste_nothing() {
+    let (ids, sequence) = open(Order::Thread, 1000, 64);
+    let last = (0..1000).map(|_| in_a_thread(|| sequence.next_blocking(LONG).unwrap())).max().unwrap();
+    // A block for each seat that was used: tests beside this one take seats, too.
+    assert!(last <= 1000 + 16 * 64, "a thousand ids reach {last}");
+    ids.close_blocking().unwrap();
+    let snapshot = sequence.snapshot();
+    assert_eq!(
+        (snapshot.drawn, snapshot.gaps.revoked + snapshot.given_back + snapshot.gaps.dropped),
+        (1000, snapshot.granted - 1000)
+    );
+}
+
+/// Two tasks of one thread: one got an id by waiting, the other draws from what the thread inherits.
+#[test]
+fn a_fresh_thread_that_waited_does_not_go_back_to_what_it_inherits() {
+    // The actor runs only where this thread lets it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let sequence = runtime.block_on(async {
+        let ids = Sequences::new(Arc::new(MemoryStore::new()) as Arc<dyn Store>).unwrap();
+        let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).lease_size(8);
+        builder.await.unwrap()
+    });
+    // This thread's seat is its own from now on; the first id is waited for.
+    for id in 1..=9 {
+        assert_eq!(runtime.block_on(sequence.next()).unwrap(), id);
+    }
+    assert_eq!(in_a_thread(|| sequence.try_next().unwrap()), 10, "and 11 to 17 stay in the seat");
+    for id in 18..=20 {
+        assert_eq!(sequence.try_next().unwrap(), id);
+    }
+    let mut next = Box::pin(sequence.next());
+    let poll = |next: &mut std::pin::Pin<Box<idmill::Next<'_, u64>>>| {
+        next.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    };
+    assert!(poll(&mut next).is_pending(), "nothing is in memory");
+    let (waited, drawn) = thread::scope(|scope| {
+        let fresh = scope.spawn(|| {
+            loop {
+                if let Poll::Ready(id) = poll(&mut next) {
+                    break (id.unwrap(), sequence.try_next().unwrap());
+                }
+                thread::yield_now();
+            }
+        });
+        while !fresh.is_finished() {
+            runtime.block_on(tokio::task::yield_now());
+        }
+        fresh.join().unwrap()
+    });
+    assert_eq!(waited, 21);
+    assert!(drawn > waited, "{drawn} came after {waited} in one thread");
+}
+
+/// What is left of the seats of ended threads is given to those that come, each to one.
+#[test]
+fn threads_in_turn_and_at_once_grow_and_never_repeat() {
+    let (_ids, sequence) = open(Order::Thread, 50, 7);
+    let mut all = Vec::new();
+    for round in 1..60_usize {
+        let batches = thread::scope(|scope| {
+            let draw = || (0..=round % 5).map(|_| sequence.next_blocking(LONG).unwrap()).collect::<Vec<_>>();
+            let threads: Vec<_> = (0..=round % 4).map(|_| scope.spawn(draw)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        for batch in batches {
+            assert!(batch.is_sorted_by(|a, b| a < b), "{batch:?}");
+            all.extend(batch);
+        }
+    }
+    let drawn = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), drawn, "an id was handed out twice");
+}
+
+/// Draws when the thread ends, and sends what it got.
+struct DrawsAtTheEnd(Allocator<u64>, std::sync::mpsc::Sender<idmill::Result<u64>>);
+
+impl Drop for DrawsAtTheEnd {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.try_next());
+        let _ = self.1.send(self.0.next_blocking(LONG));
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(id) = pin!(self.0.next()).poll(&mut context) {
+            let _ = self.1.send(id);
+        }
+    }
+}
+
+thread_local! {
+    static EARLIER: RefCell<Option<DrawsAtTheEnd>> = const { RefCell::new(None) };
+    static LATER: RefCell<Option<DrawsAtTheEnd>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_thread_draws_also_in_its_destructors() {
+    for order in [Order::Process, Order::Thread] {
+        for draws_before in [true, false] {
+            let (_ids, sequence) = open(order, 1000, 8);
+            let _ = sequence.next_blocking(LONG).unwrap();
+            let (sender, receiver) = std::sync::mpsc::channel();
+            in_a_thread(|| {
+                let at_the_end = || Some(DrawsAtTheEnd(sequence.clone(), sender.clone()));
+                // Destroyed after and before what the library keeps for the thread.
+                EARLIER.with(|value| value.replace(at_the_end()));
+                if draws_before {
+                    sender.send(sequence.try_next()).unwrap();
+                    LATER.with(|value| value.replace(at_the_end()));
+                }
+            });
+            drop(sender);
+            let ids: Vec<u64> = receiver.iter().map(|id| id.unwrap()).collect();
+            assert_eq!(ids.len(), if draws_before { 7 } else { 3 }, "{order:?}: {ids:?}");
+            assert!(ids.is_sorted_by(|a, b| a < b), "{order:?}: {ids:?}");
+        }
+    }
+}
+
+/// A draw that has to wait at the end of its thread.
+#[test]
+fn a_thread_waits_also_in_its_destructors() {
+    for order in [Order::Process, Order::Thread, Order::Global] {
+        let (_ids, sequence) = open(order, 1, 1);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        in_a_thread(|| {
+            EARLIER.with(|value| value.replace(Some(DrawsAtTheEnd(sequence.clone(), sender.clone()))))
+        });
+        drop(sender);
+        let kinds: Vec<_> = receiver.iter().map(|id| id.map_err(|error| error.kind())).collect();
+        assert_eq!(kinds[..2], [Err(ErrorKind::Dry), Ok(1)], "{order:?}");
+    }
+}
+
+#[test]
+fn what_threads_hold_is_counted_when_it_is_closed_or_revoked() {
+    for close in [false, true] {
+        let (ids, sequence) = open(Order::Thread, 1000, 64);
+        let meet = std::sync::Barrier::new(4);
+        let (drawn, held) = thread::scope(|scope| {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let (sequence, meet) = (&sequence, &meet);
+            for _ in 0..3 {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    for _ in 0..5 {
+                        sender.send(sequence.next_blocking(LONG).unwrap()).unwrap();
+                    }
+                    meet.wait();
+                    meet.wait();
+                    // It is counted once.
+                    let _ = sequence.try_next().map_err(|error| error.kind());
+                });
+            }
+            meet.wait();
+            let drawn = receiver.try_iter().count() as u64;
+            if close {
+                ids.close_blocking().unwrap();
+            } else {
+                let _ = sequence.revoke();
+            }
+            let held = sequence.snapshot();
+            meet.wait();
+            (drawn, held)
+        });
+        assert_eq!(drawn, 15);
+        assert_eq!((held.drawn, held.remaining), (15, 0), "{held:?}");
+        assert_eq!(held.granted, 15 + held.given_back + held.gaps.total(), "{held:?}");
+        let after = sequence.snapshot();
+        assert_eq!(after.granted, after.drawn + after.remaining + after.given_back + after.gaps.total());
+        assert_eq!(after.gaps.dropped, held.gaps.dropped, "counted once");
+    }
+}

@@ -1,0 +1,100 @@
+//! How much is in memory after a burst: a grid of steady rates, bursts, outages and latencies.
+//!
+//! The bound is the policy's own (`src/refill/policy.rs`): watermark and step each cover the rate of the last
+//! seconds for as long as a refill has to last, and half of the burst; hence k = 2, with a tenth of it for
+//! the error of what is measured.
+
+use std::time::Duration;
+
+use idmill::Allocator;
+use idmill::store::Faults;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::World;
+
+const K: f64 = 2.0 * 1.1;
+/// Over which the policy measures the rate, in seconds.
+const RATE_OVER: f64 = 2.0;
+/// What is in memory before anything is measured.
+const FIRST: f64 = 64.0;
+
+const STEADY: Duration = Duration::from_secs(8);
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    rate: f64,
+    burst: u32,
+    outage: Duration,
+    latency: Duration,
+    budget: Duration,
+}
+
+impl Case {
+    /// The most that may be in memory. What callers missed in the outage, they make up for at once.
+    fn most(self) -> f64 {
+        let (latency, budget) = (self.latency.as_secs_f64(), self.budget.as_secs_f64());
+        let burst = f64::from(self.burst) + self.rate * self.outage.as_secs_f64();
+        let lasts = (budget + 4.0 * latency).max(0.1).max(20.0 * latency);
+        K * (self.rate + burst / RATE_OVER) * lasts + burst + FIRST
+    }
+
+    async fn run(self) {
+        let world = World::new(self.latency, |s| {
+            s.outage_budget(self.budget).max_waste(1 << 40).patience(Duration::from_secs(3600))
+        });
+        let world = world.await;
+        let (ids, rate) = (world.ids.clone(), self.rate);
+        let steady = tokio::spawn(draws(ids, rate));
+        self.watch(&world.ids, STEADY).await;
+        world.store.set_faults(Faults::outage().latency(self.latency));
+        self.watch(&world.ids, self.outage).await;
+        world.store.set_faults(Faults::none().latency(self.latency));
+        let ids = world.ids.clone();
+        let burst = tokio::spawn(async move {
+            for _ in 0..self.burst {
+                ids.next().await.unwrap();
+            }
+        });
+        self.watch(&world.ids, STEADY).await;
+        assert!(burst.is_finished(), "{self:?}");
+        steady.abort();
+    }
+
+    /// Looks at memory for so long, often.
+    async fn watch(self, ids: &Allocator, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            sleep(Duration::from_millis(20)).await;
+            let remaining = ids.snapshot().remaining;
+            assert!(
+                remaining as f64 <= self.most(),
+                "{remaining} in memory, more than {}: {self:?}",
+                self.most()
+            );
+        }
+    }
+}
+
+/// One after the other, as an interval has it: what was missed is made up for at once.
+async fn draws(ids: Allocator, rate: f64) {
+    let mut due = interval(Duration::from_secs_f64(1.0 / rate));
+    due.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    loop {
+        due.tick().await;
+        ids.next().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_leaves_no_more_in_memory_than_it_was_and_what_the_rate_needs() {
+    for rate in [10.0, 200.0] {
+        for (burst, outage) in [(0, 34), (5_000, 0), (1_000, 5), (200, 60)] {
+            for latency in [1, 20, 100].map(Duration::from_millis) {
+                for budget in [0, 10].map(Duration::from_secs) {
+                    let outage = Duration::from_secs(outage);
+                    Case { rate, burst, outage, latency, budget }.run().await;
+                }
+            }
+        }
+    }
+}
