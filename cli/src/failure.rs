@@ -92,6 +92,14 @@ impl Failure {
         self
     }
 
+    /// Names the store that had no answer in time: a deadline alone does not tell which one that is.
+    pub(crate) fn of_store(mut self, url: &StoreUrl) -> Self {
+        if self.0.kind == ErrorKind::Deadline.as_str() {
+            self.0.message = format!("{}; the store is {url}", self.0.message);
+        }
+        self
+    }
+
     /// Adds how far a command got that was to print `count` ids.
     pub(crate) fn after_printing(mut self, printed: u64, count: u64) -> Self {
         self.0.printed = Some(printed);
@@ -236,4 +244,21 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         eprint!("{shown}");
     }
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_says_which_store_it_is_about_and_never_its_password() {
+        let url = StoreUrl::parse("datastore://p?emulator=127.0.0.1:7&timeout=1s").unwrap();
+        let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
+        assert!(late.0.message.contains("127.0.0.1:7"), "{}", late.0.message);
+        let url = StoreUrl::parse("postgres://u:hunter2@127.0.0.1:7/ids").unwrap();
+        let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
+        assert!(!late.0.message.contains("hunter2"), "{}", late.0.message);
+        let other = Failure::from(Error::from(ErrorKind::Exhausted)).of_store(&url);
+        assert!(!other.0.message.contains("127.0.0.1"), "it was not about where: {}", other.0.message);
+    }
 }

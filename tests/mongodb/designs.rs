@@ -13,10 +13,13 @@ use tokio::task::JoinSet;
 use crate::proxy::Proxy;
 use crate::{documents, inspect, open, server, url};
 
+/// A batch.
+const STEP: u64 = 10;
+
 /// Batches of 10, the next of which is fetched when one is used up.
 async fn batches(store: &MongoStore, start: u64) -> (Sequences, Allocator<u64>) {
     let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
-    let sequence = ids.sequence::<u64>("orders").start(start).step(10).watermark(0).await.unwrap();
+    let sequence = ids.sequence::<u64>("orders").start(start).step(STEP).watermark(0).await.unwrap();
     (ids, sequence)
 }
 
@@ -47,7 +50,10 @@ async fn a_hundred_callers_at_batch_10_advance_the_counter_by_100() {
         let mut drawn: Vec<u64> = callers(&orders, 100).await.into_iter().map(Result::unwrap).collect();
         drawn.sort_unstable();
         assert_eq!(drawn, (100 * round - 99..=100 * round).collect::<Vec<_>>());
-        assert_eq!(inspect(&store, "orders").await.next, Some(100 * round + 1), "advanced by exactly 100");
+        // A caller that comes late has a batch fetched of which the next round draws the rest: the counter is
+        // ahead of what was drawn by less than a batch, however many callers there were.
+        let next = inspect(&store, "orders").await.next.unwrap();
+        assert!((100 * round + 1..100 * round + 1 + STEP).contains(&next), "{next} after {round} rounds");
         let [reserves] = proxy.counts(["findAndModify"]);
         assert!((1..=10).contains(&reserves), "{reserves} reserves");
     }
@@ -68,9 +74,12 @@ async fn several_instances_share_the_document() {
     }
     let mut drawn: Vec<u64> = tasks.join_all().await.into_iter().flatten().map(Result::unwrap).collect();
     drawn.sort_unstable();
-    // 50 is a multiple of the batch: nobody has anything left over, so that not one id is missing.
-    assert_eq!(drawn, (1_000..1_200).collect::<Vec<_>>());
-    assert_eq!(inspect(&open(server.address()).await, "orders").await.next, Some(1_200));
+    drawn.dedup();
+    assert_eq!(drawn.len(), 200, "an id was handed out twice");
+    let next = inspect(&open(server.address()).await, "orders").await.next.unwrap();
+    assert!(drawn.first() == Some(&1_000) && drawn.last() < Some(&next), "{drawn:?}, and the next is {next}");
+    // Each of them has less than a batch left over.
+    assert!(next < 1_200 + 4 * STEP, "{next}");
     for (ids, _) in instances {
         ids.close().await;
     }

@@ -34,6 +34,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     }
     // Of connecting, looking and the first ids together.
     let end = after(args.timeout);
+    let url = opening::url(global)?;
     let store = if opening::requires_existing(args.existing)? {
         opening::existing_sequences(global, args.timeout).await?
     } else {
@@ -47,6 +48,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(absent(&*store, &args.name, error).await),
         Err(error) => Err(Failure::from(error).after_printing(0, args.count)),
     };
+    let outcome = outcome.map_err(|failure| failure.of_store(&url));
     // The store is let go of in good order, which for SQLite tidies its log away.
     let _ = timeout_at(end.max(after(CLOSING)), sequences.close()).await;
     outcome
@@ -99,15 +101,19 @@ async fn begin(
 
 /// Whether there is no such sequence yet. A store that is busy or away is asked again, as for ids.
 async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<bool> {
-    let mut pause = Duration::from_millis(20);
+    let (mut pause, mut last) = (Duration::from_millis(20), None);
     loop {
-        match timeout_at(end, store.inspect(&args.name)).await.unwrap_or_else(|_| Err(no_answer(args))) {
+        let Ok(found) = timeout_at(end, store.inspect(&args.name)).await else {
+            return Err(last.unwrap_or_else(|| no_answer(args)));
+        };
+        match found {
             Ok(found) => return Ok(found.is_none()),
             // Reading it again is safe, whatever became of the first.
             Err(error) if error.status() == Status::Permanent => return Err(error),
             Err(error) if Instant::now() + pause >= end => return Err(error),
-            Err(_) => sleep(pause).await,
+            Err(error) => last = Some(error),
         }
+        sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
 }
