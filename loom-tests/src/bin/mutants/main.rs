@@ -8,6 +8,7 @@
 mod table;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::{self, ScopedJoinHandle};
@@ -45,9 +46,12 @@ fn run(chosen: &[&Mutant]) -> Result<usize, String> {
     }
     let tree = Tree::copy()?;
     check(&tree, chosen)?;
+    let models: BTreeSet<_> = chosen.iter().map(|mutant| mutant.model).collect();
+    let unplanted = tree.keep(&tree.build()?, "unplanted")?;
     let mut survived = 0;
-    // While one model runs, on one core, the next mutant is built.
+    // While models run, the next mutant is built.
     thread::scope(|scope| {
+        let unplanted = scope.spawn(|| pass(&models, &unplanted));
         let mut running: Option<ScopedJoinHandle<Result<bool, String>>> = None;
         for mutant in chosen {
             let program = build(&tree, mutant)?;
@@ -59,25 +63,29 @@ fn run(chosen: &[&Mutant]) -> Result<usize, String> {
         if let Some(last) = running {
             survived += usize::from(!ended(last)?);
         }
+        ended(unplanted)?;
         Ok(survived)
     })
 }
 
-fn ended(running: ScopedJoinHandle<Result<bool, String>>) -> Result<bool, String> {
+fn ended<T>(running: ScopedJoinHandle<Result<T, String>>) -> Result<T, String> {
     running.join().unwrap_or_else(|_| Err("running a model panicked".to_owned()))
 }
 
-/// The models that are named must pass while nothing is planted, and every text must be there once.
+/// Every text must be there once.
 fn check(tree: &Tree, chosen: &[&Mutant]) -> Result<(), String> {
     for mutant in chosen {
         for edit in mutant.edits {
             tree.planted(edit).map_err(|fault| format!("{}: {fault}", mutant.name))?;
         }
     }
-    let models: std::collections::BTreeSet<_> = chosen.iter().map(|mutant| mutant.model).collect();
-    let program = tree.build()?;
+    Ok(())
+}
+
+/// The models that are named must pass while nothing is planted.
+fn pass(models: &BTreeSet<&str>, program: &Path) -> Result<(), String> {
     for model in models {
-        match tree::run(&program, model, LIMIT)? {
+        match tree::run(program, model, LIMIT)? {
             Outcome::Passed => println!("passes unplanted: {model}"),
             outcome => return Err(format!("{model} does not pass without a mutant: {outcome:?}")),
         }

@@ -31,6 +31,9 @@ const NEEDED: &[&str] = &[
     "protocol-tests",
 ];
 
+/// How the files begin that cargo makes of this package.
+const OURS: &[&str] = &["loom-tests-", "loom_tests-", "libloom_tests-", "models-", "mutants-"];
+
 pub(crate) struct Tree {
     root: PathBuf,
     target: PathBuf,
@@ -53,10 +56,12 @@ impl Tree {
         // <target>/<profile>/mutants. It has a target directory of its own, since the copy builds programs
         // of the same names.
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
-        let target = this.ancestors().nth(2).ok_or("not run by cargo")?.join("mutants");
+        let built = this.parent().ok_or("not run by cargo")?;
+        let target = built.with_file_name("mutants");
         let root = target.join("tree");
         let copied = remove(&root)
-            .and_then(|()| NEEDED.iter().try_for_each(|name| copy(&source.join(name), &root.join(name))));
+            .and_then(|()| NEEDED.iter().try_for_each(|name| copy(&source.join(name), &root.join(name))))
+            .and_then(|()| share(built, &target.join(built.file_name().unwrap_or_default())));
         copied.map_err(|error| format!("copying {} to {}: {error}", source.display(), root.display()))?;
         Ok(Self { root, target })
     }
@@ -111,6 +116,8 @@ impl Tree {
             .arg(&self.target)
             .current_dir(&self.root)
             .env("RUSTFLAGS", "--cfg idmill_loom")
+            // A mutant changes a line or two: nothing else is compiled again.
+            .env("CARGO_PROFILE_LOOM_INCREMENTAL", "true")
             .stdin(Stdio::null());
         command
     }
@@ -149,6 +156,34 @@ fn ended(mut child: Child, limit: Duration) -> io::Result<Option<bool>> {
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Lends the copy what is built of other people's crates: it is the same there, and cargo goes by the names and times of
+/// these files.
+fn share(built: &Path, target: &Path) -> io::Result<()> {
+    for kind in ["deps", "build", ".fingerprint"] {
+        if !target.join(kind).exists() {
+            link(&built.join(kind), &target.join(kind))?;
+        }
+    }
+    Ok(())
+}
+
+/// A tree of links to the same files, without this package's.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    if from.is_file() {
+        return fs::hard_link(from, to);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours = |name: &str| OURS.iter().any(|ours| name.starts_with(ours));
+        if !name.to_str().is_some_and(is_ours) {
+            link(&entry.path(), &to.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 fn remove(path: &Path) -> io::Result<()> {
