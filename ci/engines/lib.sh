@@ -12,6 +12,10 @@ missing() {
     exit 77
 }
 
+apt_get() {
+    apt-get -o DPkg::Lock::Timeout=300 "$@" >&2
+}
+
 # try_apt PACKAGE…: installs them where that is allowed; fails where it is not, or they cannot be had.
 try_apt() {
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
@@ -20,8 +24,10 @@ try_apt() {
     (
         # One at a time: tests fetch several engines at once, and an update does not wait for another's to end.
         flock 9 || true
-        apt-get -o DPkg::Lock::Timeout=300 update >&2 &&
-            apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" >&2
+        # Lists of packages that are missing or old are a failure of the first.
+        apt_get install -y --no-install-recommends "$@" || {
+            apt_get update && apt_get install -y --no-install-recommends "$@"
+        }
     ) 9>"${TMPDIR:-/tmp}/idmill-apt.lock"
 }
 

@@ -299,7 +299,8 @@ impl Case {
 
     /// The engine is down: that is said, and where it was looked for.
     fn suffer(&self, user: &User, address: &str) {
-        let mut commands = vec![&["next", "orders", "--timeout", "1s"][..]];
+        // Long enough for a store to answer that is asked before its window is missed.
+        let mut commands = vec![&["next", "orders", "--timeout", "4s"][..]];
         if self.down == Down::Store {
             commands.extend([&["list"][..], &["show", "orders"], &["check"], &["bench", "-n", "1"]]);
         }

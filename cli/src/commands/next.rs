@@ -89,7 +89,8 @@ async fn begin(
     global: &Global,
 ) -> idmill::Result<Begun> {
     let is_new = is_new(&**store, args, end).await?;
-    let ids = open(sequences, args).await?;
+    // What is left of the time, so that the draw ends by itself and says what the store, or its window, last said.
+    let ids = open(sequences, args, end.saturating_duration_since(Instant::now())).await?;
     // Larger than a step, a `take` would have a range of its own size reserved.
     let at_once = args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE));
     let first = get(&ids, args.count.min(at_once)).await?;
@@ -136,7 +137,7 @@ async fn print(begun: Begun, args: &Next, line: Line) -> Outcome {
 
 /// Without prefetching, so that nothing is reserved that is not printed; and with the smallest step, a
 /// reserve is exactly as large as what was asked for.
-async fn open(sequences: &Sequences, args: &Next) -> idmill::Result<Allocator> {
+async fn open(sequences: &Sequences, args: &Next, patience: Duration) -> idmill::Result<Allocator> {
     let mut sequence = sequences.sequence::<u64>(&*args.name);
     if let Some(start) = args.bounds.start {
         sequence = sequence.start(start);
@@ -144,7 +145,7 @@ async fn open(sequences: &Sequences, args: &Next) -> idmill::Result<Allocator> {
     if let Some(max) = args.bounds.max {
         sequence = sequence.max(max);
     }
-    let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).patience(args.timeout);
+    let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).patience(patience);
     // Only bounds that were asked for have to be compared with what is stored: one transaction less.
     if args.bounds.are_given() { sequence.await } else { sequence.lazy() }
 }

@@ -5,8 +5,13 @@ use std::{fmt, path::Path};
 
 use std::sync::Arc;
 
+#[cfg(any(feature = "memcached", feature = "redis"))]
+use percent_encoding::utf8_percent_encode;
+
 use super::Target;
 use crate::error::{Error, Result};
+#[cfg(any(feature = "memcached", feature = "redis"))]
+use crate::store::url::query::ESCAPED_VALUE;
 #[cfg(any(feature = "memcached", feature = "redis"))]
 use crate::store::{Store, StoreFuture};
 
@@ -80,8 +85,9 @@ impl<W: WindowOptions> fmt::Display for Windowed<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let store = self.store.to_string();
         let separator = if store.contains('?') { '&' } else { '?' };
-        let window: String = form_urlencoded::byte_serialize(self.window.to_string().as_bytes()).collect();
-        write!(f, "{store}{separator}window={window}")
+        // The address stays readable: errors name the store by its URL.
+        let window = self.window.to_string();
+        write!(f, "{store}{separator}window={}", utf8_percent_encode(&window, ESCAPED_VALUE))
     }
 }
 
@@ -120,7 +126,7 @@ mod tests {
     #[test]
     #[cfg(feature = "memcached")]
     fn a_store_with_a_window_prints_as_it_reads() {
-        let printed = "memory:?window=memcached%3A%2F%2Fh%3A11211%3Fblock%3D5";
+        let printed = "memory:?window=memcached://h:11211%3Fblock%3D5";
         for url in ["MEMORY:?window=memcached://h%3Fblock=5", "memory:?window=memcached://h?block=5", printed]
         {
             assert_eq!(StoreUrl::parse(url).unwrap().to_string(), printed, "{url}");
@@ -141,7 +147,7 @@ mod tests {
     #[cfg(feature = "redis")]
     fn a_store_with_a_window_on_redis_prints_as_it_reads_but_for_a_password() {
         let url = StoreUrl::parse("memory:?window=rediss://app:secret@h/2%3Fblock=5").unwrap();
-        let printed = "memory:?window=rediss%3A%2F%2Fapp%3A***%40h%3A6379%2F2%3Fblock%3D5";
+        let printed = "memory:?window=rediss://app:***%40h:6379/2%3Fblock%3D5";
         assert_eq!(url.to_string(), printed);
         assert!(!format!("{url:?}").contains("secret"));
         let error = StoreUrl::parse("memory:?window=redis://app:sec@ret@h").unwrap_err();
