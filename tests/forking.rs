@@ -45,7 +45,7 @@ fn process() {
 }
 
 fn draw(sequence: &Allocator<u64>) -> Result<u64> {
-    sequence.next_blocking(Duration::from_millis(500))
+    sequence.next_blocking(Duration::from_secs(30))
 }
 
 fn told(drawn: &Result<u64>) -> String {

@@ -1,10 +1,15 @@
 //! When a sequence is refilled and when not, and what becomes of what was reserved, over the memory store.
 
+mod hooked;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Fault, Faults, MemoryStore, SequenceInfo, Store};
-use idmill::{ErrorKind, SequenceName, Sequences, SequencesBuilder};
+use hooked::{Hooked, Hooks};
+use idmill::store::{
+    Capabilities, Fault, Faults, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
+};
+use idmill::{ErrorKind, Result, SequenceName, Sequences, SequencesBuilder};
 use tokio::time::{sleep, timeout};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -74,6 +79,22 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
     assert_eq!(short.take(10).await.unwrap().ids().last(), Some(500_000));
 }
 
+#[tokio::test]
+async fn a_take_is_as_large_as_max_take_says() {
+    let ids = builder(&MemoryStore::new()).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(10).max_take(20).await.unwrap();
+    let error = orders.take(21).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("`max_take` is 20"), "{error}");
+    assert_eq!(orders.take(20).await.unwrap().len(), 20);
+    let wide = ids.sequence::<u64>("wide").step(2_000_000).await.unwrap();
+    assert_eq!(wide.take(2_000_000).await.unwrap().len(), 2_000_000, "a step is never too many");
+    for outside in [0, (1 << 48) + 1] {
+        let error = ids.sequence::<u64>("others").max_take(outside).await.unwrap_err();
+        assert!(error.to_string().contains("must be 1 to 2^48"), "{error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
     let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
@@ -112,6 +133,50 @@ async fn what_a_take_had_when_it_timed_out_stays_in_memory() {
         assert_eq!(orders.try_next().unwrap(), expected);
     }
     assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (10, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_take_had_when_it_was_refused_stays_in_memory() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
+    assert_eq!(orders.take(6).await.unwrap().ids().last(), Some(6));
+    store.push_fault(Fault::Refuse(ErrorKind::Denied));
+    assert_eq!(orders.take(20).await.unwrap_err().kind(), ErrorKind::Denied);
+    for expected in 7..=10 {
+        assert_eq!(orders.try_next().unwrap(), expected);
+    }
+    assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (10, 0));
+}
+
+/// Grants short ranges and takes nothing back, as windows do: where the sequence ends shows at the end only.
+#[derive(Debug)]
+struct Short(MemoryStore);
+
+impl Hooks for Short {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { batches: false, gives_back: false, ..self.0.capabilities() }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            self.0.reserve(&Reserve { count: request.count.min(100), ..request.clone() }).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_a_take_had_when_the_sequence_ended_stays_in_memory() {
+    let store = Arc::new(Hooked(Short(MemoryStore::new()))) as Arc<dyn Store>;
+    let ids = Sequences::new(store).unwrap();
+    let orders = ids.sequence::<u64>("orders").max(616).await.unwrap();
+    assert_eq!(orders.take(700).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (616, 0));
+    assert_eq!(orders.take(616).await.unwrap().ids().collect::<Vec<_>>(), (1..=616).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]

@@ -109,8 +109,9 @@ fn killed_processes_leave_a_whole_file_and_no_id_twice() {
         }
         let outputs: Vec<_> = (0..3).map(|n| dir.path().join(format!("{round}-{n}"))).collect();
         let mut children: Vec<_> = outputs.iter().map(|output| spawn(&file, output)).collect();
-        // The first rounds are killed while the file is being created.
-        std::thread::sleep(Duration::from_millis(4 + 8 * (round * round).min(50)));
+        // The first rounds are killed while the file is being created. Those on a slow machine last longer.
+        let millis = 4 + 8 * (round * round).min(50);
+        std::thread::sleep(Duration::from_millis(millis * (1 + round / 8)));
         for child in &mut children {
             child.kill().unwrap();
             assert!(!child.wait().unwrap().success(), "killed, not failed or done");

@@ -16,7 +16,7 @@ fn begin(db: &mut Connection) -> Transaction<'_> {
 
 fn wal(path: &Path) -> Connection {
     let db = Connection::open(path).unwrap();
-    db.busy_timeout(Duration::from_secs(20)).unwrap();
+    db.busy_timeout(Duration::from_secs(120)).unwrap();
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
     db
 }

@@ -108,8 +108,10 @@ impl Scene {
             children.push(start(command, &output(slot)));
         }
         for child in &mut children {
-            // From before it has opened the file until well after it prints, unlike from one to the next.
-            thread::sleep(Duration::from_micros(round * 7919 % 29_000));
+            // From before it has opened the file until well after it prints, unlike from one to the next;
+            // and longer where the rounds so far were too short to get enough done.
+            let longer = 1 + round / rounds().max(1);
+            thread::sleep(Duration::from_micros(round * 7919 % 29_000 * longer));
             child.kill().expect("may be killed");
             self.killed += u64::from(!child.wait().expect("is there").success());
             self.started += 1;

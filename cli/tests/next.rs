@@ -228,7 +228,7 @@ fn a_store_that_is_busy_is_waited_for_and_then_given_up_as_temporary() {
     let db = rusqlite::Connection::open(place.path().join("idmill.db")).unwrap();
     db.execute_batch("BEGIN IMMEDIATE").unwrap();
     let store = ["--store", "sqlite:idmill.db?busy_timeout=10ms"];
-    let ran = place.run(&[&["next", "s", "--timeout", "200ms"], &store[..]].concat());
+    let ran = place.run(&[&["next", "s", "--timeout", "3s"], &store[..]].concat());
     assert_eq!((ran.code, ran.out.as_str()), (75, ""), "{ran:?}");
     assert!(ran.err.contains("database is locked") && ran.err.contains("hint: "), "{}", ran.err);
     db.execute_batch("ROLLBACK").unwrap();

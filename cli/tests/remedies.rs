@@ -27,7 +27,8 @@ struct Row<'a> {
     never: &'a [&'a str],
 }
 
-const NEXT: &[&str] = &["next", "orders", "--timeout", "3s"];
+/// Well above the timeouts in the URLs, so that it is the store that says what is wrong.
+const NEXT: &[&str] = &["next", "orders", "--timeout", "12s"];
 const LATER: &str = "run it again later";
 /// How Rust prints the parts of a value.
 const DEBUG: [&str; 4] = ["{ ", "Some(", "source:", "Kind:"];
@@ -205,7 +206,7 @@ async fn etcd() {
         },
         Row {
             cause: "Redis's URL at etcd's port",
-            store: format!("redis://{at}"),
+            store: format!("redis://{at}?timeout=2s"),
             args: NEXT,
             code: 75,
             says: &["check that this is the address of a Redis server"],

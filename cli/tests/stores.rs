@@ -19,7 +19,7 @@ const PASSWORD: &str = "hunter2";
 /// A store as its user names it.
 #[derive(Clone, Copy)]
 struct Case {
-    /// With `{}` for the address of the engine of the same place.
+    /// With `{}` for the address of the engine of the same place. The timeout is for an engine that is up.
     url: &'static str,
     engines: &'static [&'static str],
     /// How many ids the first command takes from the durable counter; more than it
@@ -42,24 +42,24 @@ enum Down {
 const SQLITE: Case = Case { url: "sqlite:ids.db", engines: &[], takes: 5, down: Down::Never };
 
 const MONGODB: Case = Case {
-    url: "mongodb://{}/ids?directConnection=true&timeout=2s",
+    url: "mongodb://{}/ids?directConnection=true&timeout=30s",
     engines: &["ferretdb"],
     takes: 5,
     down: Down::Store,
 };
 
 const MYSQL: Case =
-    Case { url: "mysql://root@{}/ids?timeout=2s", engines: &["mariadb"], takes: 5, down: Down::Store };
+    Case { url: "mysql://root@{}/ids?timeout=30s", engines: &["mariadb"], takes: 5, down: Down::Store };
 
 const CASSANDRA: Case = Case {
-    url: "cassandra://app:hunter2@{}/ids?dc=dc1&create_keyspace=dc1:1&timeout=5s",
+    url: "cassandra://app:hunter2@{}/ids?dc=dc1&create_keyspace=dc1:1&timeout=30s",
     engines: &["cassandra"],
     takes: 5,
     down: Down::Store,
 };
 
 const CASSANDRA_GEO: Case = Case {
-    url: "cassandra://app:hunter2@{}/ids?mode=geo&dc=dc1&range=100&create_keyspace=dc1:1&timeout=5s",
+    url: "cassandra://app:hunter2@{}/ids?mode=geo&dc=dc1&range=100&create_keyspace=dc1:1&timeout=30s",
     takes: 100,
     ..CASSANDRA
 };
@@ -72,7 +72,7 @@ const SPANNER: Case = Case {
 };
 
 const DATASTORE: Case = Case {
-    url: "datastore://shop?emulator={}&timeout=5s",
+    url: "datastore://shop?emulator={}&timeout=30s",
     engines: &["datastore"],
     takes: 5,
     down: Down::Store,
@@ -81,24 +81,24 @@ const DATASTORE: Case = Case {
 const FIRESTORE: Case = Case { engines: &["firestore"], ..DATASTORE };
 
 const ETCD: Case =
-    Case { url: "etcd://{}?prefix=/shop/&timeout=2s", engines: &["etcd"], takes: 5, down: Down::Store };
+    Case { url: "etcd://{}?prefix=/shop/&timeout=30s", engines: &["etcd"], takes: 5, down: Down::Store };
 
 const POSTGRES: Case = Case {
-    url: "postgres://postgres:hunter2@{}/postgres?timeout=4s",
+    url: "postgres://postgres:hunter2@{}/postgres?timeout=30s",
     engines: &["postgres"],
     takes: 5,
     down: Down::Store,
 };
 
 const REDIS: Case = Case {
-    url: "redis://default:hunter2@{}/0?timeout=2s",
+    url: "redis://default:hunter2@{}/0?timeout=30s",
     engines: &["redis-with-a-password"],
     takes: 5,
     down: Down::Store,
 };
 
 const POSTGRES_NATIVE: Case =
-    Case { url: "postgresql://postgres:hunter2@{}/postgres?timeout=4s&sequences=native", ..POSTGRES };
+    Case { url: "postgresql://postgres:hunter2@{}/postgres?timeout=30s&sequences=native", ..POSTGRES };
 
 const MEMCACHED_SQLITE: Case = Case {
     url: "sqlite:ids.db?window=memcached://{}%3Fblock%3D100",
@@ -108,7 +108,7 @@ const MEMCACHED_SQLITE: Case = Case {
 };
 
 const MEMCACHED_DATASTORE: Case = Case {
-    url: "datastore://shop?window=memcached://{}%3Fblock%3D100&emulator={}&timeout=5s",
+    url: "datastore://shop?window=memcached://{}%3Fblock%3D100&emulator={}&timeout=30s",
     engines: &["memcached", "datastore"],
     takes: 16,
     down: Down::Window,
@@ -137,7 +137,7 @@ async fn mongodb_with_a_password() {
     let _one = ONE.lock().await;
     let Some(engine) = Engine::start("ferretdb").await else { return };
     let address = engine.address().to_string();
-    let url = format!("mongodb://app:{PASSWORD}@{address}/ids?directConnection=true&timeout=2s");
+    let url = format!("mongodb://app:{PASSWORD}@{address}/ids?directConnection=true&timeout=30s");
     let user = User { place: Place::new(), url };
     for args in [&["next", "orders"][..], &["check"], &["next", "orders", "--json"]] {
         let ran = user.run(args);
@@ -158,7 +158,7 @@ async fn mysql_with_a_password() {
     let _one = ONE.lock().await;
     let Some(engine) = Engine::start("mariadb").await else { return };
     let address = engine.address().to_string();
-    let root = User { place: Place::new(), url: format!("mysql://root@{address}/ids?timeout=2s") };
+    let root = User { place: Place::new(), url: format!("mysql://root@{address}/ids?timeout=30s") };
     root.done(&["next", "orders"]);
     let pool = idmill::store::mysql::MysqlOptions::parse(&root.url).unwrap().pool().unwrap();
     let mut connection = pool.get_conn().await.unwrap();
@@ -168,12 +168,12 @@ async fn mysql_with_a_password() {
     ] {
         idmill::store::mysql::driver::prelude::Queryable::query_drop(&mut connection, sql).await.unwrap();
     }
-    let user = User { place: Place::new(), url: format!("mysql://app:{PASSWORD}@{address}/ids?timeout=2s") };
+    let user = User { place: Place::new(), url: format!("mysql://app:{PASSWORD}@{address}/ids?timeout=30s") };
     assert_eq!(user.done(&["next", "orders"]), "2\n");
     let bench = ["bench", "--mode", "in-transaction", "--threads", "2", "-n", "20", "--transaction", "0s"];
     user.done(&bench);
     let wrong =
-        User { place: Place::new(), url: format!("mysql://app:{PASSWORD}x@{address}/ids?timeout=2s") };
+        User { place: Place::new(), url: format!("mysql://app:{PASSWORD}x@{address}/ids?timeout=30s") };
     let ran = wrong.run(&["next", "orders"]);
     assert!(ran.code == 1 && ran.err.contains("check user and password"), "{ran:?}");
     engine.kill();
@@ -299,14 +299,19 @@ impl Case {
 
     /// The engine is down: that is said, and where it was looked for.
     fn suffer(&self, user: &User, address: &str) {
-        // Long enough for a store to answer that is asked before its window is missed.
-        let mut commands = vec![&["next", "orders", "--timeout", "4s"][..]];
+        // Before a window is missed, the store behind it is asked, whose engine is up and may be busy.
+        let (url, timeout) = match self.down {
+            Down::Window => (user.url.clone(), "12s"),
+            Down::Store | Down::Never => (user.url.replace("timeout=30s", "timeout=2s"), "4s"),
+        };
+        let next = ["next", "orders", "--timeout", timeout];
+        let mut commands = vec![&next[..]];
         if self.down == Down::Store {
             commands.extend([&["list"][..], &["show", "orders"], &["check"], &["bench", "-n", "1"]]);
         }
         for args in commands {
             for json in [&[][..], &["--json"]] {
-                let ran = user.run(&[args, json].concat());
+                let ran = user.run_with(&url, &[args, json].concat());
                 assert_eq!((ran.code, ran.out.as_str()), (75, ""), "{args:?}: {ran:?}");
                 assert!(ran.err.contains(address), "{args:?} does not say where: {ran:?}");
             }
@@ -349,7 +354,11 @@ struct User {
 
 impl User {
     fn run(&self, args: &[&str]) -> Ran {
-        let ran = self.place.run(&[args, &["--store", &self.url]].concat());
+        self.run_with(&self.url, args)
+    }
+
+    fn run_with(&self, url: &str, args: &[&str]) -> Ran {
+        let ran = self.place.run(&[args, &["--store", url]].concat());
         assert!(
             !ran.out.contains(PASSWORD) && !ran.err.contains(PASSWORD),
             "{args:?} tells the password: {ran:?}"

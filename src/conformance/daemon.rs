@@ -174,7 +174,8 @@ impl Daemon {
             *self.running.lock() = Some(running);
         }
         let mut last = None;
-        while begun.elapsed() < self.deadline {
+        // Asked at least once, however late it was spawned: that says more than that there was no answer.
+        loop {
             if let Some(status) = self.ended() {
                 let output = self.take_down_and_listen().await;
                 return Err(self.failed(&format!("ended ({status})"), &output));
@@ -185,6 +186,9 @@ impl Daemon {
                 Err(_) => break,
             }
             tokio::time::sleep(LOOK).await;
+            if begun.elapsed() >= self.deadline {
+                break;
+            }
         }
         let reason = last.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
         let output = self.take_down_and_listen().await;

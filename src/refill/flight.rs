@@ -79,7 +79,7 @@ impl Flight {
             // A store that answers too little has not said what became of the rest.
             answers.resize_with(named.len(), || Err(miscounted()));
             for (core, (seen, answer)) in named.iter().zip(seen.iter().zip(&answers)) {
-                if let Some(change) = answer.as_ref().ok().and_then(|grant| seen.raise(grant)) {
+                if let Some(change) = raising(seen, answer) {
                     raise(&runtime, store.clone(), core.name.clone(), change, limit).await;
                 }
             }
@@ -128,6 +128,15 @@ async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>
         }
     };
     asked.instrument(span).await
+}
+
+/// What the sequence has to be told, if the answer shows that the store went back in time.
+fn raising(seen: &Seen, answer: &Result<Grant>) -> Option<Change> {
+    match answer {
+        Ok(grant) => seen.raise(grant),
+        Err(error) if error.kind() == ErrorKind::StoreViolation => seen.raise_unseen(),
+        Err(_) => None,
+    }
 }
 
 /// The store went back in time, and others may know less of it: has it go on after what is known, before

@@ -97,8 +97,14 @@ impl Seen {
     /// the store went back. It only raises `next`: late, or twice, it does no harm.
     pub(crate) fn raise(&self, grant: &Grant) -> Option<Change> {
         self.gone_back(grant)?;
-        let next = self.known(grant.identity.incarnation)?.last.checked_add(1)?;
-        Some(Change { next: Some(next), expect: Some(grant.identity), ..Change::default() })
+        go_on_after(self.known(grant.identity.incarnation)?.last, grant.identity)
+    }
+
+    /// The same, where the store refused because it noticed by itself. What it has of the sequence is not
+    /// known: where nothing was lost, this changes nothing.
+    pub(crate) fn raise_unseen(&self) -> Option<Change> {
+        let present = self.present?;
+        go_on_after(present.last, present.identity)
     }
 
     fn known(&self, incarnation: u64) -> Option<Reached> {
@@ -122,6 +128,10 @@ impl Seen {
         );
         Error::new(ErrorKind::StoreViolation, message).because(absent.clone())
     }
+}
+
+fn go_on_after(last: u64, identity: Identity) -> Option<Change> {
+    Some(Change { next: Some(last.checked_add(1)?), expect: Some(identity), ..Change::default() })
 }
 
 #[cfg(all(test, not(idmill_loom)))]

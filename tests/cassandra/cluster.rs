@@ -76,7 +76,10 @@ impl Cluster {
     /// As seen from the first datacenter, whose node is reached through a proxy.
     pub(crate) fn behind(&self, proxy: &Proxy, keyspace: &str) -> CassandraOptions {
         let options = CassandraOptions::new([proxy.address().to_string()], keyspace);
-        options.datacenter(DATACENTERS[0]).translate([(self.address(0), proxy.address())])
+        options
+            .datacenter(DATACENTERS[0])
+            .translate([(self.address(0), proxy.address())])
+            .timeout(Duration::from_secs(60))
     }
 
     pub(crate) fn geo(&self, dc: usize, range: u64) -> CassandraOptions {
@@ -98,7 +101,7 @@ impl Cluster {
     }
 
     pub(crate) async fn session(&self) -> Session {
-        self.session_at(0).await.unwrap()
+        until("a session is opened", || self.session_at(0)).await
     }
 }
 
@@ -210,7 +213,8 @@ impl Ring {
     async fn knows_all(&self, node: usize) -> Result<()> {
         let session = self.session_at(node).await?;
         let peers = session.query_unpaged("SELECT peer FROM system.peers_v2", ()).await;
-        let count = peers.unwrap().into_rows_result().unwrap().rows_num();
+        let peers = peers.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))?;
+        let count = peers.into_rows_result().unwrap().rows_num();
         if count + 1 == self.datacenters.len() { Ok(()) } else { Err(ErrorKind::Unavailable.into()) }
     }
 }

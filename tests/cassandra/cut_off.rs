@@ -11,7 +11,7 @@ use idmill::{Error, ErrorKind};
 
 use crate::cluster::Cluster;
 use crate::ledger::Ledger;
-use crate::{create, drain, insist, request};
+use crate::{create, drain, insist, query, request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() {
@@ -65,7 +65,7 @@ async fn fill(cluster: &Cluster, store: &CassandraStore, ledger: &mut Ledger) ->
     let begun = Instant::now();
     loop {
         insist(store, &request("s", 4), ledger).await;
-        let rows = session.query_unpaged(cql.clone(), ()).await.unwrap().into_rows_result().unwrap();
+        let rows = query(&session, cql.clone()).await.into_rows_result().unwrap();
         let (next, until, from, to) =
             rows.first_row::<(Number, Number, Option<Number>, Option<Number>)>().unwrap();
         if let (Some(from), Some(to)) = (from, to) {

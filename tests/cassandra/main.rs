@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use idmill::store::cassandra::scylla::client::session::Session;
+use idmill::store::cassandra::scylla::response::query_result::QueryResult;
+use idmill::store::cassandra::scylla::statement::unprepared::Statement;
 use idmill::store::cassandra::{CassandraOptions, CassandraStore, Serial};
 use idmill::store::{Bounds, Change, Grant, Reserve, Store};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -51,6 +54,16 @@ async fn until<T, F: Future<Output = Result<T>>>(what: &str, attempt: impl Fn() 
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Carries out a statement that may as well be carried out twice.
+async fn query(session: &Session, cql: impl Into<Statement>) -> QueryResult {
+    let cql = cql.into();
+    let answered = || async {
+        let answer = session.query_unpaged(cql.clone(), ()).await;
+        answer.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))
+    };
+    until(&cql.contents, answered).await
 }
 
 /// Creates a sequence, by whichever attempt.
@@ -186,7 +199,7 @@ async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores:
 
 async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[CassandraStore; 2]) {
     let session = cluster.session().await;
-    let run = async |cql: &str| drop(session.query_unpaged(cql, ()).await.unwrap());
+    let run = async |cql: &str| drop(query(&session, cql).await);
     let window = |name: &str| format!("WHERE name = '{name}' AND datacenter = 'dc1'");
     let mut ledger = Ledger::default();
     let refused = async |store: &CassandraStore, text: &str| {
@@ -312,7 +325,8 @@ async fn nothing_is_handed_out_twice_or_lost_while_outcomes_are_unknown() {
         "no outcome was ever unknown: this proves nothing"
     );
     ledgers.get_mut("windows").unwrap().accounts_for(max);
-    let flat_info = flat[0].inspect(&name("flat")).await.unwrap().unwrap();
+    let inspected = || async { flat[0].inspect(&name("flat")).await };
+    let flat_info = until("it is inspected", inspected).await.unwrap();
     let ledger = ledgers.get_mut("flat").unwrap();
     let reached = flat_info.next.unwrap() - 1;
     assert!(ledger.disjoint() <= reached && ledger.disjoint() + ledger.doubtful >= reached);

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idmill::conformance::{Daemon, Endpoint, Suite, Timeouts, free_port};
 use idmill::store::sqlite::SqliteStore;
@@ -18,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 
-use crate::short;
+use crate::patient;
 
 const SERVER: &str = "IDMILL_TEST_TOY_SERVER";
 const DIR: &str = "IDMILL_TEST_TOY_DIR";
@@ -426,7 +427,12 @@ pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile:
         Ok(store)
     };
     let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(dir.path().to_owned(), forgets));
-    let pause = Timeouts::default().pause(std::time::Duration::from_millis(600));
-    let timeouts = if bug == Bug::None { pause } else { short() };
+    let timeouts = match bug {
+        Bug::None => Timeouts::default().pause(Duration::from_millis(600)),
+        // A call that never ends is how it shows: calls that have to succeed come before it.
+        Bug::Waits => patient().call(Duration::from_secs(10)),
+        Bug::NeverReconnects => patient().recovery(Duration::from_secs(3)),
+        _ => patient(),
+    };
     (suite.timeouts(timeouts).worker_arguments([test, "--exact", "--nocapture"]), dir)
 }

@@ -214,7 +214,7 @@ async fn a_paused_emulator_is_unavailable_to_a_read_and_unknown_to_a_commit() {
     })
     .await;
     let options = options(&engine, "paused").emulator(front.address().to_string());
-    let store = DatastoreStore::open_with(options.timeout(Duration::from_secs(2))).await.unwrap();
+    let store = DatastoreStore::open_with(options.timeout(Duration::from_secs(10))).await.unwrap();
     let error = reserve(&store, "s", 10).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     let error = reserve(&store, "s", 10).await.unwrap_err();

@@ -10,7 +10,7 @@ use idmill::{ErrorKind, Sequences};
 
 use super::engines::Engine;
 use super::proxy::Proxy;
-use super::{inspect, name, open, reserve, shared};
+use super::{TIMEOUT, inspect, name, open, reserve, shared};
 
 /// An etcd of its own, and a backup of it after `backup_at` reserves of ten ids.
 async fn backed_up() -> Option<(Engine, EtcdStore)> {
@@ -65,6 +65,22 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
     assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
 }
 
+/// One that last heard of it before the backup would not notice, and go on from what was restored.
+#[tokio::test]
+async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
+    let Some((engine, store)) = backed_up().await else { return };
+    let unaware = open(&engine, "ids").await;
+    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
+    assert_eq!(s.take(30).await.unwrap().ids().last(), Some(40));
+    restore(&engine).await;
+    let error = s.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (41, 10));
+    assert_eq!(s.next().await.unwrap_err().kind(), ErrorKind::StoreViolation, "it stays");
+    assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (51, 10), "and raises no further");
+}
+
 /// The sequence itself is as it was; of the cluster something is gone.
 #[tokio::test]
 async fn a_cluster_that_went_back_is_not_trusted_with_what_it_still_has() {
@@ -117,7 +133,8 @@ async fn another_cluster_is_refused() {
     let Some(one) = Engine::start("etcd").await else { return };
     let Some(other) = Engine::start("etcd").await else { return };
     let proxy = Proxy::start(one.address()).await;
-    let store = EtcdStore::open_with(EtcdOptions::new([proxy.address().to_string()])).await.unwrap();
+    let options = EtcdOptions::new([proxy.address().to_string()]).timeout(TIMEOUT);
+    let store = EtcdStore::open_with(options).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     proxy.redirect(other.address());
     let error = reserve(&store, "s", 10).await.unwrap_err();

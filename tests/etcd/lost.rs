@@ -11,7 +11,7 @@ use idmill::{ErrorKind, Range};
 
 use super::engines::Engine;
 use super::proxy::{Hold, Proxy};
-use super::{inspect, name, open, options, request, reserve, shared};
+use super::{TIMEOUT, inspect, name, open, request, reserve, shared};
 
 /// A proxy, and the engine behind it, which lives as long.
 struct Between {
@@ -32,7 +32,7 @@ async fn behind(place: &str) -> Option<(EtcdStore, EtcdStore, Between)> {
     let engine = shared().await?;
     let proxy = Between { proxy: Proxy::start(engine.address()).await, _engine: engine.clone() };
     let direct = open(&engine, place).await;
-    let options = EtcdOptions::new([proxy.address().to_string()]);
+    let options = EtcdOptions::new([proxy.address().to_string()]).timeout(TIMEOUT);
     let behind = EtcdStore::open_with(options.prefix(format!("/{place}/"))).await.unwrap();
     Some((behind, direct, proxy))
 }
@@ -192,10 +192,9 @@ async fn a_rest_is_given_back_once() {
 async fn silence_ends_with_the_timeout() {
     let Some(engine) = shared().await else { return };
     let proxy = Proxy::start(engine.address()).await;
-    let options = options(&engine, "silence").timeout(Duration::from_millis(300));
-    let direct = EtcdStore::open_with(options).await.unwrap();
+    let direct = open(&engine, "silence").await;
     let options = EtcdOptions::new([proxy.address().to_string()]).prefix("/silence/");
-    let store = EtcdStore::open_with(options.timeout(Duration::from_millis(300))).await.unwrap();
+    let store = EtcdStore::open_with(options.timeout(Duration::from_secs(5))).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     proxy.hold(Hold::AnswersToWrites);
     let error = reserve(&store, "s", 10).await.unwrap_err();

@@ -165,6 +165,8 @@ async fn connection(
     }
     if !kept.is_empty() {
         state.lock().held.push((kept, to_server));
+        // The store hears of the cut now, and need not wait for its timeout.
+        drop((from_client, to_client));
         // Reads on, or etcd would see a connection that is gone.
         let mut rest = [0; 4096];
         while let Ok(1..) = from_server.read(&mut rest).await {}

@@ -37,10 +37,10 @@ pub(crate) fn request(count: u64) -> Reserve {
     Reserve { name: name(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
 }
 
-/// Always so many ids in the window, whatever the rate.
+/// Always so many ids in the window, whatever the rate. Nobody gives up a server that is merely busy.
 pub(crate) fn options(server: &Engine, block: u64) -> MemcachedOptions {
     let options = MemcachedOptions::new(server.address().to_string()).block(block).max_skip(None);
-    options.stub(Duration::from_secs(2))
+    options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(30))
 }
 
 /// Through a gate, with more patience than a test that steps needs.

@@ -171,7 +171,8 @@ async fn a_cas_is_never_used_on_another_connection() {
     let server = server!();
     let store = MemoryStore::new();
     let (store0, store1) = (Paused::new(&store), Paused::new(&store));
-    let (p0, p1) = (paused_tier(&store0, options(&server, 100)), paused_tier(&store1, options(&server, 100)));
+    let options = options(&server, 100).stub(Duration::from_secs(60));
+    let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
     // P0 wins the first item that this server ever had, and is paused in its reserve.
     let late = begin(&p0);
     store0.arrival().await;
@@ -202,7 +203,8 @@ async fn nobody_goes_to_the_store_who_did_not_win() {
     let server = server!();
     let store = MemoryStore::new();
     let (store0, store1) = (Paused::new(&store), Paused::new(&store));
-    let (p0, p1) = (paused_tier(&store0, options(&server, 100)), paused_tier(&store1, options(&server, 100)));
+    let options = options(&server, 100).stub(Duration::from_secs(60));
+    let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
     store1.permits.add_permits(100);
     let first = begin(&p0);
     store0.arrival().await;
@@ -266,7 +268,7 @@ async fn an_unreachable_cache_is_an_error_and_the_store_is_left_alone() {
 #[tokio::test]
 async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
     let server = server!();
-    let tier = tier(&MemoryStore::new(), options(&server, 100).timeout(Duration::from_millis(200)));
+    let tier = tier(&MemoryStore::new(), options(&server, 100).timeout(Duration::from_secs(2)));
     assert_eq!(draw(&tier, 1).await.start(), 1);
     server.pause();
     assert_eq!(kind(&tier).await, ErrorKind::UnknownOutcome);

@@ -17,7 +17,7 @@ use crate::{ENGINE, bounds, documents, engines, inspect, name, open, request, re
 
 /// A store that gives up early, though not before a busy machine has answered; behind a proxy.
 async fn behind(proxy: &Proxy) -> MongoStore {
-    MongoStore::open(&url(proxy.address(), "&timeout=5s")).await.unwrap()
+    MongoStore::open(&url(proxy.address(), "&timeout=10s")).await.unwrap()
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_client_that_retries_writes_sends_them_once_too() {
     let Some(server) = server().await else { return };
     let proxy = Proxy::to(server.address()).await.replicated();
     let mut options = ClientOptions::parse(url(proxy.address(), "&retryWrites=true")).await.unwrap();
-    options.server_selection_timeout = Some(Duration::from_secs(2));
+    options.server_selection_timeout = Some(Duration::from_secs(20));
     let client = Client::with_options(options).unwrap();
     let store = MongoStore::new(&client.database("test").collection::<Document>("c"));
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));

@@ -35,7 +35,7 @@ async fn waiting(root: &mut Conn, table: &str) -> u64 {
 async fn a_lock_that_is_not_to_be_had_leaves_nothing_behind() {
     let Some(engine) = server().await else { return };
     let address = engine.address();
-    let store = MysqlStore::open(&url(address, "locks", "&timeout=3s")).await.unwrap();
+    let store = MysqlStore::open(&url(address, "locks", "&timeout=10s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     let mut root = root(address).await;
     let tx = holder(&mut root, "locks", "s").await;

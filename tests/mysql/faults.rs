@@ -7,7 +7,7 @@ use super::*;
 async fn a_server_that_comes_back_is_used_again_at_once() {
     let Some(engine) = Engine::start(ENGINE).await else { return };
     let address = engine.address();
-    let store = MysqlStore::open(&url(address, "t", "&timeout=2s")).await.unwrap();
+    let store = MysqlStore::open(&url(address, "t", "&timeout=20s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     engine.kill();
     // Also waits for the end of the idle connection to be seen: until then, an error would be unknown.

@@ -11,6 +11,6 @@ use crate::{server, url};
 async fn one_that_is_silent_costs_one_unknown_outcome_and_not_one_each() {
     let Some(engine) = server().await else { return };
     let proxy = Proxy::to(engine.address()).await;
-    let store = MysqlStore::open(&url(proxy.address(), "silent", "&timeout=2s")).await.unwrap();
+    let store = MysqlStore::open(&url(proxy.address(), "silent", "&timeout=10s")).await.unwrap();
     one_silence_is_unknown(Arc::new(store), &proxy).await;
 }

@@ -131,13 +131,14 @@ async fn no_sequence_waits_for_the_lock_of_another() {
 #[tokio::test]
 async fn administration_gives_up_a_lock_before_the_answer_is_overdue() {
     let Some(engine) = server().await else { return };
-    let url = url(&engine, "&sequences=native").replace("timeout=20s", "timeout=2s");
+    let url = url(&engine, "&sequences=native");
     let store = connect(&url).await.unwrap();
     reserve(&*store, "s", 1).await.unwrap();
+    let impatient = connect(&url.replace("timeout=20s", "timeout=4s")).await.unwrap();
     let mut holder = client(&engine).await;
     let tx = holder.transaction().await.unwrap();
     tx.batch_execute("SELECT nextval('s')").await.unwrap();
-    let error = store.remove(&name("s")).await.unwrap_err();
+    let error = impatient.remove(&name("s")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("55P03"), "{error}");
     tx.rollback().await.unwrap();

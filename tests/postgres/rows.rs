@@ -80,23 +80,24 @@ async fn the_last_ids_of_u64_are_exact_and_can_be_given_back() {
 async fn what_the_server_rolled_back_is_unavailable_and_a_lost_connection_unknown() {
     let Some(engine) = server().await else { return };
     let mut other = client(&engine).await;
-    let store = PostgresStore::open(&url(&engine, "").replace("20s", "4s")).await.unwrap();
+    let store = open(&engine).await;
     reserve(&store, "s", 10).await.unwrap();
+    let impatient = PostgresStore::open(&url(&engine, "").replace("20s", "10s")).await.unwrap();
     let watcher = client(&engine).await;
-    for (ends, kind, says) in [
-        ("", ErrorKind::Unavailable, "55P03"),
-        ("pg_cancel_backend", ErrorKind::Unavailable, "57014"),
-        ("pg_terminate_backend", ErrorKind::UnknownOutcome, "57P01"),
+    for (ends, waiting, kind, says) in [
+        ("", &impatient, ErrorKind::Unavailable, "55P03"),
+        ("pg_cancel_backend", &store, ErrorKind::Unavailable, "57014"),
+        ("pg_terminate_backend", &store, ErrorKind::UnknownOutcome, "57P01"),
     ] {
         let tx = other.transaction().await.unwrap();
         tx.execute("SELECT FROM idmill_sequences FOR UPDATE", &[]).await.unwrap();
-        let waiting = store.clone();
+        let waiting = waiting.clone();
         let outcome = tokio::spawn(async move { waiting.reserve(&request("s", 10)).await });
         until_waiting(&watcher, 1).await;
         if !ends.is_empty() {
             let sql = format!("SELECT {ends}(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
             // Nobody waits at the moment at which a brief wait becomes a long one.
-            while watcher.execute(&sql, &[]).await.unwrap() == 0 {}
+            while !outcome.is_finished() && watcher.execute(&sql, &[]).await.unwrap() == 0 {}
         }
         let error = outcome.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");

@@ -12,7 +12,7 @@ async fn one_that_is_silent_costs_one_unknown_outcome_and_not_one_each() {
     let Some(engine) = server().await else { return };
     let proxy = Proxy::to(engine.address()).await;
     let direct = engine.address().to_string();
-    let url = url(&engine, "").replace(&direct, &proxy.address().to_string()).replace("20s", "2s");
+    let url = url(&engine, "").replace(&direct, &proxy.address().to_string()).replace("20s", "10s");
     let store = PostgresStore::open(&url).await.unwrap();
     one_silence_is_unknown(Arc::new(store), &proxy).await;
 }

@@ -21,8 +21,8 @@ const KEYS: &str = "{idmill}:w:*";
 fn tier(store: &MemoryStore, engine: &Engine, replicas: u32) -> Tier {
     let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap();
     let options = options.block(BLOCK).max_skip(None).replicas(replicas);
-    // Where replicas have to answer too, on a busy machine.
-    let timeout = if replicas > 0 { 4 } else { 1 };
+    // Nobody waits for it but where a replica that has to answer is gone.
+    let timeout = if replicas > 0 { 10 } else { 20 };
     let options = options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(timeout));
     Tiered::new(Arc::new(store.clone()), RedisWindow::new(options).unwrap())
 }

@@ -62,7 +62,7 @@ async fn an_engine_that_stands_still_is_waited_for_and_one_that_ends_is_said_to_
     let Some(emulator) = Emulator::start().await else { return };
     let ours = emulator.store().await;
     let own = client(&emulator.address(), |config: &mut gcloud_spanner::client::ClientConfig| {
-        config.channel_config.timeout = Duration::from_millis(300);
+        config.channel_config.timeout = Duration::from_secs(5);
     })
     .await;
     let store = SpannerStore::from_client(own, "idmill_sequences").await.unwrap();

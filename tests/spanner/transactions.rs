@@ -1,6 +1,7 @@
 //! Gapless ids: drawn inside a transaction of the caller's own.
 
 use std::num::NonZeroI64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idmill::store::spanner::gcloud_spanner::client::Client;
@@ -119,15 +120,14 @@ async fn transactions_that_meet_number_without_gap() {
 /// Twelve tasks, two ways of drawing, a third of the transactions given up. How
 /// often a transaction was begun.
 pub(crate) async fn number_invoices(emulator: &Emulator) -> usize {
-    static BEGUN: AtomicUsize = AtomicUsize::new(0);
-    BEGUN.store(0, Ordering::Relaxed);
+    let begun = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..6 {
-        let client = emulator.client().await;
+        let (client, begun) = (emulator.client().await, begun.clone());
         tasks.spawn(async move {
             for round in 0..6 {
                 until_committed(|| async {
-                    BEGUN.fetch_add(1, Ordering::Relaxed);
+                    begun.fetch_add(1, Ordering::Relaxed);
                     number_one(&client, task % 2 == 0, (task + round) % 3 == 0).await
                 })
                 .await
@@ -142,7 +142,7 @@ pub(crate) async fn number_invoices(emulator: &Emulator) -> usize {
         (1..=48).collect::<Vec<_>>(),
         "each third of 36 transactions with two numbers is given up"
     );
-    BEGUN.load(Ordering::Relaxed)
+    begun.load(Ordering::Relaxed)
 }
 
 async fn number_one(client: &Client, several: bool, give_up: bool) -> Result<(), Error> {

@@ -1,10 +1,11 @@
 //! Reserves, alone and at the same time, and the other calls of the contract.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use idmill::store::sqlite::SqliteStore;
+use idmill::store::sqlite::{SqliteOptions, SqliteStore};
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, Store};
 use idmill::{Error, ErrorKind, Operation, Range};
 
@@ -20,12 +21,17 @@ fn disjoint(grants: &[Grant]) -> u64 {
     ranges.iter().map(idmill::Range::len).sum()
 }
 
+/// SQLite's connections wait in no order, so that one of many may have to wait for long.
+fn patient(file: PathBuf) -> SqliteOptions {
+    SqliteOptions::new(file).busy_timeout(Duration::from_secs(60))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ranges_are_disjoint_among_tasks_and_connections() {
     let place = Place::new();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {
-        let store = place.open().await;
+        let store = SqliteStore::open_with(patient(place.file())).await.unwrap();
         for task in 0..4 {
             let store = store.clone();
             tasks.spawn(async move {
@@ -55,7 +61,7 @@ fn many_that_create_one_file_at_once_all_succeed() {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                     barrier.wait();
                     runtime.block_on(async {
-                        let store = SqliteStore::open(file).await?;
+                        let store = SqliteStore::open_with(patient(file)).await?;
                         store.reserve(&request("s", 10)).await
                     })
                 })

@@ -31,12 +31,17 @@ struct Scene {
     met: u32,
 }
 
+/// A client that nothing befalls, and that therefore may wait as long as in the trials without faults.
+pub(super) async fn undisturbed(context: &Context) -> Outcome<Client> {
+    context.connect_to(context.setup.endpoint(context.dir.clone(), false)).await
+}
+
 impl Scene {
     async fn new(context: Arc<Context>, label: &str) -> Outcome<Self> {
         let endpoint = context.endpoint();
         let proxy = Proxy::start(endpoint.address()).await?;
         let client = context.connect_to(endpoint.to(proxy.address())).await?;
-        let (observer, name, ledger) = (context.connect().await?, context.name(label), Ledger::default());
+        let (observer, name, ledger) = (undisturbed(&context).await?, context.name(label), Ledger::default());
         observer.create(&name, context.bounds()).await??;
         let (request, mut pieces) = (context.request(&name, 1), 0);
         for _ in 0..3 {

@@ -2,6 +2,7 @@
 
 use tokio::task::JoinSet;
 
+use super::connections::undisturbed;
 use crate::conformance::client::Client;
 use crate::conformance::context::Context;
 use crate::conformance::ledger::{Entry, Ledger, Reply, now};
@@ -132,7 +133,7 @@ pub(super) async fn rests_through_cuts(context: Arc<Context>) -> Outcome {
     let endpoint = context.endpoint();
     let proxy = Proxy::start(endpoint.address()).await?;
     let client = context.connect_to(endpoint.to(proxy.address())).await?;
-    let (observer, name) = (context.connect().await?, context.name("cut"));
+    let (observer, name) = (undisturbed(&context).await?, context.name("cut"));
     let mut met = 0;
     for round in 0..18 {
         let grant = context.until("a reserve after a cut", || async {

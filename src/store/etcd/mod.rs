@@ -48,6 +48,7 @@ pub use self::options::EtcdOptions;
 #[derive(Clone, Debug)]
 pub struct EtcdStore {
     sequences: Arc<Sequences>,
+    options: Arc<EtcdOptions>,
 }
 
 impl EtcdStore {
@@ -64,10 +65,24 @@ impl EtcdStore {
 
     async fn open(options: EtcdOptions) -> Result<Self> {
         options.check()?;
-        let sequences = Sequences::new(Client::new(&options)?, Place::new(options.prefix));
+        let sequences = begin(&options)?;
         sequences.greet().await?;
-        Ok(Self { sequences: Arc::new(sequences) })
+        Ok(Self { sequences: Arc::new(sequences), options: Arc::new(options) })
     }
+}
+
+/// The sequences as they are now: nothing is known of the cluster yet.
+fn begin(options: &EtcdOptions) -> Result<Sequences> {
+    Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
+}
+
+async fn set(sequences: &Sequences, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+    let setting = sequences.change(name, Resend::Harmless, |stored| {
+        let mut info = stored.ok_or_else(|| not_found(name))?;
+        info.apply(&change)?;
+        Ok((Some(info.clone()), info))
+    });
+    setting.await
 }
 
 impl Store for EtcdStore {
@@ -139,12 +154,14 @@ impl Store for EtcdStore {
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {
-            let setting = self.sequences.change(name, Resend::Harmless, |stored| {
-                let mut info = stored.ok_or_else(|| not_found(name))?;
-                info.apply(&change)?;
-                Ok((Some(info.clone()), info))
-            });
-            setting.await.map_err(|error| error.of(name).during(Operation::Set))
+            // A cluster that went back is believed in nothing but this: what keeps others, who know less, from
+            // repeating ids.
+            let outcome = if change.only_raises() && self.sequences.is_refused() {
+                set(&begin(&self.options)?, name, change).await
+            } else {
+                set(&self.sequences, name, change).await
+            };
+            outcome.map_err(|error| error.of(name).during(Operation::Set))
         })
     }
 

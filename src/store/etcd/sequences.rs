@@ -64,6 +64,11 @@ impl Sequences {
         Self { client, place, seen: Mutex::default() }
     }
 
+    /// Whether the cluster has shown that it is not the one it was.
+    pub(super) fn is_refused(&self) -> bool {
+        self.client.guard().floor().is_err()
+    }
+
     /// Asks for what nobody has, to know whether anybody answers.
     pub(super) async fn greet(&self) -> Result<()> {
         let range = Range { key: self.place.first(), ..Range::default() };

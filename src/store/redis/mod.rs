@@ -15,8 +15,9 @@
 //! Ids go up to 2^64 - 1: they never pass through a Lua number.
 //!
 //! Redis cannot protect from: replication that lags behind when a replica is promoted and allowed, a
-//! restored copy of its files, settings that change during a connection, `FLUSHALL`, and changes of a key
-//! by hand. See `docs/stores/redis.md`.
+//! restored copy of its files, settings that change during a connection, and changes of a key by hand. After
+//! `FLUSHALL`, a process that was granted ids of a sequence refuses to begin it anew; one that comes new does
+//! not know better. See `docs/stores/redis.md`.
 //!
 //! # Cancellation
 //!
