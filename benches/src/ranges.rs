@@ -1,7 +1,8 @@
 //! Measuring rows side by side, several times over, and the table of the ranges that came out.
 //!
-//! A *run* makes everything anew, so that nothing rests on how memory happened to be laid out, and measures all rows in turn, again and
-//! again; of each it keeps the median. Ratios are taken within a run. What is printed is the least and the largest of all runs.
+//! A *run* makes everything anew, so that nothing rests on how memory happened to be laid out, and measures
+//! all rows in turn, again and again; of each it keeps the median. Ratios are taken within a run. What is
+//! printed is the least and the largest of all runs.
 
 use std::time::Duration;
 

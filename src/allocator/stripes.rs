@@ -29,8 +29,8 @@ type Place = OnceLock<Box<CachePadded<Stripe>>>;
 /// The stripes by seat.
 #[derive(Default)]
 pub(crate) struct Stripes {
-    /// Not behind one pointer more, as the further ones: each costs a thread that draws from many sequences in turn
-    /// a cache line.
+    /// Not behind one pointer more, as the further ones: each costs a thread that draws from many sequences
+    /// in turn a cache line.
     first: [Place; Seat::columns(0)],
     /// Each made when the first of its threads draws.
     further: [OnceLock<Box<[Place]>>; ROWS - 1],

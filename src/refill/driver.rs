@@ -30,12 +30,13 @@ pub(crate) struct Driver {
     engine: Engine<Reply>,
     /// The stock's generation when the reserve in flight was sent.
     sent_under: u64,
-    /// The stock's generation before the engine got what it holds, which is void if another stands now; [`NOTHING`] where it holds
-    /// nothing.
+    /// The stock's generation before the engine got what it holds, which is void if another stands now;
+    /// [`NOTHING`] where it holds nothing.
     held_under: u64,
     /// The timer that the actor was asked for and that has not come yet.
     armed: Option<Time>,
-    /// What is more than memory may hold, or was left in it when it was closed. Boxed, since there is seldom any.
+    /// What is more than memory may hold, or was left in it when it was closed. Boxed, since there is seldom
+    /// any.
     rest: Option<Box<GiveBack>>,
 }
 
@@ -128,7 +129,8 @@ impl Driver {
         }
     }
 
-    /// A sequence that was seen before and is not found has been lost: what the store said of it is not all that is to be said.
+    /// A sequence that was seen before and is not found has been lost: what the store said of it is not all
+    /// that is to be said.
     fn not_gone(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::NotFound && self.core.stats.is_met() {
             return self.seen().gone(&self.core.name, &error).during(Operation::Reserve);
@@ -149,8 +151,8 @@ impl Driver {
         self.step(Event::Tick { level: self.core.stock.remaining() }, now)
     }
 
-    /// No more refills; callers hear that it is closed. What is left of the ids that were granted last is returned: nobody can
-    /// draw it any more.
+    /// No more refills; callers hear that it is closed. What is left of the ids that were granted last is
+    /// returned: nobody can draw it any more.
     pub(crate) fn close(&mut self, now: Time) -> Option<GiveBack> {
         let _ = self.step(Event::Close, now);
         self.surplus()
@@ -161,7 +163,8 @@ impl Driver {
         self.core.stats.add_given_back(ids);
     }
 
-    /// Ids that are more than memory may hold, for a store that takes them back; they count as a gap until it has.
+    /// Ids that are more than memory may hold, for a store that takes them back; they count as a gap until it
+    /// has.
     pub(crate) fn surplus(&mut self) -> Option<GiveBack> {
         self.rest.take().map(|rest| *rest)
     }
@@ -183,8 +186,8 @@ impl Driver {
         self.engine.is_idle()
     }
 
-    /// Ends attempts that nobody is there to profit from: each whose reply is lost makes a gap. Who comes later and
-    /// finds nothing in memory asks.
+    /// Ends attempts that nobody is there to profit from: each whose reply is lost makes a gap. Who comes
+    /// later and finds nothing in memory asks.
     fn stop_if_unused(&mut self) {
         if !self.core.is_used() {
             self.engine.abandoned();
@@ -192,8 +195,8 @@ impl Driver {
     }
 
     fn measure(&mut self, now: Time) {
-        // What callers wait for counts as drawn: while they wait they draw nothing, and the load would look light just
-        // when it is heavy.
+        // What callers wait for counts as drawn: while they wait they draw nothing, and the load would look
+        // light just when it is heavy.
         let wanted = self.core.drawn().saturating_add(self.engine.demand());
         let policy = self.engine.policy();
         policy.drawn(wanted, now);
@@ -260,8 +263,8 @@ impl Driver {
                 tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
                 stats.gap_revoked(stock.revoke(ErrorKind::Dry).len());
                 self.core.give_up_stripes();
-                // One further, and not as far as it is: a revocation by somebody else, not heard of yet, goes on to
-                // void the range that comes.
+                // One further, and not as far as it is: a revocation by somebody else, not heard of yet, goes
+                // on to void the range that comes.
                 self.sent_under += 1;
                 self.held_under = self.sent_under;
             }

@@ -1,8 +1,8 @@
-//! An oracle for the engine: arbitrary events in, and every command that comes out is held against what the engine
-//! promises. It knows nothing of how the engine decides.
+//! An oracle for the engine: arbitrary events in, and every command that comes out is held against what the
+//! engine promises. It knows nothing of how the engine decides.
 //!
-//! What it plays are the driver, the stock, the callers, the clock, and a store that can be honest, short, reset, mad
-//! or broken. Each broken promise panics with the promise's name.
+//! What it plays are the driver, the stock, the callers, the clock, and a store that can be honest, short,
+//! reset, mad or broken. Each broken promise panics with the promise's name.
 
 mod promises;
 
@@ -87,7 +87,8 @@ pub(crate) struct Oracle {
     callers: Vec<Asked>,
     flight: Option<Flight>,
     stored: SequenceInfo,
-    /// The ids in memory, in the order in which they are drawn, and those that the engine holds for who waits.
+    /// The ids in memory, in the order in which they are drawn, and those that the engine holds for who
+    /// waits.
     memory: Vec<Range>,
     held: Ranges,
     /// Under `Order::Global`, what was granted, and from which caller on they came too late for it.

@@ -28,8 +28,8 @@ const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
 const ACQUAINTED: Duration = Duration::from_secs(60);
 const STARTS: usize = 4;
 
-/// What the tests have in common. Each holds on to it while it waits for its turn, so that it is started once, and ends
-/// with the last of them.
+/// What the tests have in common. Each holds on to it while it waits for its turn, so that it is started
+/// once, and ends with the last of them.
 #[derive(Default)]
 struct Shared {
     /// One test at a time: most of them stop nodes, and a node takes half a gigabyte.
@@ -155,7 +155,8 @@ impl Ring {
         Self { datacenters, nodes, port, _dir: dir }
     }
 
-    /// Nodes that are started at once, on a busy machine, sometimes never find each other. Those are started again.
+    /// Nodes that are started at once, on a busy machine, sometimes never find each other. Those are started
+    /// again.
     async fn all_up(&self) {
         for _ in 0..STARTS {
             self.start_all().await;
@@ -194,8 +195,8 @@ impl Ring {
         self.address(node).to_string()
     }
 
-    /// Whose statements that node alone carries out, in agreement with what its own datacenter agreed on. The other
-    /// datacenter learns of a window's rows later.
+    /// Whose statements that node alone carries out, in agreement with what its own datacenter agreed on. The
+    /// other datacenter learns of a window's rows later.
     async fn session_at(&self, node: usize) -> Result<Session> {
         let here = DefaultPolicy::builder().prefer_datacenter(self.datacenters[node].to_owned()).build();
         let profile = ExecutionProfile::builder()

@@ -82,8 +82,8 @@ fn to_u64(number: &Number) -> u64 {
     number.as_signed_bytes_be_slice().iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Reserves until the window is said to be used up; returns how many ids were granted before. A node on a busy machine
-/// may be late: what comes of that is in doubt, or can be tried again.
+/// Reserves until the window is said to be used up; returns how many ids were granted before. A node on a
+/// busy machine may be late: what comes of that is in doubt, or can be tried again.
 async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
     let (mut granted, begun) = (0, Instant::now());
     loop {

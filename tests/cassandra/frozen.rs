@@ -1,5 +1,5 @@
-//! One node of a datacenter's three takes requests and answers none, and the others go on: with a keyspace in one
-//! datacenter, and with windows in front of a counter that two datacenters agree on.
+//! One node of a datacenter's three takes requests and answers none, and the others go on: with a keyspace in
+//! one datacenter, and with windows in front of a counter that two datacenters agree on.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The Cassandra store against real nodes in two datacenters: what it promises while one of them is away, and while
-//! nobody knows what became of a write.
+//! The Cassandra store against real nodes in two datacenters: what it promises while one of them is away, and
+//! while nobody knows what became of a write.
 #![cfg(all(feature = "cassandra", feature = "conformance", unix))]
 
 #[path = "../engines/mod.rs"]

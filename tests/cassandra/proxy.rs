@@ -1,5 +1,5 @@
-//! Between a store and a node: reads the frames of CQL (version 4 of the protocol), and keeps back or misspells those
-//! that the test names.
+//! Between a store and a node: reads the frames of CQL (version 4 of the protocol), and keeps back or
+//! misspells those that the test names.
 //!
 //! Statements are known by their text, also where they are executed by the id that the node gave them.
 
@@ -137,8 +137,8 @@ impl Proxy {
         Held(receiver)
     }
 
-    /// Replaces `right` by `wrong`, of the same length, in the next requests of a statement whose text contains this.
-    /// The node then answers as one that does not know what is meant.
+    /// Replaces `right` by `wrong`, of the same length, in the next requests of a statement whose text
+    /// contains this. The node then answers as one that does not know what is meant.
     pub(crate) fn misspell(&self, statement: &str, right: &str, wrong: &str, times: usize) {
         assert_eq!(right.len(), wrong.len());
         self.rule(statement, right, times, Act::Misspell(wrong.into()));

@@ -1,4 +1,5 @@
-//! Writes to a window that arrive late: meanwhile another client sets the sequence, and fills the window anew.
+//! Writes to a window that arrive late: meanwhile another client sets the sequence, and fills the window
+//! anew.
 //!
 //! Whatever else of their condition holds again then, the era does not: no such write may be applied.
 
@@ -77,7 +78,8 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     assert_eq!(ledger.disjoint(), 15);
 }
 
-/// Two processes find that the window was recalled. One empties it, fills it and draws before the other empties it.
+/// Two processes find that the window was recalled. One empties it, fills it and draws before the other
+/// empties it.
 async fn one_that_empties_the_window(two: &Two) {
     let s = request("stale_reset", 5);
     insist(&two.late, &s, &mut Ledger::default()).await;

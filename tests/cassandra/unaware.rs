@@ -1,7 +1,7 @@
 //! Nodes that have not heard yet of what another one made.
 //!
-//! A node hears of it within moments, too soon for a test to come between. So requests are misspelt on their way: the
-//! node answers what one answers that does not know the keyspace, or the table.
+//! A node hears of it within moments, too soon for a test to come between. So requests are misspelt on their
+//! way: the node answers what one answers that does not know the keyspace, or the table.
 
 use std::time::Duration;
 

@@ -36,7 +36,8 @@ async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
     assert!(grants.iter().all(|grant| grant.identity == info.identity));
 }
 
-/// On a busy machine others may be faster for longer than one call waits, and etcd itself may give up a request.
+/// On a busy machine others may be faster for longer than one call waits, and etcd itself may give up a
+/// request.
 async fn insist(store: &EtcdStore, unknown: &mut u64) -> Grant {
     let mut last = None;
     for _ in 0..10 {

@@ -152,7 +152,8 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     assert!(life.trim_start_matches(':').parse::<u64>().unwrap() > 3600, "{life}");
 }
 
-/// Each refill comes when its claim has expired: once that is an error which names the cause, and the next claim lives longer.
+/// Each refill comes when its claim has expired: once that is an error which names the cause, and the next
+/// claim lives longer.
 #[tokio::test]
 async fn a_store_that_is_slower_than_a_claim_lives_costs_one_block_and_is_named() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// The seed in `IDMILL_SIM_SEED`; or as many as `IDMILL_SIM_SEEDS` says, `default` without it, divided by `share`: for
-/// worlds that are larger than the others that the setting counts.
+/// The seed in `IDMILL_SIM_SEED`; or as many as `IDMILL_SIM_SEEDS` says, `default` without it, divided by
+/// `share`: for worlds that are larger than the others that the setting counts.
 pub(crate) fn chosen(default: u64, share: u64) -> Vec<u64> {
     let seeds = match setting("IDMILL_SIM_SEED") {
         Some(seed) => vec![seed],

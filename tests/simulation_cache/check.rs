@@ -14,8 +14,8 @@ type Verdict = Result<(), String>;
 const BURST: Duration = Duration::from_millis(100);
 /// Where less is drawn, a window may have as much as this nevertheless.
 const SMALL: u64 = 64;
-/// A window has no more than this many times what was drawn: it grows four times at a refill, and who has seen no rate
-/// yet takes its size from its mark, which may be half as much again.
+/// A window has no more than this many times what was drawn: it grows four times at a refill, and who has
+/// seen no rate yet takes its size from its mark, which may be half as much again.
 const TIMES: u64 = 6;
 /// Once nothing goes wrong, nobody waits longer, but for what somebody who is
 /// gone was to put into the window.

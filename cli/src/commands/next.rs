@@ -89,7 +89,8 @@ async fn begin(
     global: &Global,
 ) -> idmill::Result<Begun> {
     let is_new = is_new(&**store, args, end).await?;
-    // What is left of the time, so that the draw ends by itself and says what the store, or its window, last said.
+    // What is left of the time, so that the draw ends by itself and says what the store, or its window, last
+    // said.
     let ids = open(sequences, args, end.saturating_duration_since(Instant::now())).await?;
     // Larger than a step, a `take` would have a range of its own size reserved.
     let at_once = args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE));

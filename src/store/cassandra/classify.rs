@@ -1,9 +1,10 @@
 //! The driver's errors, sorted by what they say about the ids.
 //!
-//! Cassandra reports a conditional write that it could not finish in many ways, and in nearly all of them the write
-//! may have been applied, or may be at a later time, when another request finishes what this one began. Certain is only what never
-//! began: an error before sending, a statement that the server does not accept, and `Unavailable` for want of a
-//! *serial* quorum, which is tested before the first round. How many replicas answered tells nothing.
+//! Cassandra reports a conditional write that it could not finish in many ways, and in nearly all of them the
+//! write may have been applied, or may be at a later time, when another request finishes what this one began.
+//! Certain is only what never began: an error before sending, a statement that the server does not accept,
+//! and `Unavailable` for want of a *serial* quorum, which is tested before the first round. How many replicas
+//! answered tells nothing.
 
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use scylla::frame::types::Consistency;
@@ -86,8 +87,8 @@ fn classify_server(error: &DbError, message: &str, effect: Effect) -> ErrorKind 
         DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => classify_refused(message),
         DbError::AuthenticationError | DbError::Unauthorized => ErrorKind::Denied,
         DbError::AlreadyExists { .. } => ErrorKind::AlreadyExists,
-        // Timeouts and failures; Overloaded, which the commit of an accepted write can run into as well; the want of the
-        // commit's quorum; and what no server is known to answer.
+        // Timeouts and failures; Overloaded, which the commit of an accepted write can run into as well; the
+        // want of the commit's quorum; and what no server is known to answer.
         _ => effect.doubt(),
     }
 }

@@ -1,8 +1,8 @@
 //! Keyspace and tables: looked at, held against what they have to be, and made where they are missing.
 //!
-//! A table says in its comment among whom its partitions are agreed on, and is refused to who would do otherwise. Its
-//! id is made from its name: Cassandra gives random ones, so that two nodes which make one table at the same
-//! time would make two, and what was written to one of them would be lost.
+//! A table says in its comment among whom its partitions are agreed on, and is refused to who would do
+//! otherwise. Its id is made from its name: Cassandra gives random ones, so that two nodes which make one
+//! table at the same time would make two, and what was written to one of them would be lost.
 
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ impl Part {
         self.look(client).await
     }
 
-    /// Makes it, and looks until it is there. A node hears a little later of what another one made: the one that is
-    /// looked at may not know it yet, and the one that is to make a table may not know the keyspace.
+    /// Makes it, and looks until it is there. A node hears a little later of what another one made: the one
+    /// that is looked at may not know it yet, and the one that is to make a table may not know the keyspace.
     async fn make(&self, client: &Client) -> Result<Cells> {
         let begun = Instant::now();
         let mut made = self.define(client).await;

@@ -154,8 +154,8 @@ impl Store for EtcdStore {
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {
-            // A cluster that went back is believed in nothing but this: what keeps others, who know less, from
-            // repeating ids.
+            // A cluster that went back is believed in nothing but this: what keeps others, who know less,
+            // from repeating ids.
             let outcome = if change.only_raises() && self.sequences.is_refused() {
                 set(&begin(&self.options)?, name, change).await
             } else {

@@ -296,8 +296,8 @@ impl MemcachedWindow {
         self.sequences.update(&request.name, |latest| {
             // So far at least the store has granted.
             latest.advance(known.identity, known.layout.id(after.end));
-            // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor shrinks
-            // from one window to the next by itself.
+            // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor
+            // shrinks from one window to the next by itself.
             latest.pace.found(after.mark.saturating_mul(3));
             let limits = self.options.limits();
             latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());

@@ -1,8 +1,8 @@
 //! The known bugs, each as a change of text and the model that has to catch it.
 //!
 //! Left out, because nothing observable changes:
-//! - *`low_seen` with `Release` alone, or `signal_low` with `Relaxed`, where the mailbox lies between.* The queue and
-//!   the wake-up order the same two threads a second time.
+//! - *`low_seen` with `Release` alone, or `signal_low` with `Relaxed`, where the mailbox lies between.* The
+//!   queue and the wake-up order the same two threads a second time.
 
 /// A bug.
 pub(crate) struct Mutant {

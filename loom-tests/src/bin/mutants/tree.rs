@@ -158,8 +158,8 @@ fn ended(mut child: Child, limit: Duration) -> io::Result<Option<bool>> {
     }
 }
 
-/// Lends the copy what is built of other people's crates: it is the same there, and cargo goes by the names and times of
-/// these files.
+/// Lends the copy what is built of other people's crates: it is the same there, and cargo goes by the names
+/// and times of these files.
 fn share(built: &Path, target: &Path) -> io::Result<()> {
     for kind in ["deps", "build", ".fingerprint"] {
         if !target.join(kind).exists() {
