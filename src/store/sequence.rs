@@ -150,13 +150,6 @@ pub struct Change {
     pub expect: Option<Identity>,
 }
 
-impl Change {
-    /// Whether it does no more than raise `next`. That is safe whatever the store has lost.
-    pub(crate) fn only_raises(&self) -> bool {
-        self.next.is_some() && self.max.is_none() && !self.backwards
-    }
-}
-
 fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
     if change.expect.is_some_and(|expected| expected != info.identity) {
         return Err(refused("it is not the sequence it was: it was reset or created again meanwhile"));

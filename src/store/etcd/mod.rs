@@ -76,6 +76,11 @@ fn begin(options: &EtcdOptions) -> Result<Sequences> {
     Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
 }
 
+/// Whether it does no more than raise `next`. That is safe whatever the cluster has lost.
+fn only_raises(change: &Change) -> bool {
+    change.next.is_some() && change.max.is_none() && !change.backwards
+}
+
 async fn set(sequences: &Sequences, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
     let setting = sequences.change(name, Resend::Harmless, |stored| {
         let mut info = stored.ok_or_else(|| not_found(name))?;
@@ -156,7 +161,7 @@ impl Store for EtcdStore {
         Box::pin(async move {
             // A cluster that went back is believed in nothing but this: what keeps others, who know less,
             // from repeating ids.
-            let outcome = if change.only_raises() && self.sequences.is_refused() {
+            let outcome = if only_raises(&change) && self.sequences.is_refused() {
                 set(&begin(&self.options)?, name, change).await
             } else {
                 set(&self.sequences, name, change).await
