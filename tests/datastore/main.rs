@@ -4,6 +4,10 @@
 #[path = "../engines/mod.rs"]
 mod engines;
 mod front;
+#[path = "../grants/mod.rs"]
+mod grants;
+#[path = "../grants/reserving.rs"]
+mod reserving;
 mod trouble;
 
 use std::collections::BTreeSet;
@@ -17,6 +21,8 @@ use tokio::sync::{Barrier, Mutex};
 
 use engines::Engine;
 use front::{Fate, Front, Seen};
+use grants::disjoint;
+use reserving::reserved_at_once;
 
 /// Long enough for an emulator on a busy machine, unless a test wants it to be too short.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -81,32 +87,12 @@ async fn first_commit(engine: &Engine, project: &str, fate: Fate) -> (DatastoreS
     .await
 }
 
-/// Panics if an id is in two of the ranges; returns how many ids there are.
-fn disjoint(grants: &[Grant]) -> u64 {
-    let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
-    ranges.sort_by_key(idmill::Range::start);
-    for pair in ranges.windows(2) {
-        assert!(!pair[0].overlaps(&pair[1]), "{pair:?}");
-    }
-    ranges.iter().map(idmill::Range::len).sum()
-}
-
 async fn ranges_are_disjoint(engine: &Engine) {
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut stores = Vec::new();
     for _ in 0..4 {
-        let store = open(engine, "disjoint").await;
-        for task in 0..2 {
-            let store = store.clone();
-            tasks.spawn(async move {
-                let mut grants = Vec::new();
-                for count in 1..=25 {
-                    grants.push(store.reserve(&request("s", count + task)).await.unwrap());
-                }
-                grants
-            });
-        }
+        stores.push(open(engine, "disjoint").await);
     }
-    let grants: Vec<Grant> = tasks.join_all().await.into_iter().flatten().collect();
+    let grants = reserved_at_once(stores, 2, 25, |count| request("s", count)).await;
     let reserved = disjoint(&grants);
     let info = inspect(&open(engine, "disjoint").await, "s").await;
     assert_eq!(info.next, Some(reserved + 1), "and there are no gaps: all conflicts were tried again");

@@ -5,6 +5,8 @@
 mod certificate;
 #[path = "../engines/mod.rs"]
 mod engines;
+#[path = "../grants/mod.rs"]
+mod grants;
 
 mod cluster;
 mod contention;
@@ -22,13 +24,14 @@ use std::time::Duration;
 
 use idmill::conformance::Daemon;
 use idmill::store::etcd::{EtcdOptions, EtcdStore};
-use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store};
+use idmill::store::{Bounds, Reserve, SequenceInfo, Store};
 use idmill::{Result, SequenceName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use engines::Engine;
+use grants::disjoint;
 
 /// Long enough on a busy machine, unless a test wants it to be too short.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -67,16 +70,6 @@ fn options(engine: &Engine, place: &str) -> EtcdOptions {
 
 async fn open(engine: &Engine, place: &str) -> EtcdStore {
     EtcdStore::open_with(options(engine, place)).await.unwrap()
-}
-
-/// Panics if an id is in two of the ranges; returns how many ids there are.
-fn disjoint(grants: &[Grant]) -> u64 {
-    let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
-    ranges.sort_by_key(idmill::Range::start);
-    for pair in ranges.windows(2) {
-        assert!(!pair[0].overlaps(&pair[1]), "{pair:?}");
-    }
-    ranges.iter().map(idmill::Range::len).sum()
 }
 
 /// An etcd that is configured further, alone in `dir`.

@@ -2,7 +2,11 @@
 #![cfg(feature = "sqlite")]
 
 mod files;
+#[path = "../grants/mod.rs"]
+mod grants;
 mod reserves;
+#[path = "../grants/reserving.rs"]
+mod reserving;
 mod rows;
 
 use std::path::PathBuf;

@@ -9,17 +9,9 @@ use idmill::store::sqlite::{SqliteOptions, SqliteStore};
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, Store};
 use idmill::{Error, ErrorKind, Operation, Range};
 
+use crate::grants::disjoint;
+use crate::reserving::reserved_at_once;
 use crate::{Place, inspect, name, request, reserve};
-
-/// Panics if an id is in two of the ranges; returns how many ids there are.
-fn disjoint(grants: &[Grant]) -> u64 {
-    let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
-    ranges.sort_by_key(idmill::Range::start);
-    for pair in ranges.windows(2) {
-        assert!(!pair[0].overlaps(&pair[1]), "{pair:?}");
-    }
-    ranges.iter().map(idmill::Range::len).sum()
-}
 
 /// SQLite's connections wait in no order, so that one of many may have to wait for long.
 fn patient(file: PathBuf) -> SqliteOptions {
@@ -29,21 +21,11 @@ fn patient(file: PathBuf) -> SqliteOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ranges_are_disjoint_among_tasks_and_connections() {
     let place = Place::new();
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut stores = Vec::new();
     for _ in 0..4 {
-        let store = SqliteStore::open_with(patient(place.file())).await.unwrap();
-        for task in 0..4 {
-            let store = store.clone();
-            tasks.spawn(async move {
-                let mut grants = Vec::new();
-                for count in 1..=15 {
-                    grants.push(store.reserve(&request("s", count + task)).await.unwrap());
-                }
-                grants
-            });
-        }
+        stores.push(SqliteStore::open_with(patient(place.file())).await.unwrap());
     }
-    let grants: Vec<Grant> = tasks.join_all().await.into_iter().flatten().collect();
+    let grants = reserved_at_once(stores, 4, 15, |count| request("s", count)).await;
     let reserved = disjoint(&grants);
     assert_eq!(inspect(&place.open().await, "s").await.next, Some(reserved + 1), "and there are no gaps");
     assert_eq!(grants.iter().map(|grant| grant.identity.incarnation).collect::<BTreeSet<_>>().len(), 1);

@@ -132,10 +132,7 @@ impl Sessions {
         sql: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Fault> {
-        match self.run_some(asked, sql, parameters).await {
-            (rows, None) => Ok(rows),
-            (_, Some(fault)) => Err(fault),
-        }
+        all(self.run_some(asked, sql, parameters).await)
     }
 
     /// Runs a statement that locks what it changes; it gets its `lock_timeout` among its values. With
@@ -147,10 +144,7 @@ impl Sessions {
         sql: &str,
         values: impl Fn(String) -> [String; N],
     ) -> Result<Vec<Row>, Fault> {
-        match self.run_locking_some(patience, sql, values).await {
-            (rows, None) => Ok(rows),
-            (_, Some(fault)) => Err(fault),
-        }
+        all(self.run_locking_some(patience, sql, values).await)
     }
 
     /// The same, with the rows that came before it failed, if it did.
@@ -300,6 +294,11 @@ impl Sessions {
         idle.retain(|idle| !idle.session.client.is_closed() && idle.since.elapsed() < IDLE);
         idle.pop().map(|idle| idle.session)
     }
+}
+
+/// The rows, unless the statement failed after them.
+fn all((rows, fault): (Vec<Row>, Option<Fault>)) -> Result<Vec<Row>, Fault> {
+    fault.map_or(Ok(rows), Err)
 }
 
 /// Until the server is ready for another query: only then has this one committed.

@@ -161,26 +161,15 @@ fn ended(mut child: Child, limit: Duration) -> io::Result<Option<bool>> {
 /// Lends the copy what is built of other people's crates: it is the same there, and cargo goes by the names
 /// and times of these files.
 fn share(built: &Path, target: &Path) -> io::Result<()> {
+    let is_theirs = |name: &str| !OURS.iter().any(|ours| name.starts_with(ours));
     for kind in ["deps", "build", ".fingerprint"] {
         if !target.join(kind).exists() {
-            link(&built.join(kind), &target.join(kind))?;
-        }
-    }
-    Ok(())
-}
-
-/// A tree of links to the same files, without this package's.
-fn link(from: &Path, to: &Path) -> io::Result<()> {
-    if from.is_file() {
-        return fs::hard_link(from, to);
-    }
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_ours = |name: &str| OURS.iter().any(|ours| name.starts_with(ours));
-        if !name.to_str().is_some_and(is_ours) {
-            link(&entry.path(), &to.join(name))?;
+            transplant(
+                &built.join(kind),
+                &target.join(kind),
+                &|from, to| fs::hard_link(from, to),
+                &is_theirs,
+            )?;
         }
     }
     Ok(())
@@ -194,13 +183,26 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    transplant(from, to, &|from, to| fs::copy(from, to).map(drop), &|_| true)
+}
+
+/// Puts each file where it is in the other tree, except below what `keep` refuses by its name.
+fn transplant(
+    from: &Path,
+    to: &Path,
+    put: &impl Fn(&Path, &Path) -> io::Result<()>,
+    keep: &impl Fn(&str) -> bool,
+) -> io::Result<()> {
     if from.is_file() {
         fs::create_dir_all(to.parent().unwrap_or(to))?;
-        return fs::copy(from, to).map(drop);
+        return put(from, to);
     }
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        copy(&entry.path(), &to.join(entry.file_name()))?;
+        let name = entry.file_name();
+        if name.to_str().is_none_or(keep) {
+            transplant(&entry.path(), &to.join(&name), put, keep)?;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,14 @@
+//! What the tests of several stores ask of the ranges that were granted.
+
+use idmill::Range;
+use idmill::store::Grant;
+
+/// Panics if an id is in two of the ranges; returns how many ids there are.
+pub(crate) fn disjoint(grants: &[Grant]) -> u64 {
+    let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
+    ranges.sort_by_key(Range::start);
+    for pair in ranges.windows(2) {
+        assert!(!pair[0].overlaps(&pair[1]), "{pair:?}");
+    }
+    ranges.iter().map(Range::len).sum()
+}
