@@ -50,8 +50,8 @@
 //! | feature | adds | pulls in |
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
-//! | `postgres` | PostgreSQL, rows or its `SEQUENCE`s, and ids inside its transactions | `tokio-postgres` with rustls |
-//! | `mysql` | sequences in MySQL and MariaDB, and ids inside their transactions, `store::mysql` | `mysql_async` |
+//! | `postgres` | PostgreSQL, rows or `SEQUENCE`s, and ids inside its transactions | `tokio-postgres`, rustls |
+//! | `mysql` | MySQL and MariaDB, and ids inside their transactions | `mysql_async` |
 //! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
 //! | `cassandra` | sequences in Cassandra, for one datacenter or several | `scylla` |
 //! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   batch:         R = ceil(N / step)
-//!   async batch:   R = ceil((N + watermark) / step)      the same, or one more: the prefetch, where fewer than the watermark
-//!                                                        would be left without it
+//!   async batch:   R = ceil((N + watermark) / step)      the same, or one more: the prefetch, where fewer
+//!                                                        than the watermark would be left without it
 //! ```
 //!
 //! with any number of callers up to the step. More of them share reserves of what they want:

@@ -5,10 +5,10 @@
 //! rate), and the store's latency:
 //!
 //! ```text
-//!   watermark = rate × outage budget + pace × 4 latencies    when the refill starts: what remains lasts through an outage
+//!   watermark = rate × outage budget + pace × 4 latencies    the refill starts: what remains outlasts an outage
 //!   step      = rate × max(0.1 s, 20 latencies)              a refill is rare beside what it costs,
 //!               at least rate × (budget + 4 latencies)       one refill leads back above the watermark,
-//!               and rate × budget + pace × half a latency    and brings more at once where the load has just grown
+//!               and rate × budget + pace × half a latency    and brings more where the load has just grown
 //! ```
 //!
 //! The watermark is never above the step. Both are bounded by the waste cap: a restart loses at most what is

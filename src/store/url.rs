@@ -55,18 +55,32 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 
 /// The URL of a store, checked but not yet connected to.
 ///
-/// | URL | store |
+/// | URL | feature, store |
 /// | --- | --- |
-/// | `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro\|rw\|rwc` | `sqlite::SqliteStore`, with the feature `sqlite` |
-/// | `postgres://HOST/DATABASE?table=NAME&sequences=native&mode=ro\|rw\|rwc&timeout=10s` | `postgres::PostgresStore` or `NativeSequences`, with the feature `postgres` |
-/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro\|rw\|rwc&tls=on\|off&timeout=10s` | `mysql::MysqlStore`, with the feature `mysql`; `mariadb://` is the same |
-/// | `mongodb://HOST/DATABASE?collection=NAME&timeout=10s` | `mongodb::MongoStore`, with the feature `mongodb`; `mongodb+srv://`, with the feature `mongodb-srv` |
-/// | `cassandra://HOST,…/KEYSPACE?mode=flat\|geo&dc=NAME&range=N` | `cassandra::CassandraStore`, with the feature `cassandra` |
-/// | `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=ro\|rw\|rwc` | `spanner::SpannerStore`, with the feature `spanner` |
-/// | `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s` | `datastore::DatastoreStore`, with the feature `datastore` |
-/// | `redis://HOST:PORT/DB?prefix=NAME&timeout=5s&replicas=N&durability=disk\|trust\|process`, `rediss://…?ca=FILE` | `redis::RedisStore`, with the feature `redis` |
-/// | `etcd://HOST:PORT,…?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE` | `etcd::EtcdStore`, with the feature `etcd` |
+/// | `sqlite:PATH` | `sqlite`: `sqlite::SqliteStore` |
+/// | `postgres://HOST/DATABASE` | `postgres`: `postgres::PostgresStore` |
+/// | `postgres://HOST/DATABASE?sequences=native` | `postgres`: `postgres::NativeSequences` |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or `mariadb://` | `mysql`: `mysql::MysqlStore` |
+/// | `mongodb://HOST/DATABASE` | `mongodb`: `mongodb::MongoStore` |
+/// | `mongodb+srv://HOST/DATABASE` | `mongodb-srv`: the same |
+/// | `cassandra://HOST,…/KEYSPACE` | `cassandra`: `cassandra::CassandraStore` |
+/// | `spanner://projects/P/instances/I/databases/D` | `spanner`: `spanner::SpannerStore` |
+/// | `datastore://PROJECT[/DATABASE]` | `datastore`: `datastore::DatastoreStore` |
+/// | `redis://HOST:PORT/DB`, or `rediss://` | `redis`: `redis::RedisStore` |
+/// | `etcd://HOST:PORT,…` | `etcd`: `etcd::EtcdStore` |
 /// | `memory:` | a new [`MemoryStore`](super::MemoryStore), for tests |
+///
+/// Options follow as `?key=value&key=value`:
+///
+/// - `sqlite`: `table=NAME`, `busy_timeout=5s`, `mode=ro|rw|rwc`
+/// - `postgres`: `table=NAME`, `mode=ro|rw|rwc`, `timeout=10s`
+/// - `mysql`: `table=NAME`, `mode=ro|rw|rwc`, `tls=on|off`, `timeout=10s`
+/// - `mongodb`: `collection=NAME`, `timeout=10s`
+/// - `cassandra`: `mode=flat|geo`, `dc=NAME`, `range=N`
+/// - `spanner`: `table=NAME`, `emulator=HOST:PORT`, `mode=ro|rw|rwc`
+/// - `datastore`: `namespace=NAME`, `kind=NAME`, `emulator=HOST:PORT`, `timeout=10s`
+/// - `redis`: `prefix=NAME`, `timeout=5s`, `replicas=N`, `durability=disk|trust|process`; `rediss` also `ca=FILE`
+/// - `etcd`: `prefix=/idmill/`, `timeout=5s`, `tls=true`, `ca=FILE`, `cert=FILE`, `key=FILE`
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or
 /// `window=redis://HOST:PORT`, with the feature `redis`: the store behind a [window](crate::tier) on a cache,
