@@ -136,6 +136,20 @@ starts_engines() {
     grep -qE '^mod engines;|^    mod engines;' "$1"
 }
 
+# Tests that compute for minutes where they are not optimised. The step `sim` runs them, with the same assertions.
+COMPUTING=(simulation simulation_tiers simulation_cache tails reserves million)
+
+# Our own code optimised, yet with its assertions. The other crates are those of any release build.
+ASSERTED=(
+    --config 'profile.release.package.idmill.debug-assertions=true'
+    --config 'profile.release.package.idmill.overflow-checks=true'
+)
+
+# Whether a test is one of those.
+computes() {
+    [[ " ${COMPUTING[*]} " == *" $(test_name "$1") "* ]]
+}
+
 # test_name FILE: what cargo calls it.
 test_name() {
     local path=${1%/main.rs}
@@ -145,6 +159,35 @@ test_name() {
 # The features of the root package other than `default`, read where they are declared.
 root_features() {
     awk '/^\[/ { on = /^\[features\]/ } on && /^[a-z][a-z0-9_-]* *=/ && $1 != "default" { print $1 }' Cargo.toml
+}
+
+# The oldest Rust that Cargo.toml promises.
+oldest_rust() {
+    local version
+    version=$(sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
+    [[ -n $version ]] || fail "Cargo.toml states no rust-version"
+    printf '%s\n' "$version"
+}
+
+# oldest COMMAND ARGUMENT…: `cargo COMMAND` with the oldest Rust. All steps that only check use it, and so share what they check of
+# three hundred other crates; and a new Rust brings no new lints here. Where it cannot be had, this one's lint of newer parts of the
+# standard library has to do (clippy::incompatible_msrv); that knows nothing of newer syntax, nor of crates that state a wrong rust-version.
+oldest() {
+    local version
+    version=$(oldest_rust)
+    if has_toolchain "$version"; then
+        run cargo "+$version" "$@"
+    else
+        printf 'NOTE: Rust %s cannot be had here; %s is used\n' "$version" "$(rustc --version)" >&2
+        run cargo "$@"
+    fi
+}
+
+# has_toolchain VERSION: with clippy; installs it where it may.
+has_toolchain() {
+    command -v rustup >/dev/null || return 1
+    rustup run "$1" cargo-clippy --version >/dev/null 2>&1 ||
+        run rustup toolchain install "$1" --profile minimal --component clippy
 }
 
 host_triple() {
@@ -175,7 +218,8 @@ need_nightly() {
 need_tool() {
     local home=$TOOLS/$1-$2
     if [[ ! -x $home/bin/$1 ]]; then
-        run cargo install --locked --root "$home" "$1@$2" ||
+        # Not optimised: compiling one so takes minutes, and what it does here seconds.
+        CARGO_PROFILE_DEV_DEBUG=false run cargo install --debug --locked --root "$home" "$1@$2" ||
             skip "no $1: cargo install --locked --root $home $1@$2"
     fi
     PATH=$home/bin:$PATH

@@ -22,6 +22,6 @@ version() {
 serve() {
     local port=$1
     shift
-    exec java -XX:+UseSerialGC -Xmx512m -cp "$(sdk_file "platform/$PLATFORM/$JAR")" "$CLASS" start \
+    exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx512m -cp "$(sdk_file "platform/$PLATFORM/$JAR")" "$CLASS" start \
         --host=127.0.0.1 --port="$port" "$@"
 }

@@ -198,10 +198,13 @@ impl Pair {
         };
         let grant = Grant { range, identity: self.info.identity, bounds: self.info.bounds };
         let installed = self.window.install(&self.request, token, grant).await.unwrap();
-        let expected = match fenced::install(&mut self.kept, &self.here, number, &refill) {
-            false => Installed::Refused,
-            true if refill.own.is_empty() => Installed::Done,
-            true => Installed::Ids(Grant { range: refill.own, ..grant }),
+        let fits = fenced::install(&mut self.kept, &self.here, number, &refill);
+        let expected = if !fits {
+            Installed::Refused
+        } else if refill.own.is_empty() {
+            Installed::Done
+        } else {
+            Installed::Ids(Grant { range: refill.own, ..grant })
         };
         assert_eq!(installed, expected);
     }

@@ -116,8 +116,8 @@ impl Tree {
             .arg(&self.target)
             .current_dir(&self.root)
             .env("RUSTFLAGS", "--cfg idmill_loom")
-            // A mutant changes a line or two: nothing else is compiled again.
-            .env("CARGO_PROFILE_LOOM_INCREMENTAL", "true")
+            // A mutant changes a line or two: nothing else is compiled again, whatever the caller has set.
+            .env("CARGO_INCREMENTAL", "1")
             .stdin(Stdio::null());
         command
     }
