@@ -111,6 +111,14 @@ at_once() {
     done
 }
 
+# others "NAME NAME…" NAME…: those that are not among the first.
+others() {
+    local name
+    for name in "${@:2}"; do
+        [[ " $1 " == *" $name "* ]] || printf '%s\n' "$name"
+    done
+}
+
 # report_failures FILE [PATTERN]: the lines of FILE that tell what failed, for the summary: the output of a whole run is
 # long, and who looks after it may have been left no more than its end. Without PATTERN, what cargo test says of each
 # test that failed.
