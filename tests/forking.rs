@@ -8,12 +8,16 @@ use std::time::{Duration, Instant};
 
 use fork::{Fork, fork, waitpid_nohang};
 use idmill::store::{MemoryStore, Store};
-use idmill::{Allocator, Result, Sequences};
+use idmill::{Allocator, Order, Result, Sequences};
 
 /// Longer than any machine takes.
 const LONG: Duration = Duration::from_secs(60);
 /// Where what each side got is written to; set for the process that forks.
 const REPORTS: &str = "IDMILL_TEST_FORK";
+/// Set for a process whose ids are in the order of each thread.
+const BY_THREAD: &str = "IDMILL_TEST_FORK_BY_THREAD";
+/// How many a reserve has.
+const STEP: u64 = 10;
 const DRAWS: usize = 30;
 
 /// Not a test by itself: the process that forks, which runs nothing else.
@@ -22,7 +26,8 @@ fn process() {
     let Ok(reports) = std::env::var(REPORTS) else { return };
     let store = MemoryStore::new();
     let ids = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).own_thread().start().unwrap();
-    let sequence = ids.sequence::<u64>("s").step(10).watermark(3).open_blocking().unwrap();
+    let order = if std::env::var_os(BY_THREAD).is_some() { Order::Thread } else { Order::Process };
+    let sequence = ids.sequence::<u64>("s").step(STEP).watermark(3).order(order).open_blocking().unwrap();
     assert_eq!(draw(&sequence).unwrap(), 1);
     let report = |side: &str| {
         let got: Vec<_> = (0..DRAWS).map(|_| told(&draw(&sequence))).collect();
@@ -67,24 +72,43 @@ fn finish(mut command: Command) -> ExitStatus {
     }
 }
 
-#[test]
-fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
+/// What the parent and the child say.
+fn forked(settings: &[&str]) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["process", "--exact", "--nocapture", "--test-threads=1"]).env(REPORTS, dir.path());
-    command.stdout(Stdio::null());
+    command.envs(settings.iter().map(|name| (name, "1"))).stdout(Stdio::null());
     assert!(finish(command).success());
     let read = |side| std::fs::read_to_string(dir.path().join(side)).unwrap();
-    let (parent, child) = (read("parent"), read("child"));
-    let all: Vec<_> = (2..=1 + DRAWS).map(|id| id.to_string()).collect();
-    assert_eq!(parent.lines().take(DRAWS).collect::<Vec<_>>(), all, "the parent has what it always had");
-    // The 8th id of the range is the draw that crosses the watermark.
+    (read("parent"), read("child"))
+}
+
+/// The child's ids, all of which were in memory when it was made; all else that it says is why there are no more.
+fn ids_of_a_child(child: &str, last: u64) -> usize {
     let (ids, rest): (Vec<_>, Vec<_>) =
         child.lines().take(DRAWS).partition(|line| line.parse::<u64>().is_ok());
-    assert!(ids.iter().all(|id| id.parse::<u64>().unwrap() <= 8), "only what was in memory: {ids:?}");
-    assert!(rest.len() >= DRAWS - 7, "{child}");
+    assert!(ids.iter().all(|id| id.parse::<u64>().unwrap() <= last), "only what was in memory: {ids:?}");
     for line in &rest {
         assert!(line.starts_with("Closed: ") && line.contains("this process was forked"), "{line}");
     }
     assert!(child.ends_with("\n1 reserves"), "it reserved: {child}");
+    ids.len()
+}
+
+#[test]
+fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
+    let (parent, child) = forked(&[]);
+    let all: Vec<_> = (2..=1 + DRAWS).map(|id| id.to_string()).collect();
+    assert_eq!(parent.lines().take(DRAWS).collect::<Vec<_>>(), all, "the parent has what it always had");
+    // The 8th id of the range is the draw that crosses the watermark.
+    assert!(ids_of_a_child(&child, 8) <= 7, "{child}");
+}
+
+/// Its threads have blocks of their own, of which the child has copies too.
+#[test]
+fn so_does_one_whose_ids_are_in_the_order_of_each_thread() {
+    let (parent, child) = forked(&[BY_THREAD]);
+    let drawn: Vec<u64> = parent.lines().take(DRAWS).map(|line| line.parse().unwrap()).collect();
+    assert!(drawn.is_sorted() && drawn[0] > 1, "{parent}");
+    assert!(ids_of_a_child(&child, STEP) < DRAWS, "{child}");
 }

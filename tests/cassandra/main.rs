@@ -22,7 +22,7 @@ use idmill::store::cassandra::scylla::client::session::Session;
 use idmill::store::cassandra::scylla::response::query_result::QueryResult;
 use idmill::store::cassandra::scylla::statement::unprepared::Statement;
 use idmill::store::cassandra::{CassandraOptions, CassandraStore, Serial};
-use idmill::store::{Bounds, Change, Grant, Reserve, Store};
+use idmill::store::{Bounds, Change, Grant, Page, Reserve, Store};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use tokio::task::JoinSet;
 
@@ -140,6 +140,7 @@ async fn two_datacenters_hand_out_every_id_once() {
     ledger.accounts_for(max);
     what_is_set_or_removed_is_heard_of_elsewhere(&cluster, &stores).await;
     rows_that_went_back_in_time_are_refused(&cluster, &stores).await;
+    rows_that_cannot_be_read_hide_no_other(&cluster, &stores[0]).await;
     tables_keep_to_one_kind_of_agreement(&cluster).await;
     the_last_id_is_handed_out(&stores).await;
     many_make_one_table_at_once(&cluster).await;
@@ -244,6 +245,23 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
     };
     let error = until("it is noticed", noticed).await;
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+}
+
+async fn rows_that_cannot_be_read_hide_no_other(cluster: &Cluster, store: &CassandraStore) {
+    let session = cluster.session().await;
+    for text in ["row-a", "row-b", "row-c"] {
+        create(store, text, Bounds::of::<u64>()).await;
+    }
+    for change in ["SET format = 2 WHERE name = 'row-b'", "SET next = 0 WHERE name = 'row-c'"] {
+        drop(query(&session, format!("UPDATE ids.idmill_sequences {change}")).await);
+    }
+    let listing = until("they are listed", || async { store.list(&Page::of("row-")).await }).await;
+    let good: Vec<_> = listing.sequences.iter().map(|info| info.name.as_str()).collect();
+    assert_eq!(good, ["row-a"]);
+    let mut bad: Vec<_> =
+        listing.unreadable.iter().map(|row| (row.name.as_str(), row.error.kind())).collect();
+    bad.sort_unstable_by_key(|(name, _)| *name);
+    assert_eq!(bad, [("row-b", ErrorKind::Unsupported), ("row-c", ErrorKind::StoreViolation)]);
 }
 
 async fn tables_keep_to_one_kind_of_agreement(cluster: &Cluster) {

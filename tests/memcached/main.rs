@@ -5,6 +5,8 @@
 mod engines;
 #[path = "../hooked/mod.rs"]
 mod hooked;
+#[path = "../switch/mod.rs"]
+mod switch;
 
 mod bench;
 mod cost;

@@ -1,55 +1,17 @@
 //! Two servers behind one address, which leads to one of them: as a name does that was moved
 //! to another machine, and back.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idmill::store::{MemoryStore, Store};
 use idmill::tier::memcached::MemcachedOptions;
 use idmill::{Allocator, Sequences};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
 use crate::bench::{Issued, Raw, Tier, key, left, name, server, tier};
+use crate::switch::Switch;
 
 const BLOCK: u64 = 40;
-
-/// An address that leads to the server it was last told to.
-struct Switch {
-    address: SocketAddr,
-    leads_to: watch::Sender<SocketAddr>,
-}
-
-impl Switch {
-    async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let leads_to = watch::Sender::new(server);
-        let told = leads_to.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(serve(client, told.subscribe()));
-            }
-        });
-        Self { address, leads_to }
-    }
-
-    /// Cuts every connection; new ones reach this server.
-    fn move_to(&self, server: SocketAddr) {
-        self.leads_to.send_replace(server);
-    }
-}
-
-async fn serve(mut client: TcpStream, mut told: watch::Receiver<SocketAddr>) {
-    let address = *told.borrow_and_update();
-    let Ok(mut server) = TcpStream::connect(address).await else { return };
-    tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => {}
-        _ = told.changed() => {}
-    }
-}
 
 /// One process: its tier, its sequence, and what it drew last.
 struct Process {

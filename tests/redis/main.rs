@@ -7,7 +7,10 @@ mod encrypted;
 #[path = "../engines/mod.rs"]
 mod engines;
 mod errors;
+mod moves;
 mod scripts;
 mod server;
 mod store;
+#[path = "../switch/mod.rs"]
+mod switch;
 mod window;
