@@ -18,18 +18,39 @@ const BLOCK: u64 = 50;
 struct Load {
     tiers: Vec<Arc<Tier>>,
     tasks: JoinSet<Vec<Range>>,
-    done: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    draws: AtomicU64,
+    done: AtomicBool,
+}
+
+impl Progress {
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    /// Until so many more draws were served, or none will be: a store that is slow gets on as well as a fast one.
+    async fn after(&self, draws: u64) {
+        let until = self.draws.load(Ordering::SeqCst) + draws;
+        while self.draws.load(Ordering::SeqCst) < until && !self.is_done() {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+    }
 }
 
 impl Load {
     fn start<S: Store + Clone + 'static>(server: &Engine, store: &S, tiers: u64, draws: u64) -> Self {
         let tiers: Vec<_> = (0..tiers).map(|_| Arc::new(tier(store, options(server, BLOCK)))).collect();
-        let (returned, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (returned, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(Progress::default()));
         let mut tasks = JoinSet::new();
         for (n, tier) in (0..).zip(&tiers) {
-            tasks.spawn(grow(tier.clone(), returned.clone(), draws, n));
+            let (tier, returned, progress) = (tier.clone(), returned.clone(), progress.clone());
+            tasks.spawn(async move { grow(&tier, &returned, &progress, draws, n).await });
         }
-        Self { tiers, tasks, done }
+        Self { tiers, tasks, progress }
     }
 
     /// Everything that was handed out.
@@ -38,17 +59,18 @@ impl Load {
         while let Some(ranges) = self.tasks.join_next().await {
             ranges.unwrap().into_iter().for_each(|range| issued.add(range));
         }
-        self.done.store(true, Ordering::SeqCst);
+        self.progress.done.store(true, Ordering::SeqCst);
         (issued, self.tiers)
     }
 }
 
-async fn grow(tier: Arc<Tier>, returned: Arc<AtomicU64>, draws: u64, seed: u64) -> Vec<Range> {
+async fn grow(tier: &Tier, returned: &AtomicU64, progress: &Progress, draws: u64, seed: u64) -> Vec<Range> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut ranges = Vec::new();
     for _ in 0..draws {
         let before = returned.load(Ordering::SeqCst);
-        let range = draw(&tier, random.u64(1..=5)).await;
+        let range = draw(tier, random.u64(1..=5)).await;
+        progress.draws.fetch_add(1, Ordering::SeqCst);
         assert!(range.start() > before, "{range:?} was asked for after {before} was returned");
         returned.fetch_max(range.last().unwrap(), Ordering::SeqCst);
         ranges.push(range);
@@ -73,14 +95,15 @@ pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'stat
     draw(&tier(&store, options(server, BLOCK)), 1).await;
     let (mut operator, key) = (Raw::open(server).await, key(&store).await);
     let load = Load::start(server, &store, 8, draws);
-    let done = load.done.clone();
+    let progress = load.progress.clone();
     let evictor = tokio::spawn(async move {
         let (mut evicted, mut times, mut random) = (0, 0_u32, fastrand::Rng::with_seed(7));
-        while !done.load(Ordering::SeqCst) {
+        while !progress.is_done() {
             if let Some(number) = operator.evict(&key).await {
                 evicted += left(&number);
                 times += 1;
             }
+            progress.after(random.u64(0..8)).await;
             tokio::time::sleep(Duration::from_micros(random.u64(0..3_000))).await;
         }
         (evicted, times, operator, key)

@@ -117,7 +117,8 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
         round += 1;
         let victim = &processes[random.usize(..count)];
         victim.signal(Signal::STOP);
-        tokio::time::sleep(Duration::from_millis(random.u64(1..30))).await;
+        // Ever longer: however slow the store is, there is a time in which everybody gets on.
+        tokio::time::sleep(Duration::from_millis(random.u64(1..30 + round))).await;
         let mut operator = Raw::connect(server.address()).await;
         for _ in 0..random.u32(1..4) {
             evictions += u32::from(operator.evict(&key).await.is_some());
