@@ -111,6 +111,23 @@ at_once() {
     done
 }
 
+# within MINUTES COMMAND…: ends it after so long, with all that it started. macOS has no timeout(1): there it is waited for.
+within() {
+    local child status=0
+    command -v timeout >/dev/null || {
+        "${@:2}"
+        return
+    }
+    timeout --kill-after=10 "$1m" "${@:2}" &
+    child=$!
+    # It has a process group of its own, which a signal to ours does not reach.
+    # shellcheck disable=SC2064 # the process as it is called now
+    trap "kill $child" TERM INT
+    wait "$child" || status=$?
+    trap - TERM INT
+    return "$status"
+}
+
 # others "NAME NAME…" NAME…: those that are not among the first.
 others() {
     local name
