@@ -50,7 +50,7 @@
 //! | feature | adds | pulls in |
 //! |---|---|---|
 //! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
-//! | `postgres` | PostgreSQL, rows or `SEQUENCE`s, and ids inside its transactions | `tokio-postgres`, rustls |
+//! | `postgres` | PostgreSQL, rows or `SEQUENCE`s; ids inside its transactions | `tokio-postgres`, rustls |
 //! | `mysql` | MySQL and MariaDB, and ids inside their transactions | `mysql_async` |
 //! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
 //! | `cassandra` | sequences in Cassandra, for one datacenter or several | `scylla` |

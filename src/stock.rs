@@ -1,7 +1,7 @@
 //! The published segments of one sequence: the one being drawn from, and what comes after it.
 //!
 //! ```text
-//!   current ──► segment ──next──► segment        (usually one prefetched segment; more where steps are small)
+//!   current ──► segment ──next──► segment        (usually one prefetched segment; more with small steps)
 //! ```
 //!
 //! Any caller that finds `current` dry moves it on to `next` with a compare-and-swap; nobody waits for the

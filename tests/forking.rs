@@ -83,7 +83,8 @@ fn forked(settings: &[&str]) -> (String, String) {
     (read("parent"), read("child"))
 }
 
-/// The child's ids, all of which were in memory when it was made; all else that it says is why there are no more.
+/// How many ids the child drew. All of them were in memory when it was made. Every other draw says that the process
+/// was forked.
 fn ids_of_a_child(child: &str, last: u64) -> usize {
     let (ids, rest): (Vec<_>, Vec<_>) =
         child.lines().take(DRAWS).partition(|line| line.parse::<u64>().is_ok());

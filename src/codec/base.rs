@@ -26,10 +26,11 @@ const CHECKS: u64 = 37;
 /// | --- | --- | --- | --- |
 /// | `Decimal` | `0`–`9` | 20 | as written |
 /// | `Base62` | `0`–`9`, `A`–`Z`, `a`–`z` | 11 | as written; case matters |
-/// | `Crockford` | `0`–`9`, `A`–`Z` without `I`, `L`, `O`, `U` | 13 | case does not matter, `O` is 0, `I` and `L` are 1, hyphens are ignored |
+/// | `Crockford` | `0`–`9`, `A`–`Z` without `I`, `L`, `O`, `U` | 13 | see below |
 ///
 /// All three sort like their numbers once they are padded to the same length (in a byte-wise order; `Base62`
-/// not where case is ignored). Crockford's base 32 is described at <https://www.crockford.com/base32.html>.
+/// not where case is ignored). Crockford's base 32 is read in either case, with `O` as 0, with `I` and `L` as 1,
+/// and without its hyphens; it is described at <https://www.crockford.com/base32.html>.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Base {

@@ -5,7 +5,7 @@
 //! rate), and the store's latency:
 //!
 //! ```text
-//!   watermark = rate × outage budget + pace × 4 latencies    the refill starts: what remains outlasts an outage
+//!   watermark = rate × outage budget + pace × 4 latencies    a refill starts: the rest outlasts an outage
 //!   step      = rate × max(0.1 s, 20 latencies)              a refill is rare beside what it costs,
 //!               at least rate × (budget + 4 latencies)       one refill leads back above the watermark,
 //!               and rate × budget + pace × half a latency    and brings more where the load has just grown

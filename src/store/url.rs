@@ -79,7 +79,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// - `cassandra`: `mode=flat|geo`, `dc=NAME`, `range=N`
 /// - `spanner`: `table=NAME`, `emulator=HOST:PORT`, `mode=ro|rw|rwc`
 /// - `datastore`: `namespace=NAME`, `kind=NAME`, `emulator=HOST:PORT`, `timeout=10s`
-/// - `redis`: `prefix=NAME`, `timeout=5s`, `replicas=N`, `durability=disk|trust|process`; `rediss` also `ca=FILE`
+/// - `redis`: `prefix=NAME`, `timeout=5s`, `replicas=N`, `durability=disk|trust|process`; with `rediss` also
+///   `ca=FILE`
 /// - `etcd`: `prefix=/idmill/`, `timeout=5s`, `tls=true`, `ca=FILE`, `cert=FILE`, `key=FILE`
 ///
 /// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or

@@ -3,8 +3,8 @@
 use idmill::store::{Grant, Reserve, Store};
 use tokio::task::JoinSet;
 
-/// Lets tasks of each of the stores reserve at the same time, `times` in turn: the first task one id, then two and
-/// so on, and each further task one more than the task before it.
+/// Runs `tasks` tasks for each store at the same time; each reserves `times` times in turn. The first task asks for
+/// one id, then for two, and so on. Every other task asks for one id more than the task before it.
 pub(crate) async fn reserved_at_once<S: Store + Clone + 'static>(
     stores: Vec<S>,
     tasks: u64,

@@ -32,7 +32,7 @@ impl Progress {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// Until so many more draws were served, or none will be: a store that is slow gets on as well as a fast one.
+    /// Waits until this many more draws are served, or all are: so that a slow store makes progress too.
     async fn after(&self, draws: u64) {
         let until = self.draws.load(Ordering::SeqCst) + draws;
         while self.draws.load(Ordering::SeqCst) < until && !self.is_done() {

@@ -29,8 +29,7 @@ pub(super) async fn growing(context: Arc<Context>) -> Outcome {
     ledger.growing()
 }
 
-/// An engine that has too much to do may give a write up though nothing is wrong: then all of it is done again,
-/// with another sequence.
+/// A busy engine may give up a write although nothing is wrong. Then the trial runs again, with another sequence.
 pub(super) async fn nothing_lost(context: Arc<Context>) -> Outcome {
     for attempt in 1..=ATTEMPTS {
         let (ledger, request) = load(&context, &format!("lost{attempt}")).await?;
