@@ -22,7 +22,8 @@ SKIPPED=77
 run() {
     local name
     printf '+ ' >&2
-    for name in RUSTFLAGS RUSTDOCFLAGS MIRIFLAGS IDMILL_SIM_SEEDS IDMILL_SIM_SEED IDMILL_STRESS_ROUNDS IDMILL_CRASH_ROUNDS CARGO_TARGET_DIR; do
+    for name in RUSTFLAGS RUSTDOCFLAGS MIRIFLAGS IDMILL_SIM_SEEDS IDMILL_SIM_SEED IDMILL_STRESS_ROUNDS \
+        IDMILL_CRASH_ROUNDS CARGO_TARGET_DIR; do
         [[ -z ${!name:-} ]] || printf '%s=%q ' "$name" "${!name}" >&2
     done
     printf '%s\n' "$*" >&2
@@ -42,9 +43,9 @@ skip() {
     exit "$SKIPPED"
 }
 
-# report passed|failed|ignored N, reason|failure TEXT, or slow "SECONDS WHAT": handed to ci/test, dropped when a step runs
-# alone. The conformance suite writes to the same file by itself, with a line for each store, its words between tabs:
-# engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
+# report passed|failed|ignored N, reason|failure TEXT, or slow "SECONDS WHAT": handed to ci/test, dropped when
+# a step runs alone. The conformance suite writes to the same file by itself, with a line for each store, its
+# words between tabs: engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
 # A failure's TEXT, of which there may be several, is shown again in the summary.
 report() {
     printf '%s %s\n' "$1" "$2" >>"${IDMILL_CI_REPORT:-/dev/null}"
@@ -91,11 +92,14 @@ tests() {
 # report_slow FILE: how long each test executable took, as cargo test says.
 report_slow() {
     awk '/^ *Running / { name = $NF; gsub(/.*\/|-[0-9a-f]+\)$/, "", name) }
-         /^test result: .* finished in / { sub(/s$/, "", $NF); if ($NF > 1) print "slow " $NF " " name }' "$1" \
-        >>"${IDMILL_CI_REPORT:-/dev/null}"
+         /^test result: .* finished in / {
+             sub(/s$/, "", $NF)
+             if ($NF > 1) print "slow " $NF " " name
+         }' "$1" >>"${IDMILL_CI_REPORT:-/dev/null}"
 }
 
-# at_once N COMMAND ARGUMENT…: runs `COMMAND ARGUMENT` for each of the arguments, N at a time. Sets FAILURES to how many failed.
+# at_once N COMMAND ARGUMENT…: runs `COMMAND ARGUMENT` for each of the arguments, N at a time. Sets FAILURES
+# to how many failed.
 at_once() {
     local most=$1 command=$2 argument
     shift 2
@@ -111,68 +115,99 @@ at_once() {
     done
 }
 
-# within MINUTES COMMAND…: ends it after so long, with all that it started. macOS has no timeout(1): there it is waited for.
+# write_to_memory: has the databases of the tests stand in memory, where there is room. They sync thousands of
+# times, which is slow on some disks, and what is left after a SIGKILL is the same. TMPDIR names another place.
+write_to_memory() {
+    local kib
+    [[ -z ${TMPDIR:-} ]] || return 0
+    kib=$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+    ((${kib:-0} > 8 * 1024 * 1024)) || return 0
+    TMPDIR=$(mktemp -d /dev/shm/idmill.XXXXXX)
+    export TMPDIR
+    # Some engines run as a user of their own.
+    chmod 711 "$TMPDIR"
+    # shellcheck disable=SC2064 # the directory as it is called now
+    trap "rm -rf '$TMPDIR'" EXIT
+}
+
+# patience SECONDS: sets PATIENCE to what ends the command after it in that time. macOS has no timeout(1):
+# there a hang stays one.
+patience() {
+    PATIENCE=()
+    ! command -v timeout >/dev/null || PATIENCE=(timeout --kill-after=10 "$1")
+}
+
+# within MINUTES COMMAND…: ends it after that time, with all that it started, and says so in the summary.
 within() {
     local child status=0
-    command -v timeout >/dev/null || {
-        "${@:2}"
-        return
-    }
-    timeout --kill-after=10 "$1m" "${@:2}" &
+    patience "$1m"
+    "${PATIENCE[@]}" "${@:2}" &
     child=$!
-    # It has a process group of its own, which a signal to ours does not reach.
+    # timeout moves it to a process group of its own, which a signal to this one does not reach.
     # shellcheck disable=SC2064 # the process as it is called now
     trap "kill $child" TERM INT
     wait "$child" || status=$?
     trap - TERM INT
+    ((status != 124)) || report failure "not done in $1 minutes: ${*:2}"
     return "$status"
 }
 
-# others "NAME NAME…" NAME…: those that are not among the first.
-others() {
+# among WORD WORD…: whether the first word is one of the others.
+among() {
+    [[ " ${*:2} " == *" $1 "* ]]
+}
+
+# in_order "NAME NAME…" NAME…: the names, those first that the first argument has too, in its order.
+in_order() {
     local name
+    for name in $1; do
+        ! among "$name" "${@:2}" || printf '%s\n' "$name"
+    done
     for name in "${@:2}"; do
-        [[ " $1 " == *" $name "* ]] || printf '%s\n' "$name"
+        among "$name" "$1" || printf '%s\n' "$name"
     done
 }
 
-# report_failures FILE [PATTERN]: the lines of FILE that tell what failed, for the summary: the output of a whole run is
-# long, and who looks after it may have been left no more than its end. Without PATTERN, what cargo test says of each
-# test that failed.
+# report_failures FILE [PATTERN]: the lines of FILE that tell what failed, for the summary: the output of a
+# whole run is long, and who looks after it may have been left no more than its end. Without PATTERN, what
+# cargo test says of each test that failed.
 report_failures() {
     awk -v pattern="${2:-}" '
         /^failures:$/ { on = 1 }
         /^test result:/ { on = 0 }
         /^ +([0-9]+:|at) / { next } # of a backtrace
-        (pattern == "" ? on && NF : $0 ~ pattern) && shown++ < 80 { print "failure " substr($0, 1, 400) }' "$1" \
-        >>"${IDMILL_CI_REPORT:-/dev/null}"
+        (pattern == "" ? on && NF : $0 ~ pattern) && shown++ < 80 {
+            print "failure " substr($0, 1, 400)
+        }' "$1" >>"${IDMILL_CI_REPORT:-/dev/null}"
+}
+
+# is_apart FILE: whether it is of a crate in stores/ that is a workspace of its own, with a lock file. The step
+# `adapters` runs those.
+is_apart() {
+    [[ $1 =~ ^stores/[^/]+ && -f ${BASH_REMATCH[0]}/Cargo.lock ]]
+}
+
+# What stores share: crates in stores/ that are no store.
+SHARED=(sql tls)
+
+# find_stores: sets STORES to the stores in stores/, by their directories.
+find_stores() {
+    local path name
+    STORES=()
+    for path in stores/*/Cargo.toml; do
+        name=$(basename "${path%/Cargo.toml}")
+        [[ ! -f $path ]] || is_apart "$path" || among "$name" "${SHARED[@]}" || STORES+=("$name")
+    done
+    ((${#STORES[@]} > 0)) || fail "there is no crate in stores/"
 }
 
 # test_files: every test target of the workspace, by its main file.
 test_files() {
     local path
-    for path in tests/*.rs */tests/*.rs tests/*/main.rs; do
-        [[ ! -f $path ]] || printf '%s\n' "$path"
+    for path in {,*/,stores/*/}tests/{*,*/main}.rs; do
+        # fuzz/ is a workspace of its own.
+        [[ ! -f $path || $path == fuzz/* || $path == target/* ]] || is_apart "$path" || printf '%s\n' "$path"
     done
-}
-
-# Whether a test starts real engines; the module that does so gives it away.
-starts_engines() {
-    grep -qE '^mod engines;|^    mod engines;' "$1"
-}
-
-# Tests that compute for minutes where they are not optimised. The step `sim` runs them, with the same assertions.
-COMPUTING=(simulation simulation_tiers simulation_cache tails reserves million)
-
-# Our own code optimised, yet with its assertions. The other crates are those of any release build.
-ASSERTED=(
-    --config 'profile.release.package.idmill.debug-assertions=true'
-    --config 'profile.release.package.idmill.overflow-checks=true'
-)
-
-# Whether a test is one of those.
-computes() {
-    [[ " ${COMPUTING[*]} " == *" $(test_name "$1") "* ]]
 }
 
 # test_name FILE: what cargo calls it.
@@ -181,9 +216,92 @@ test_name() {
     basename "$path" .rs
 }
 
-# The features of the root package other than `default`, read where they are declared.
-root_features() {
-    awk '/^\[/ { on = /^\[features\]/ } on && /^[a-z][a-z0-9_-]* *=/ && $1 != "default" { print $1 }' Cargo.toml
+# starts_engines FILE: whether a test starts real engines. The module that does so gives it away, in any of
+# the test's files.
+starts_engines() {
+    local files=("$1")
+    [[ $1 != */main.rs ]] || mapfile -t files < <(find "${1%/main.rs}" -name '*.rs')
+    # As one line without comments, since it may be one of a list of imports.
+    grep -qE 'idmill_testing::(\{([^;]*[ ,{])?)?engines([^a-z0-9_]|$)' \
+        <<<"$(sed 's,//.*,,' "${files[@]}" | tr '\n' ' ')"
+}
+
+# Tests that compute for minutes where they are not optimised. The step `sim` runs them, with assertions.
+COMPUTING=(simulation simulation_tiers simulation_cache tails reserves million)
+
+# The packages that `sim` and `crash` test. Each names all of them: that decides which features the other
+# crates are built with, and so the second step finds most of its build done.
+OPTIMISED=(-p idmill -p idmill-cli)
+
+# Our own code optimised, yet with its assertions, that which tests share included. The other crates are those
+# of any release build.
+ASSERTED=()
+for package in idmill idmill-any idmill-conformance idmill-memcached idmill-sql idmill-sqlite idmill-testing; do
+    ASSERTED+=(
+        --config "profile.release.package.$package.debug-assertions=true"
+        --config "profile.release.package.$package.overflow-checks=true"
+    )
+done
+unset package
+
+# sort_tests: sets CONFORMANCE, ENGINES and PLAIN to the names of the test targets that the steps conformance,
+# engines and test run. All others are in COMPUTING.
+sort_tests() {
+    local file name names=() need=()
+    CONFORMANCE=() ENGINES=() PLAIN=()
+    for file in $(test_files); do
+        name=$(test_name "$file")
+        names+=("$name")
+        if [[ $name == *_conformance ]]; then
+            CONFORMANCE+=("$name")
+            ! starts_engines "$file" || need+=("${name%_conformance}")
+        elif starts_engines "$file"; then
+            ENGINES+=("$name")
+        elif ! among "$name" "${COMPUTING[@]}"; then
+            PLAIN+=("$name")
+        fi
+    done
+    check_names "${names[@]}"
+    check_stores "${need[@]}"
+}
+
+# check_names NAME…: a target that none of the patterns above finds would never run, and nobody would know.
+check_names() {
+    local name odd
+    odd=$(comm -3 <(cargo_tests | sort) <(printf '%s\n' "$@" | sort) | tr -d '\t')
+    [[ -z $odd ]] || fail "test targets that only cargo or only ci/lib.sh finds: ${odd//$'\n'/ }"
+    odd=$(printf '%s\n' "$@" | sort | uniq -d)
+    [[ -z $odd ]] || fail "names of more than one test target, which no step can tell apart: ${odd//$'\n'/ }"
+    for name in "${COMPUTING[@]}"; do
+        among "$name" "$@" || fail "there is no test target $name, which ci/lib.sh calls COMPUTING"
+    done
+}
+
+# cargo_tests: the names of all test targets of the workspace, as cargo finds them.
+cargo_tests() {
+    cargo metadata --no-deps --format-version 1 |
+        grep -oE '"kind":\["test"\],"crate_types":\["bin"\],"name":"[^"]*"' | sed -E 's/.*:"([^"]*)"/\1/'
+}
+
+# check_stores NAME…: each store has its suite; those named, which have an engine, a test of that name too.
+check_stores() {
+    local name
+    find_stores
+    for name in "${STORES[@]}"; do
+        among "${name}_conformance" "${CONFORMANCE[@]}" || fail "stores/$name has no ${name}_conformance"
+    done
+    (($# > 0)) || fail "no suite starts an engine"
+    for name in "$@"; do
+        among "$name" "${ENGINES[@]}" || fail "${name}_conformance starts an engine, and no test $name does"
+    done
+}
+
+# find_features MANIFEST: sets FEATURES to those that it declares, without `default`.
+find_features() {
+    [[ -f $1 ]] || fail "there is no $1"
+    mapfile -t FEATURES < <(
+        awk '/^\[/ { on = /^\[features\]/ } on && /^[a-z][a-z0-9_-]* *=/ && $1 != "default" { print $1 }' "$1"
+    )
 }
 
 # The oldest Rust that Cargo.toml promises.
@@ -194,25 +312,25 @@ oldest_rust() {
     printf '%s\n' "$version"
 }
 
-# oldest COMMAND ARGUMENT…: `cargo COMMAND` with the oldest Rust. All steps that only check use it, and so share what they check of
-# three hundred other crates; and a new Rust brings no new lints here. Where it cannot be had, this one's lint of newer parts of the
-# standard library has to do (clippy::incompatible_msrv); that knows nothing of newer syntax, nor of crates that state a wrong rust-version.
-oldest() {
+# use_oldest: sets OLDEST to the cargo of the oldest Rust. All steps that only check use it, and so share what
+# they check of three hundred other crates; and a new Rust brings no new lints. Where it cannot be had, the
+# lint clippy::incompatible_msrv of this one has to do, which looks at uses of the standard library alone.
+use_oldest() {
     local version
     version=$(oldest_rust)
-    if has_toolchain "$version"; then
-        run cargo "+$version" "$@"
+    OLDEST=(cargo)
+    if has_toolchain "$version" cargo-clippy --component clippy; then
+        OLDEST+=("+$version")
     else
         printf 'NOTE: Rust %s cannot be had here; %s is used\n' "$version" "$(rustc --version)" >&2
-        run cargo "$@"
     fi
 }
 
-# has_toolchain VERSION: with clippy; installs it where it may.
+# has_toolchain NAME PROGRAM OPTION…: whether it has PROGRAM; installs it with these options where it may.
 has_toolchain() {
     command -v rustup >/dev/null || return 1
-    rustup run "$1" cargo-clippy --version >/dev/null 2>&1 ||
-        run rustup toolchain install "$1" --profile minimal --component clippy
+    rustup run "$1" "$2" --version >/dev/null 2>&1 ||
+        run rustup toolchain install "$1" --profile minimal "${@:3}"
 }
 
 host_triple() {
@@ -227,14 +345,14 @@ need_rustup() {
 need_nightly() {
     local component installed
     need_rustup
-    rustup run "$NIGHTLY" rustc --version >/dev/null 2>&1 ||
-        run rustup toolchain install "$NIGHTLY" --profile minimal ||
+    has_toolchain "$NIGHTLY" rustc ||
         skip "no nightly toolchain: rustup toolchain install $NIGHTLY --profile minimal"
     installed=$(rustup component list --toolchain "$NIGHTLY" --installed)
     for component in "$@"; do
         grep -qE "^$component(-|$)" <<<"$installed" ||
             run rustup component add "$component" --toolchain "$NIGHTLY" ||
-            skip "no $component: rustup component add $component --toolchain $NIGHTLY (IDMILL_NIGHTLY names another)"
+            skip "no $component: rustup component add $component --toolchain $NIGHTLY" \
+                "(IDMILL_NIGHTLY names another)"
     done
 }
 

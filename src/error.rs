@@ -1,8 +1,8 @@
-//! The one error of this crate: what happened, during which operation on which sequence, and what to do.
+//! The one error type of this crate: what happened, during which operation on which sequence, and what to do.
 //!
-//! Three things are told apart by [`Error::status`], because a caller acts differently on each: *try again*,
-//! *never will work*, *outcome unknown*. An unknown outcome is never guessed: the range that may have been
-//! reserved becomes a gap.
+//! [`Error::status`] distinguishes three cases, because a caller acts differently on each: *try again*, *will
+//! never work*, *outcome unknown*. An unknown outcome is never guessed: the range that may have been reserved
+//! becomes a gap.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,29 +15,30 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Nothing in memory right now, and the call was one that never waits. No ids were consumed.
-    /// Await `next()`, or try again once the refill under way has landed.
+    /// Memory holds no ids right now, and the call never waits. No ids were consumed. Await `next()`, or try
+    /// again once the refill under way has completed.
     Dry,
-    /// The last id of the sequence's bounds has been reserved. Permanent, unless somebody raises
-    /// its max: ids never wrap and are never re-issued. The store is asked again after 30 s.
+    /// The last id of the sequence's bounds has been reserved. Permanent, unless somebody raises the
+    /// sequence's max: ids never wrap and are never re-issued. The store is asked again after 30 s.
     Exhausted,
-    /// More callers wait already than the sequences were built for. No ids were consumed.
+    /// More callers are already waiting than [`max_waiting`](crate::SequencesBuilder::max_waiting) allows. No
+    /// ids were consumed.
     Overloaded,
-    /// The caller's deadline passed; the source is the store's last error, if it had one. Ids reserved for
+    /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved for
     /// this caller go to others or become a gap.
     Deadline,
-    /// The store cannot be reached or is busy, and certainly did not reserve anything.
+    /// The store cannot be reached or is busy, and certainly reserved nothing.
     Unavailable,
-    /// The store was asked and never answered: it may or may not have reserved. Never assumed either way.
+    /// The store was asked and did not answer: it may or may not have reserved. Neither is ever assumed.
     UnknownOutcome,
-    /// The allocator was shut down; or this process was forked from the one that opened
-    /// it, and has to open its own.
+    /// The allocator was shut down, or this process was forked from the one that opened it and must open its
+    /// own.
     Closed,
-    /// A name, bound, URL or setting that cannot be right. Nothing was changed.
+    /// A name, bound, URL or setting is invalid. Nothing was changed.
     InvalidInput,
     /// No such sequence, table, file or database.
     NotFound,
-    /// A sequence of this name exists already.
+    /// A sequence of this name already exists.
     AlreadyExists,
     /// The request disagrees with what is stored, or a guard refused it. Nothing was changed.
     Conflict,
@@ -45,8 +46,8 @@ pub enum ErrorKind {
     Denied,
     /// This store cannot do that.
     Unsupported,
-    /// The store broke its contract: a range out of bounds, one that was handed out before, a corrupt file.
-    /// The answer was refused; nothing of it is used.
+    /// The store broke its contract: a range out of bounds or handed out before, or a corrupt file. The
+    /// answer was refused; nothing of it is used.
     StoreViolation,
 }
 
@@ -58,12 +59,12 @@ pub enum Status {
     Transient,
     /// The same call will fail again until somebody changes something.
     Permanent,
-    /// It may have happened or not. A new call is safe (at the cost of a gap); assuming an outcome is not.
+    /// It may have happened or not. A new call is safe, at the cost of a gap; assuming either outcome is not.
     Unknown,
 }
 
 impl ErrorKind {
-    /// What a caller can do about it.
+    /// Returns what a caller can do about it.
     pub fn status(self) -> Status {
         match self {
             Self::Dry | Self::Overloaded | Self::Deadline | Self::Unavailable => Status::Transient,
@@ -72,7 +73,7 @@ impl ErrorKind {
         }
     }
 
-    /// A stable name for logs, metrics labels and JSON.
+    /// Returns a stable name for logs, metrics labels and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dry => "dry",
@@ -165,10 +166,11 @@ struct Context {
     source: Option<Source>,
 }
 
-/// An error of this crate: [`kind`](Self::kind), [`status`](Self::status), and as much context as was known.
+/// An error of this crate: its [`kind`](Self::kind), its [`status`](Self::status), and all context that was
+/// known.
 ///
-/// Cheap to clone, since one failed reserve is reported to every caller that waited for it; and free of any
-/// allocation for the bare kinds that the fast paths return.
+/// It is cheap to clone, since one failed reserve is reported to every caller that waited for it. The bare
+/// kinds that the fast paths return allocate nothing.
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
@@ -176,39 +178,39 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `kind` with a message that names the input and, where there is one, the remedy.
+    /// Creates an error of `kind`. The message names the input and, if there is one, the remedy.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let context = Context { message: message.into(), ..Context::default() };
         Self { kind, context: Some(Arc::new(context)) }
     }
 
-    /// Shorthand for [`ErrorKind::InvalidInput`].
+    /// Creates an error of kind [`ErrorKind::InvalidInput`].
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// What went wrong.
+    /// Returns what went wrong.
     #[inline]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn status(&self) -> Status {
         self.kind.status()
     }
 
-    /// What was being done, where it is known.
+    /// Returns what was being done, if known.
     pub fn operation(&self) -> Option<Operation> {
         self.context.as_ref()?.operation
     }
 
-    /// The sequence concerned, where there is one.
+    /// Returns the name of the sequence concerned, if there is one.
     pub fn sequence(&self) -> Option<&str> {
         self.context.as_ref()?.sequence.as_deref()
     }
 
-    /// Adds the operation, unless an inner layer already named one.
+    /// Adds the operation, unless an inner layer has already named one.
     #[must_use]
     pub fn during(self, operation: Operation) -> Self {
         self.amend(|context| {
@@ -216,7 +218,7 @@ impl Error {
         })
     }
 
-    /// Adds the sequence's name, unless an inner layer already named one.
+    /// Adds the sequence's name, unless an inner layer has already named one.
     #[must_use]
     pub fn of(self, sequence: &str) -> Self {
         self.amend(|context| {
@@ -227,7 +229,13 @@ impl Error {
     /// Adds the cause.
     #[must_use]
     pub fn because(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let source = Arc::from(source.into());
+        self.because_shared(Arc::from(source.into()))
+    }
+
+    /// Adds a cause that other errors share. [`source`](std::error::Error::source) returns the cause itself,
+    /// not the `Arc`.
+    #[must_use]
+    pub fn because_shared(self, source: Arc<dyn std::error::Error + Send + Sync>) -> Self {
         self.amend(|context| context.source = Some(source))
     }
 
@@ -237,7 +245,7 @@ impl Error {
     }
 }
 
-/// The bare error of a kind, without context and without an allocation.
+/// Creates the bare error of a kind, without context and without allocating.
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Self {
         Self { kind, context: None }

@@ -7,8 +7,8 @@ use crate::bytes::Bytes;
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::refill::policy::Policy;
-use crate::segment::{MAX_LEN, Segment};
-use crate::settings::{Adaptive, Sizing};
+use crate::sequence::segment::{MAX_LEN, Segment};
+use crate::sequence::settings::{Adaptive, Sizing};
 use crate::store::{Bounds, Change, Identity, SequenceInfo};
 
 /// The refill engine against its oracle.

@@ -1,14 +1,14 @@
 //! Small, unique, ordered numeric ids at the speed of one atomic instruction, from the store you already run.
 //!
 //! A service that needs order numbers, user ids or row keys keeps a counter in its database. Incrementing it
-//! per id is correct and slow. This crate reserves *ranges* from the counter and hands them out from memory,
-//! and fetches the next range before it is needed. **No id is ever handed out twice**, whatever crashes,
-//! pauses, times out or is cut off.
+//! for each id is correct and slow. This crate reserves *ranges* from the counter, hands them out from
+//! memory, and fetches the next range before it is needed. **No id is ever handed out twice**, whatever
+//! crashes, pauses, times out or is cut off.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> idmill::Result<()> {
-//! let ids = idmill::connect("memory:").await?;         // a store, by URL: "sqlite:ids.db" keeps what it says
+//! let ids = idmill::connect("memory:").await?;         // a store, by URL, such as "sqlite:ids.db"
 //! let orders = ids.sequence::<u64>("orders").await?;   // a sequence, created on first use
 //! let id = orders.next().await?;                       // an id
 //! assert_eq!(id, 1);
@@ -37,39 +37,36 @@
 //!
 //! # Where to look
 //!
-//! - [`Sequences`]: all sequences of one store, with the one task that refills them.
+//! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
-//! - [`Allocator`], [`Handle`], [`Lease`]: what hands out ids.
-//! - [`Order`]: what holds between ids. The guide `docs/guarantees.md` helps to choose.
+//! - [`Allocator`], [`Handle`], [`Lease`]: these hand out ids.
+//! - [`Order`]: how ids relate to each other. The guide `docs/guarantees.md` helps to choose.
 //! - [`Error`]: what went wrong, and whether to try again.
-//! - [`codec`]: how ids leave: permuted, spread over the key space, written for people.
+//! - [`codec`]: how ids look outside: permuted, spread over the key space, written for people.
 //! - [`store`]: the stores, and how to write one.
 //!
-//! # Features
+//! # Stores
 //!
-//! | feature | adds | pulls in |
-//! |---|---|---|
-//! | `sqlite` (default) | the embedded store | `rusqlite` with SQLite itself |
-//! | `postgres` | PostgreSQL, rows or `SEQUENCE`s; ids inside its transactions | `tokio-postgres`, rustls |
-//! | `mysql` | MySQL and MariaDB, and ids inside their transactions | `mysql_async` |
-//! | `mongodb` | sequences in MongoDB, `store::mongodb` | `mongodb` |
-//! | `cassandra` | sequences in Cassandra, for one datacenter or several | `scylla` |
-//! | `spanner` | Cloud Spanner, and ids inside its transactions | `gcloud-spanner` |
-//! | `datastore` | Google Cloud Datastore | `reqwest` with rustls, `gcloud-auth` |
-//! | `redis` | Redis, as a store and as a window in front of another | `redis` |
-//! | `etcd` | etcd, without `protoc` | `tonic` with rustls, `prost` |
-//! | `memcached` | a window on memcached in front of another store | sockets alone |
-//! | `metrics` | counters, gauges and a histogram through the `metrics` facade | `metrics` |
-//! | `conformance` | the suite that every store has to pass, on Unix | `rustix` |
+//! Each store is a crate of its own, with its driver: `idmill-sqlite`, `idmill-postgres`, `idmill-mysql`,
+//! `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`, `idmill-redis`, `idmill-etcd`.
+//! `idmill-memcached` and `idmill-redis` also have windows in front of other stores. A program adds the crate
+//! it needs, and calls its `register` before it connects by URL; `idmill-any` has all of them, by feature.
+//! `idmill-sqlx`, `idmill-sqlx08`, `idmill-sea-orm` and `idmill-diesel` are for services that have those
+//! pools.
+//! `idmill-conformance` is the suite that a store must pass. The store in memory, for tests, is always
+//! available.
+//!
+//! The only feature of this crate is `metrics`: counters, gauges and a histogram through the `metrics`
+//! facade.
 //!
 //! # Forking
 //!
 //! Connect *after* a `fork()`, in each child. A child has a copy of the ids in its parent's memory, and both
-//! would hand them out. The child is stopped where the check costs nothing: at the watermark, at the end of a
-//! range in memory, when it has to wait and before a refill it gets [`ErrorKind::Closed`]. It never reserves
-//! anything. Its draws before that repeat its parent's ids.
+//! would hand them out. The child gets [`ErrorKind::Closed`] where the check costs nothing: at the watermark,
+//! at the end of a range in memory, when it has to wait and before a refill. It never reserves anything. Its
+//! draws before that repeat its parent's ids.
 //!
-//! Spans and events go to `tracing`. The store in memory, for tests, is always there.
+//! Spans and events go to `tracing`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -82,34 +79,18 @@ mod allocator;
 #[cfg(any(test, fuzzing))]
 mod bytes;
 pub mod codec;
-#[cfg(all(feature = "conformance", unix))]
-#[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
-pub mod conformance;
-mod core;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod id;
-mod lease;
-mod mailbox;
 mod name;
-#[cfg(feature = "metrics")]
-mod observe;
-mod opening;
-mod pending;
 pub mod planning;
-mod process;
 mod range;
 mod recent;
 mod refill;
-mod registry;
-mod segment;
+mod sequence;
 mod sequences;
-mod settings;
-mod snapshot;
-mod stats;
-mod stock;
 pub mod store;
 mod sync;
 pub mod tier;
@@ -118,8 +99,7 @@ pub use allocator::{Allocator, Handle, Lease, Next};
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;
 pub use name::SequenceName;
-pub use opening::SequenceBuilder;
 pub use range::{Ids, Range, Ranges};
-pub use sequences::{Sequences, SequencesBuilder, connect};
-pub use settings::Order;
-pub use snapshot::{Gaps, Health, Snapshot};
+pub use sequence::settings::Order;
+pub use sequence::snapshot::{Gaps, Health, Snapshot};
+pub use sequences::{SequenceBuilder, Sequences, SequencesBuilder, connect};

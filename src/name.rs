@@ -36,12 +36,6 @@ impl SequenceName {
         Err(Error::invalid(format!("the sequence name {name:?} {fault}")).during(Operation::Configure))
     }
 
-    /// The name, shared.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn shared(&self) -> Arc<str> {
-        self.0.clone()
-    }
-
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -53,6 +47,12 @@ impl Deref for SequenceName {
 
     fn deref(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<SequenceName> for Arc<str> {
+    fn from(name: SequenceName) -> Self {
+        name.0
     }
 }
 

@@ -1,14 +1,14 @@
-//! How large ranges have to be, before there is any load to measure: the refill policy's own
-//! arithmetic, for people who plan.
+//! How large ranges must be, before there is any load to measure: the refill policy's own arithmetic, for
+//! people who plan.
 
 use std::time::Duration;
 
 use crate::error::{Error, Operation, Result};
 use crate::refill::policy::Policy;
-use crate::segment::MAX_LEN;
-use crate::settings::Adaptive;
+use crate::sequence::segment::MAX_LEN;
+use crate::sequence::settings::Adaptive;
 
-/// What one process draws from one sequence, and what it has to survive.
+/// What one process draws from one sequence, and the outage it must survive.
 ///
 /// ```
 /// use idmill::planning::Workload;
@@ -27,7 +27,7 @@ use crate::settings::Adaptive;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
-    /// Ids drawn a second.
+    /// Ids drawn per second.
     pub rate: f64,
     /// How long the store takes to answer a reserve.
     pub latency: Duration,
@@ -37,28 +37,28 @@ pub struct Workload {
     pub max_waste: u64,
 }
 
-/// What the refill policy settles at under a steady load.
+/// The sizes that the refill policy settles at under a steady load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// How many ids a refill reserves.
     pub step: u64,
-    /// How many ids remain when it starts.
+    /// How many ids remain when the refill starts.
     pub watermark: u64,
 }
 
-/// The rate is measured, not known: how much longer than an outage the budget has to be for its error.
+/// The rate is measured, so it has an error: how much longer than an outage the budget must be to cover it.
 const HEADROOM: f64 = 1.02;
-/// The longest pause between two tries of a reserve, with jitter: the return of the store may be noticed this
-/// late. The pause grows from almost nothing, and is never longer than the outage was so far.
+/// The longest pause between two tries of a reserve, with jitter: the store's return may be noticed this
+/// late. The pause grows from almost nothing, and is never longer than the outage so far.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Workload {
-    /// What it takes to draw at this rate through an outage of the store: its length, 2 % more since rates
-    /// are measured, and up to 10 s until it is noticed that the store is back; with the [least
-    /// waste](Self::least_waste) that this costs.
+    /// Returns the workload that draws at this rate through an outage of the store. Its budget is the length
+    /// of the outage, plus 2 % since rates are measured, plus up to 10 s until the store's return is noticed;
+    /// its waste cap is the [least waste](Self::least_waste) that this costs.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid rate.
     pub fn surviving(outage: Duration, rate: f64, latency: Duration) -> Result<Self> {
         let longer = Duration::try_from_secs_f64(outage.as_secs_f64() * HEADROOM).unwrap_or(Duration::MAX);
         let outage_budget = longer.saturating_add(outage.min(LONGEST_PAUSE));
@@ -66,11 +66,10 @@ impl Workload {
         Ok(Self { max_waste: workload.least_waste()?, ..workload })
     }
 
-    /// The sizes that an adaptive sequence with these settings settles at.
+    /// Returns the sizes that an adaptive sequence with these settings settles at.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate, or
-    /// a cap that is out of bounds.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid rate, or a cap that is out of bounds.
     pub fn sizes(&self) -> Result<Sizes> {
         let invalid = |message: String| Err(Error::invalid(message).during(Operation::Configure));
         if !self.rate.is_finite() || self.rate < 0.0 {
@@ -83,11 +82,11 @@ impl Workload {
         Ok(Sizes { step: plan.step, watermark: plan.watermark })
     }
 
-    /// The smallest cap on waste under which the outage budget is kept, whatever
-    /// [`max_waste`](Self::max_waste) says; at most 2^48.
+    /// Returns the smallest waste cap that keeps the outage budget, whatever [`max_waste`](Self::max_waste)
+    /// says; at most 2^48.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a rate that is no rate.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid rate.
     pub fn least_waste(&self) -> Result<u64> {
         let sizes = Self { max_waste: MAX_LEN, ..*self }.sizes()?;
         Ok((sizes.watermark.saturating_mul(2)).clamp(1, MAX_LEN))
@@ -95,12 +94,13 @@ impl Workload {
 }
 
 impl Sizes {
-    /// The most ids in memory, which is what a crash wastes.
+    /// Returns the most ids in memory, which is what a crash wastes.
     pub fn most_in_memory(self) -> u64 {
         self.step.saturating_add(self.watermark)
     }
 
-    /// How long memory lasts at least when the store goes away: the watermark, drawn at this rate.
+    /// Returns how long memory lasts at least when the store goes away: the time to draw the watermark at
+    /// this rate.
     pub fn lasts(self, rate: f64) -> Duration {
         Duration::try_from_secs_f64(self.watermark as f64 / rate).unwrap_or(Duration::MAX)
     }

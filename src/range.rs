@@ -97,8 +97,10 @@ impl<T> Range<T> {
         self
     }
 
-    /// The same ids as another type, whose bounds the caller has checked.
-    pub(crate) fn cast<U>(self) -> Range<U> {
+    /// The same ids as another type, whose bounds the caller has checked: an id beyond them is another one
+    /// when it is drawn.
+    #[must_use]
+    pub fn cast<U>(self) -> Range<U> {
         Range { start: self.start, len: self.len, of: PhantomData }
     }
 }
@@ -244,6 +246,14 @@ impl<T> Ranges<T> {
     }
 }
 
+impl Ranges {
+    /// The one id of a reply to somebody who wanted one.
+    pub(crate) fn only<T: Id>(&self) -> T {
+        let id = self.as_slice().first().and_then(Range::first);
+        T::from_raw(id.expect("the engine answers with as many ids as were wanted"))
+    }
+}
+
 impl<T: Id> Ranges<T> {
     /// Every id, in growing order.
     pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
@@ -260,7 +270,7 @@ impl<T> IntoIterator for Ranges<T> {
     }
 }
 
-#[cfg(all(test, not(idmill_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

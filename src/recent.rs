@@ -39,7 +39,7 @@ impl<T> Recent<T> {
     }
 }
 
-#[cfg(all(test, not(idmill_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -15,7 +15,7 @@ const PRIMITIVES: [&str; 7] = [
 ];
 
 /// Beside the facade: a counter that is in no protocol, as its comment says.
-const EXCEPTIONS: [(&str, &str); 1] = [("src/core.rs", "static KEY")];
+const EXCEPTIONS: [(&str, &str); 1] = [("src/sequence/state.rs", "static KEY")];
 
 fn visit(folder: &Path, found: &mut Vec<String>, files: &mut usize) {
     for entry in fs::read_dir(folder).unwrap() {

@@ -73,18 +73,21 @@ fn finish(mut command: Command) -> ExitStatus {
 }
 
 /// What the parent and the child say.
-fn forked(settings: &[&str]) -> (String, String) {
+fn forked(by_thread: bool) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["process", "--exact", "--nocapture", "--test-threads=1"]).env(REPORTS, dir.path());
-    command.envs(settings.iter().map(|name| (name, "1"))).stdout(Stdio::null());
+    command.stdout(Stdio::null());
+    if by_thread {
+        command.env(BY_THREAD, "1");
+    }
     assert!(finish(command).success());
     let read = |side| std::fs::read_to_string(dir.path().join(side)).unwrap();
     (read("parent"), read("child"))
 }
 
-/// How many ids the child drew. All of them were in memory when it was made. Every other draw says that the process
-/// was forked.
+/// How many ids the child drew. All of them were in memory when it was made. Every other draw says that the
+/// process was forked.
 fn ids_of_a_child(child: &str, last: u64) -> usize {
     let (ids, rest): (Vec<_>, Vec<_>) =
         child.lines().take(DRAWS).partition(|line| line.parse::<u64>().is_ok());
@@ -98,7 +101,7 @@ fn ids_of_a_child(child: &str, last: u64) -> usize {
 
 #[test]
 fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
-    let (parent, child) = forked(&[]);
+    let (parent, child) = forked(false);
     let all: Vec<_> = (2..=1 + DRAWS).map(|id| id.to_string()).collect();
     assert_eq!(parent.lines().take(DRAWS).collect::<Vec<_>>(), all, "the parent has what it always had");
     // The 8th id of the range is the draw that crosses the watermark.
@@ -108,7 +111,7 @@ fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
 /// Its threads have blocks of their own, of which the child has copies too.
 #[test]
 fn so_does_one_whose_ids_are_in_the_order_of_each_thread() {
-    let (parent, child) = forked(&[BY_THREAD]);
+    let (parent, child) = forked(true);
     let drawn: Vec<u64> = parent.lines().take(DRAWS).map(|line| line.parse().unwrap()).collect();
     assert!(drawn.is_sorted() && drawn[0] > 1, "{parent}");
     assert!(ids_of_a_child(&child, STEP) < DRAWS, "{child}");

@@ -1,15 +1,13 @@
 //! When a sequence is refilled and when not, and what becomes of what was reserved, over the memory store.
 
-mod hooked;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use hooked::{Hooked, Hooks};
 use idmill::store::{
     Capabilities, Fault, Faults, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
 };
 use idmill::{ErrorKind, Result, SequenceName, Sequences, SequencesBuilder};
+use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::time::{sleep, timeout};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -1,15 +1,12 @@
 //! Many sequences of one store: opened by name, refilled together, failing apart, let go of when idle.
 
-mod hooked;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idmill::store::{Capabilities, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Order, Result, Sequences, SequencesBuilder};
-
-use hooked::{Hooked, Hooks};
+use idmill_testing::hooked::{Hooked, Hooks};
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
     Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
@@ -192,23 +189,6 @@ fn the_last_one_out_ends_the_actor() {
     while weak.strong_count() > 0 {
         std::thread::yield_now();
     }
-}
-
-/// The thread of a program without a runtime has sockets too, not only timers.
-#[cfg(feature = "memcached")]
-#[test]
-fn a_store_over_the_network_is_opened_without_a_runtime() {
-    // Nobody listens there; without sockets it would end in a panic.
-    let opened = Sequences::connect_blocking("memory:?window=memcached://127.0.0.1:1").and_then(|ids| {
-        let orders = ids.sequence::<u64>("orders").lazy()?;
-        // Time enough to be refused once: the error says what the last attempt said.
-        orders.next_blocking(Duration::from_secs(5))
-    });
-    let error = opened.unwrap_err();
-    assert!(
-        error.status() == idmill::Status::Transient && error.to_string().contains("127.0.0.1:1"),
-        "{error}"
-    );
 }
 
 /// Holds one sequence, as another's transaction does, and notes in which round trips it was asked for.

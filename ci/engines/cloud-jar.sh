@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What the emulators share that are jars of the Google Cloud SDK. Sourced by their scripts, which set COMPONENT and:
+# What the emulators share that are jars of the Google Cloud SDK. Sourced by their scripts, which set
+# COMPONENT and:
 #   TITLE      what it is called
 #   PLATFORM   as in `gcloud components install`, and the directory below platform/
 #   JAR        the name of the jar

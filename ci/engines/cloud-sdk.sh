@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# The Google Cloud SDK, whose emulators are engines. Sourced by their scripts, which set COMPONENT: what follows
-# google-cloud-cli- in the package's name.
+# The Google Cloud SDK, whose emulators are engines. Sourced by their scripts, which set COMPONENT: what
+# follows google-cloud-cli- in the package's name.
 # shellcheck source=ci/engines/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# sdk_file PATH: the file of the SDK, below the root that was asked for, whose gcloud is on PATH, or where packages and the
-# installer put it. From the path of gcloud rather than from gcloud itself, which takes a second to say it.
+# sdk_file PATH: the file of the SDK, below the root that was asked for, whose gcloud is on PATH, or where
+# packages and the installer put it. From the path of gcloud rather than from gcloud itself, which takes a
+# second to say it.
 sdk_file() {
     local gcloud root
     gcloud=$(command -v gcloud || true)
@@ -20,7 +21,8 @@ sdk_file() {
     return 1
 }
 
-# need_sdk_file PATH NAME: installs the emulator where the machine knows Google's repository. NAME is gcloud's for it.
+# need_sdk_file PATH NAME: installs the emulator where the machine knows Google's repository. NAME is gcloud's
+# for it.
 need_sdk_file() {
     local package=google-cloud-cli-$COMPONENT
     sdk_file "$1" >/dev/null || try_apt "$package" || true

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # How etcd is run, whichever it is. Sourced by its scripts, which define `fetch`, and `binary`: where it is.
-# A member is told what to do differently by etcd's own environment variables: ETCD_QUOTA_BACKEND_BYTES and others. With DIR/server.pem and
-# DIR/key.pem it speaks TLS.
+# A member is told what to do differently by etcd's own environment variables: ETCD_QUOTA_BACKEND_BYTES and
+# others. With DIR/server.pem and DIR/key.pem it speaks TLS.
 # shellcheck disable=SC2034 # for lib.sh
 MORE=' [N SIZE] | address PORT N'
 # shellcheck source=ci/engines/lib.sh
@@ -12,8 +12,9 @@ address() {
     printf '127.%d.%d.%d\n' $(($1 >> 8)) $(($1 & 255)) "$2"
 }
 
-# etcd has to know its peers' ports beforehand, so members share PORT and differ in their addresses. One that is alone has no peers:
-# it listens for them at a port that the system chooses, and what it says of it is of no consequence.
+# etcd has to know its peers' ports beforehand, so members share PORT and differ in their addresses. One that
+# is alone has no peers: it listens for them at a port that the system chooses, and what it says of it is of
+# no consequence.
 serve() {
     local dir=$1 port=$2 n=${3:-1} size=${4:-1} scheme=http host=127.0.0.1 cluster='' listen member tls=()
     if [[ -f $dir/server.pem ]]; then

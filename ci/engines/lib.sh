@@ -22,7 +22,7 @@ try_apt() {
         return 1
     fi
     (
-        # One at a time: tests fetch several engines at once, and an update does not wait for another's to end.
+        # One at a time: tests fetch several engines at once, and an update does not wait for another to end.
         flock 9 || true
         # Lists of packages that are missing or old are a failure of the first.
         apt_get install -y --no-install-recommends "$@" || {
@@ -31,8 +31,8 @@ try_apt() {
     ) 9>"${TMPDIR:-/tmp}/idmill-apt.lock"
 }
 
-# go_binary NAME: where the binary that go_build makes of NAME.d is. Named by what it is built from, so that a changed
-# source, or another version of what it embeds, is another binary.
+# go_binary NAME: where the binary that go_build makes of NAME.d is. Named by what it is built from, so that a
+# changed source, or another version of what it embeds, is another binary.
 go_binary() {
     local sources hash
     sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/$1.d" && pwd)
@@ -40,8 +40,8 @@ go_binary() {
     printf '%s/%s/%s/idmill-%s' "$ENGINES" "$1" "${hash:0:16}" "$1"
 }
 
-# go_build NAME: builds it where it is not there yet. Into a directory of this process' own and then moved, so that two at once do
-# no harm and half a build is never found.
+# go_build NAME: builds it where it is not there yet. Into a directory of this process' own and then moved, so
+# that two at once do no harm and half a build is never found.
 go_build() {
     local binary sources scratch
     binary=$(go_binary "$1")

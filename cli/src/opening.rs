@@ -4,8 +4,8 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::sqlite::SqliteOptions;
 use idmill::store::{Durability, Store, StoreUrl};
+use idmill_sqlite::SqliteOptions;
 use tempfile::TempDir;
 
 use crate::args::Global;

@@ -151,8 +151,8 @@ fn a_name_that_is_not_there_is_answered_with_the_nearest() {
 /// The columns of a row, but for its name.
 const ROW: &str = "next, start, max, incarnation, epoch, format";
 
-fn database(place: &Place) -> idmill::store::sqlite::rusqlite::Connection {
-    idmill::store::sqlite::rusqlite::Connection::open(place.path().join("idmill.db")).unwrap()
+fn database(place: &Place) -> idmill_sqlite::rusqlite::Connection {
+    idmill_sqlite::rusqlite::Connection::open(place.path().join("idmill.db")).unwrap()
 }
 
 #[test]
@@ -216,5 +216,46 @@ fn a_list_takes_no_more_memory_the_longer_it_is() {
         let output = command.env_remove("IDMILL_STORE").output().unwrap();
         let ran = common::Ran::from(output);
         assert_eq!((ran.code, ran.out.lines().count()), (0, lines), "{args}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_table_that_is_made_of_the_printed_schema_is_drawn_from() {
+    let place = Place::new();
+    let store = "sqlite:ids.db?table=numbers&mode=rw";
+    let schema = place.run(&["schema", "--store", store]);
+    assert!(schema.code == 0 && schema.out.ends_with(";\n") && place.files().is_empty(), "{schema:?}");
+    let database = idmill_sqlite::rusqlite::Connection::open(place.path().join("ids.db")).unwrap();
+    database.execute_batch(&schema.out).unwrap();
+    drop(database);
+    let ran = place.run(&["next", "orders", "-n", "2", "--store", store]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "1\n2\n"), "{ran:?}");
+    let json: serde_json::Value =
+        serde_json::from_str(&place.run(&["schema", "--json", "--store", store]).out).unwrap();
+    assert_eq!(json["ddl"].as_str().map(|ddl| format!("{ddl};\n")), Some(schema.out));
+}
+
+/// Without a server: nobody listens there.
+#[cfg(feature = "full")]
+#[test]
+fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
+    let place = Place::new();
+    for (store, begins) in [
+        ("postgres://127.0.0.1:1/shop?table=ids&schema=app", "CREATE TABLE IF NOT EXISTS \"app\".\"ids\" ("),
+        (
+            "mysql://127.0.0.1:1/shop?window=memcached://127.0.0.1:1",
+            "CREATE TABLE IF NOT EXISTS `idmill_sequences` (",
+        ),
+        (
+            "spanner://projects/p/instances/i/databases/d?table=ids&existing=yes",
+            "CREATE TABLE IF NOT EXISTS `ids` (",
+        ),
+    ] {
+        let ran = place.run(&["schema", "--store", store]);
+        assert!(ran.code == 0 && ran.out.starts_with(begins), "{ran:?}");
+    }
+    for store in ["etcd://127.0.0.1:1", "postgres://127.0.0.1:1/shop?sequences=native"] {
+        let ran = place.run(&["schema", "--store", store]);
+        assert!(ran.code == 2 && ran.err.contains("has no table to create"), "{ran:?}");
     }
 }

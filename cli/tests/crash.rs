@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::sqlite::rusqlite::Connection;
 use idmill::{Allocator, Order, Sequences};
+use idmill_sqlite::rusqlite::Connection;
 
 const FILE: &str = "IDMILL_CRASH_CHILD_FILE";
 const LONG: Duration = Duration::from_secs(60);

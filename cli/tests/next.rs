@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use common::{Place, Ran};
-use idmill::store::sqlite::rusqlite;
+use idmill_sqlite::rusqlite;
 
 #[test]
 fn the_first_run_makes_the_store_and_says_so_and_the_second_goes_on() {

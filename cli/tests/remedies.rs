@@ -2,16 +2,14 @@
 //! the real engine, where the error is one's.
 
 mod common;
-#[path = "../../tests/engines/mod.rs"]
-mod engines;
 
 use std::path::Path;
 use std::process::Command;
 
 use common::{Place, Ran};
-use engines::Engine;
-use idmill::conformance::free_port;
-use idmill::store::postgres::PostgresOptions;
+use idmill_conformance::free_port;
+use idmill_postgres::PostgresOptions;
+use idmill_testing::engines::Engine;
 use tokio::sync::Mutex;
 
 /// One engine at a time: together they would need more memory than a small machine has.
@@ -198,7 +196,7 @@ async fn etcd() {
     for row in [
         Row {
             cause: "TLS to a plain port",
-            store: format!("etcd://{at}?tls=true&timeout=2s"),
+            store: format!("etcd://{at}?tls=true&timeout=10s"),
             args: NEXT,
             code: 75,
             says: &["etcd cannot be reached", "perhaps it does not speak TLS"],
@@ -206,7 +204,7 @@ async fn etcd() {
         },
         Row {
             cause: "Redis's URL at etcd's port",
-            store: format!("redis://{at}?timeout=2s"),
+            store: format!("redis://{at}?timeout=10s"),
             args: NEXT,
             code: 75,
             says: &["check that this is the address of a Redis server"],

@@ -2,11 +2,9 @@
 //! said once that engine is down.
 
 mod common;
-#[path = "../../tests/engines/mod.rs"]
-mod engines;
 
 use common::{Place, Ran};
-use engines::Engine;
+use idmill_testing::engines::Engine;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -101,21 +99,21 @@ const POSTGRES_NATIVE: Case =
     Case { url: "postgresql://postgres:hunter2@{}/postgres?timeout=30s&sequences=native", ..POSTGRES };
 
 const MEMCACHED_SQLITE: Case = Case {
-    url: "sqlite:ids.db?window=memcached://{}%3Fblock%3D100",
+    url: "sqlite:ids.db?window=memcached://{}%3Fblock%3D100%26timeout%3D30s",
     engines: &["memcached"],
     takes: 16,
     down: Down::Window,
 };
 
 const MEMCACHED_DATASTORE: Case = Case {
-    url: "datastore://shop?window=memcached://{}%3Fblock%3D100&emulator={}&timeout=30s",
+    url: "datastore://shop?window=memcached://{}%3Fblock%3D100%26timeout%3D30s&emulator={}&timeout=30s",
     engines: &["memcached", "datastore"],
     takes: 16,
     down: Down::Window,
 };
 
 const REDIS_SQLITE: Case = Case {
-    url: "sqlite:ids.db?window=redis://{}%3Fblock%3D100",
+    url: "sqlite:ids.db?window=redis://{}%3Fblock%3D100%26timeout%3D30s",
     engines: &["redis"],
     takes: 16,
     down: Down::Window,
@@ -160,13 +158,13 @@ async fn mysql_with_a_password() {
     let address = engine.address().to_string();
     let root = User { place: Place::new(), url: format!("mysql://root@{address}/ids?timeout=30s") };
     root.done(&["next", "orders"]);
-    let pool = idmill::store::mysql::MysqlOptions::parse(&root.url).unwrap().pool().unwrap();
+    let pool = idmill_mysql::MysqlOptions::parse(&root.url).unwrap().pool().unwrap();
     let mut connection = pool.get_conn().await.unwrap();
     for sql in [
         format!("CREATE USER app@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'"),
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ids.* TO app@'127.0.0.1'".to_owned(),
     ] {
-        idmill::store::mysql::driver::prelude::Queryable::query_drop(&mut connection, sql).await.unwrap();
+        idmill_mysql::driver::prelude::Queryable::query_drop(&mut connection, sql).await.unwrap();
     }
     let user = User { place: Place::new(), url: format!("mysql://app:{PASSWORD}@{address}/ids?timeout=30s") };
     assert_eq!(user.done(&["next", "orders"]), "2\n");
@@ -244,7 +242,7 @@ async fn begin(name: &str) -> Option<Engine> {
     if name != "redis-with-a-password" {
         return Engine::start(name).await;
     }
-    let engine = Engine::set("redis", idmill::conformance::free_port(), &["--requirepass", PASSWORD])?;
+    let engine = Engine::set("redis", idmill_conformance::free_port(), &["--requirepass", PASSWORD])?;
     engine.restart().await;
     Some(engine)
 }

@@ -5,8 +5,8 @@ mod common;
 use common::{Place, Ran};
 use serde_json::Value;
 
-const COMMANDS: [&str; 10] =
-    ["next", "create", "list", "show", "set", "remove", "encode", "decode", "bench", "completions"];
+const COMMANDS: [&str; 11] =
+    ["next", "create", "list", "show", "set", "remove", "schema", "encode", "decode", "bench", "completions"];
 
 #[test]
 fn every_command_explains_itself() {

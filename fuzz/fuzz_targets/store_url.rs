@@ -3,7 +3,7 @@
 
 use idmill::store::StoreUrl;
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+libfuzzer_sys::fuzz_target!(init: idmill_sqlite::register().expect("nobody else has `sqlite:`"), |text: &str| {
     // As it is, and as what follows a scheme, which the fuzzer would have to guess first.
     for text in [text, &format!("sqlite:{text}"), &format!("sqlite:x?{text}")] {
         if let Ok(url) = StoreUrl::parse(text) {

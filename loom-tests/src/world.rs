@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use loom::thread::{self, Thread};
 
-use crate::core::Core;
 use crate::error::ErrorKind;
-use crate::mailbox::{Ending, Mailbox, Message, Request, Time};
 use crate::name::SequenceName;
-use crate::pending::Pending;
 use crate::range::{Range, Ranges};
 use crate::refill::driver::Driver;
-use crate::segment::{Drawn, Segment};
-use crate::settings::{Order, Settings, Sizing};
-use crate::stock::Stock;
+use crate::sequence::mailbox::Ending;
+use crate::sequence::reply::Reply;
+use crate::sequence::segment::{Drawn, Segment};
+use crate::sequence::settings::{Order, Settings, Sizing};
+use crate::sequence::state::Core;
+use crate::sequence::state::{Mailbox, Message, Request};
+use crate::sequence::stock::Stock;
+use crate::sequence::time::Time;
 use crate::store::{Bounds, Grant, Identity, Reserve};
 use crate::sync::Arc;
 
@@ -103,7 +105,7 @@ pub(crate) fn next(core: &Arc<Core>) -> Result<u64, ErrorKind> {
 
 /// Waits for one id from the actor.
 pub(crate) fn wait(core: &Arc<Core>) -> Result<Ranges, ErrorKind> {
-    block_on(core.request(1, NEVER)?).map_err(|error| error.kind())
+    block_on(Reply::ask(core, 1, NEVER)?).map_err(|error| error.kind())
 }
 
 /// Asks for one id, and hands the question to `driver`.
@@ -111,8 +113,8 @@ pub(crate) fn asked(
     core: &Arc<Core>,
     mailbox: &Mailbox,
     driver: impl FnOnce(Request) -> Option<Reserve>,
-) -> Pending {
-    let pending = core.request(1, NEVER).expect("open");
+) -> Reply {
+    let pending = Reply::ask(core, 1, NEVER).expect("open");
     let Some(Message::Request(request)) = mailbox.receive().0.pop_front() else { panic!("was queued") };
     assert!(driver(request).is_some(), "nothing is in memory");
     pending

@@ -1,4 +1,4 @@
-//! Waiting on a thread that has no async runtime, or that cannot give its own up.
+//! Waiting on a thread that has no async runtime, or that must not give up its own.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,15 +20,15 @@ impl Wake for Unpark {
     }
 }
 
-/// How much longer than its deadline a caller waits for the actor, which has the better error for it.
+/// How much longer than its deadline a caller waits for the actor, whose error is better.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Waits for what the actor's runtime brings, by the deadline; or, should that be kept from
-/// running, until shortly after it.
+/// Waits for the actor's reply until the deadline, or until shortly after it if the actor's runtime is kept
+/// from running.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] at once, naming the method to use `instead`, on the thread
-/// that would have to bring it.
+/// [`ErrorKind::InvalidInput`] at once, naming the method to use `instead`, if this is the thread that would
+/// have to produce the reply.
 pub(crate) fn block_on_reply<T>(
     runtime: &RuntimeHandle,
     instead: &str,
@@ -70,7 +70,7 @@ fn block_until<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Out
     }
 }
 
-/// Whether this runtime has no other thread than this one to get on with.
+/// Returns whether this runtime has no thread but this one to make progress on.
 fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
     if !RuntimeHandle::try_current().is_ok_and(|current| current.id() == runtime.id()) {
         return false;
@@ -83,9 +83,9 @@ fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
     only && is_in_a_poll()
 }
 
-/// Whether a runtime is in the middle of a poll on this thread. A thread for blocking work, or one
-/// that has entered a runtime, belongs to that too, but is not the one that drives it: it has no
-/// budget of steps that could run out.
+/// Returns whether a runtime is in the middle of a poll on this thread. A thread for blocking work, or one
+/// that has entered a runtime, belongs to that runtime too but does not drive it: it has no budget of steps
+/// that could run out.
 fn is_in_a_poll() -> bool {
     let mut context = Context::from_waker(Waker::noop());
     // tokio counts the steps of a budget in a byte. The poll that this one is in yields

@@ -3,21 +3,21 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Allocator, first};
+use super::Allocator;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
-use crate::lease::Block;
 use crate::range::Ranges;
-use crate::segment::{MAX_LEN, Segment};
-use crate::settings::Order;
+use crate::sequence::block::Block;
+use crate::sequence::segment::{MAX_LEN, Segment};
+use crate::sequence::settings::Order;
 use crate::sync::Arc;
 
 macro_rules! waiting_draws {
     () => {
-        /// The next id; waits for the refill where there is none in memory. See [`Allocator::next`].
+        /// Returns the next id; waits for the refill if memory holds none. See [`Allocator::next`].
         ///
         /// # Errors
-        /// As [`Allocator::next`].
+        /// Those of [`Allocator::next`].
         #[inline]
         pub async fn next(&mut self) -> Result<T> {
             if let Some(id) = self.draw() {
@@ -28,30 +28,30 @@ macro_rules! waiting_draws {
                 // Boxed, so that the future of a draw that need not wait stays small.
                 Err(ErrorKind::Dry) => {
                     let wait = self.allocator.wait(1, self.allocator.patience());
-                    Box::pin(wait).await.map(|ids| first(&ids))
+                    Box::pin(wait).await.map(|ids| ids.only())
                 }
                 Err(reason) => Err(self.allocator.sorry(reason)),
             }
         }
 
-        /// The next id, for threads outside any async runtime. See [`Allocator::next_blocking`].
+        /// Returns the next id, for threads outside any async runtime. See [`Allocator::next_blocking`].
         ///
         /// # Errors
-        /// As [`Allocator::next_blocking`].
+        /// Those of [`Allocator::next_blocking`].
         pub fn next_blocking(&mut self, timeout: Duration) -> Result<T> {
             match self.draw().map_or_else(|| self.draw_on(), Ok) {
                 Ok(id) => Ok(T::from_raw(id)),
                 Err(ErrorKind::Dry) => {
-                    self.allocator.wait_blocking("`next`", 1, timeout).map(|ids| first(&ids))
+                    self.allocator.wait_blocking("`next`", 1, timeout).map(|ids| ids.only())
                 }
                 Err(reason) => Err(self.allocator.sorry(reason)),
             }
         }
 
-        /// The next id, from memory; never waits. See [`Allocator::try_next`].
+        /// Returns the next id from memory; never waits. See [`Allocator::try_next`].
         ///
         /// # Errors
-        /// As [`Allocator::try_next`].
+        /// Those of [`Allocator::try_next`].
         #[inline]
         pub fn try_next(&mut self) -> Result<T> {
             match self.draw() {
@@ -63,35 +63,52 @@ macro_rules! waiting_draws {
             }
         }
 
-        /// The allocator that this is a view of.
+        /// Returns the allocator that this is a view of.
         pub fn allocator(&self) -> &Allocator<T> {
             &self.allocator
         }
     };
 }
 
-/// A view of an [`Allocator`] for one thread: remembers the segment it draws from, and is as fast as the bare
-/// instruction. Ids grow across all handles of the process, as the sequence's [`Order`] says.
+impl<T: Id> Allocator<T> {
+    /// Returns a view for one thread, which draws at the speed of the bare instruction.
+    pub fn handle(&self) -> Handle<T> {
+        Handle::new(self.clone())
+    }
+
+    /// Returns a view for one thread that takes `size` ids for itself at a time, 1 to 2^48, and then draws at
+    /// the speed of a plain increment. The ids it still holds when dropped become a gap.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a size out of bounds, or if the sequence's order is not
+    /// [`Order::Thread`]: ids do not grow across leases.
+    pub fn lease(&self, size: u64) -> Result<Lease<T>> {
+        Lease::new(self.clone(), size)
+    }
+}
+
+/// A view of an [`Allocator`] for one thread. It remembers the segment it draws from, and is as fast as the
+/// bare instruction. Ids grow across all handles of the process, as the sequence's [`Order`] says.
 ///
-/// Holds no ids for itself: dropping it loses none.
+/// A handle holds no ids for itself: dropping it loses none.
 pub struct Handle<T: Id = u64> {
     allocator: Allocator<T>,
     segment: Arc<Segment>,
 }
 
 impl<T: Id> Handle<T> {
-    pub(super) fn new(allocator: Allocator<T>) -> Self {
+    fn new(allocator: Allocator<T>) -> Self {
         let segment = allocator.core().stock.current();
         Self { allocator, segment }
     }
 
-    /// The next id of the segment that this handle remembers.
+    /// Returns the next id of the segment that this handle remembers.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
         self.allocator.tenant.core.draw_here(&self.segment)
     }
 
-    /// The next id of whatever is published.
+    /// Returns the next id of the published segment.
     #[cold]
     #[inline(never)]
     fn draw_on(&mut self) -> Result<u64, ErrorKind> {
@@ -100,10 +117,10 @@ impl<T: Id> Handle<T> {
 
     waiting_draws!();
 
-    /// Exactly `n` ids. See [`Allocator::take`].
+    /// Returns exactly `n` ids. See [`Allocator::take`].
     ///
     /// # Errors
-    /// As [`Allocator::take`].
+    /// Those of [`Allocator::take`].
     pub async fn take(&mut self, n: u64) -> Result<Ranges<T>> {
         self.allocator.take(n).await
     }
@@ -121,10 +138,10 @@ impl<T: Id> fmt::Debug for Handle<T> {
     }
 }
 
-/// A view of an [`Allocator`] for one thread that takes a block of ids for itself and draws from that by a
+/// A view of an [`Allocator`] for one thread that takes a block of ids for itself and draws from it by a
 /// plain increment. Ids grow per lease.
 ///
-/// What is left in it when it is dropped is a gap.
+/// The ids that it still holds when it is dropped become a gap.
 pub struct Lease<T: Id = u64> {
     allocator: Allocator<T>,
     block: Block,
@@ -133,7 +150,7 @@ pub struct Lease<T: Id = u64> {
 }
 
 impl<T: Id> Lease<T> {
-    pub(super) fn new(allocator: Allocator<T>, size: u64) -> Result<Self> {
+    fn new(allocator: Allocator<T>, size: u64) -> Result<Self> {
         let fault = if size == 0 || size > MAX_LEN {
             format!("a lease of {size} ids; it must be 1 to 2^48")
         } else if allocator.core().settings.order != Order::Thread {
@@ -145,17 +162,18 @@ impl<T: Id> Lease<T> {
         Err(Error::invalid(fault).of(allocator.name()).during(Operation::Configure))
     }
 
-    /// The next id of the block that this lease holds.
+    /// Returns the next id of the block that this lease holds.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
         let core = &self.allocator.tenant.core;
         if let Some(id) = self.block.draw(&core.stock) {
             return Some(id);
         }
-        self.block.renew(core, &mut self.segment, self.size)
+        let (segment, size) = (&mut self.segment, self.size);
+        self.block.renew(&core.stock, &core.stats, || core.take_some(size, segment))
     }
 
-    /// Why there is no block to be had, or an id that has come meanwhile.
+    /// Returns why no block is available, or an id that has arrived meanwhile.
     #[cold]
     #[inline(never)]
     fn draw_on(&mut self) -> Result<u64, ErrorKind> {
@@ -167,7 +185,7 @@ impl<T: Id> Lease<T> {
 
 impl<T: Id> Drop for Lease<T> {
     fn drop(&mut self) {
-        self.block.abandon(&self.allocator.tenant.core);
+        self.block.abandon(&self.allocator.tenant.core.stats);
     }
 }
 

@@ -1,21 +1,21 @@
 //! Each thread's memory of the segments that it last drew from, for callers of `&Allocator`.
 //!
 //! Loading an `ArcSwap` for every draw costs three to four bare instructions, for its debt slots. A
-//! remembered segment needs no revalidation at all: while it has ids it is right to draw from it, whether it
-//! is still the published one or not, and revoking seals it. So a draw looks up its sequence's slot and adds.
+//! remembered segment needs no revalidation: while it has ids, drawing from it is right whether or not it is
+//! still the published one, and revoking seals it. So a draw looks up its sequence's slot and adds.
 //!
 //! The memory grows with the sequences that the thread draws from, up to [`MOST`] slots of 16 bytes. Beyond
-//! that, slots are overwritten by whichever sequence maps there next; that costs a reload, never an id. What
-//! a slot keeps alive is one segment, until the memory next grows or the slot is overwritten.
+//! that, a slot is overwritten by the next sequence that maps to it; this costs a reload, never an id. A slot
+//! keeps one segment alive, until the memory next grows or the slot is overwritten.
 
 use std::cell::RefCell;
 
-use crate::core::Core;
 use crate::error::ErrorKind;
-use crate::segment::Segment;
+use crate::sequence::segment::Segment;
+use crate::sequence::state::Core;
 use crate::sync::Arc;
 
-/// Slots of a thread that draws from few sequences; a power of two, as is each number of them after that.
+/// Slots of a thread that draws from few sequences. A power of two, as is every later size.
 const FIRST: usize = 16;
 /// The most slots that one thread has.
 const MOST: usize = 4096;
@@ -23,7 +23,8 @@ const MOST: usize = 4096;
 const REACH: usize = 8;
 
 struct Slot {
-    /// The [`Core::key`] it was filled for; never used again, so that a slot cannot be mistaken.
+    /// The [`Core::key`] it was filled for. Keys are never reused, so a slot cannot be mistaken for
+    /// another's.
     key: u64,
     segment: Arc<Segment>,
 }
@@ -32,7 +33,7 @@ thread_local! {
     static REMEMBERED: RefCell<Memory> = const { RefCell::new(Memory(Vec::new())) };
 }
 
-/// The next id of the segment that this thread remembers, if it remembers one that has any.
+/// Returns the next id of the segment that this thread remembers, if there is such a segment and it has ids.
 #[allow(clippy::inline_always)] // a call costs half of what it does
 #[inline(always)]
 pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
@@ -45,7 +46,7 @@ pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
         .flatten()
 }
 
-/// The next id of whatever is published, which this thread remembers from now on.
+/// Returns the next id of the published segment, which this thread remembers from now on.
 pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     if let Some(id) = draw_further(core) {
         return Ok(id);
@@ -59,7 +60,7 @@ pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     outcome
 }
 
-/// As [`draw`], where the sequence's first slot is another's.
+/// As [`draw`], if another sequence occupies this sequence's first slot.
 fn draw_further(core: &Arc<Core>) -> Option<u64> {
     let further = |memory: &RefCell<Memory>| {
         let memory = memory.try_borrow().ok()?;
@@ -69,8 +70,8 @@ fn draw_further(core: &Arc<Core>) -> Option<u64> {
     REMEMBERED.try_with(further).ok().flatten()
 }
 
-/// Slots by key: a sequence's own, or one of the next few. Keys are consecutive, so that the sequences of a
-/// process, opened one after the other, all have their own.
+/// Slots by key: a sequence's own, or one of the next few. Keys are consecutive, so sequences that a process
+/// opens one after the other all have their own.
 struct Memory(Vec<Option<Slot>>);
 
 impl Memory {
@@ -81,7 +82,7 @@ impl Memory {
         key as usize & self.0.len().wrapping_sub(1)
     }
 
-    /// What the key's own slot remembers, if it is the key's.
+    /// Returns the segment in the key's own slot, if the slot belongs to the key.
     #[inline]
     fn first(&self, key: u64) -> Option<&Segment> {
         let slot = self.0.get(self.home(key))?.as_ref()?;
@@ -110,7 +111,7 @@ impl Memory {
         self.0[place] = Some(slot);
     }
 
-    /// A slot within reach that remembers nothing anybody else still refers to.
+    /// Returns a slot within reach that is empty, or whose segment nobody else refers to.
     fn free(&self, key: u64) -> Option<usize> {
         self.within_reach(key).find(|index| self.0[*index].as_ref().is_none_or(Slot::is_over))
     }
@@ -129,7 +130,7 @@ impl Memory {
 }
 
 impl Slot {
-    /// Whether nobody else refers to its segment: the sequence has left it, or is gone.
+    /// Returns whether nobody else refers to its segment: the sequence has left it, or is gone.
     fn is_over(&self) -> bool {
         Arc::strong_count(&self.segment) == 1
     }

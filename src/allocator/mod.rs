@@ -1,10 +1,10 @@
-//! What callers hold: allocators, handles and leases of one sequence.
+//! Allocators, handles and leases of one sequence: the objects that callers hold.
 
 mod blocking;
 mod handle;
 mod local;
-mod seat;
-mod stripes;
+mod shared;
+mod striped;
 mod take;
 mod wait;
 
@@ -15,50 +15,22 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
-use crate::range::{Range, Ranges};
-use crate::sequences::Inner;
-use crate::settings::Order;
-use crate::snapshot::Snapshot;
+use crate::range::Ranges;
+use crate::sequence::settings::Order;
+use crate::sequence::snapshot::Snapshot;
+use crate::sequence::state::Core;
 use crate::sync::Arc;
 
 pub(crate) use blocking::{block_on, block_on_reply};
 pub use handle::{Handle, Lease};
-pub(crate) use stripes::Stripes;
+pub(crate) use shared::{Shared, Tenant};
 
-/// One user of a core: keeps it from being evicted, and the actor alive.
-pub(crate) struct Tenant {
-    pub(crate) core: Arc<Core>,
-    pub(crate) inner: Arc<Inner>,
-}
-
-impl Tenant {
-    /// For a core that counts this user already.
-    pub(crate) fn new(core: Arc<Core>, inner: Arc<Inner>) -> Self {
-        Self { core, inner }
-    }
-}
-
-impl Clone for Tenant {
-    fn clone(&self) -> Self {
-        // Cannot fail: this user keeps it from being evicted.
-        self.core.enter();
-        Self { core: self.core.clone(), inner: self.inner.clone() }
-    }
-}
-
-impl Drop for Tenant {
-    fn drop(&mut self) {
-        self.core.leave();
-    }
-}
-
-/// Hands out the ids of one sequence. Cheap to clone; shared by as many threads and tasks as you like.
+/// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
 ///
-/// Opened by [`Sequences::sequence`](crate::Sequences::sequence). Every method may be called from any thread.
-/// A call that is cancelled (its future dropped) at any point is safe: at most the ids it would have had
+/// [`Sequences::sequence`](crate::Sequences::sequence) opens it. Every method may be called from any thread.
+/// A call may safely be cancelled at any point by dropping its future: at most the ids it would have returned
 /// become a gap, and are counted as one.
 pub struct Allocator<T: Id = u64> {
     tenant: Tenant,
@@ -74,14 +46,14 @@ impl<T: Id> Allocator<T> {
         &self.tenant.core
     }
 
-    /// The next id, from memory; never waits, never locks, never allocates. Where there
-    /// is none, that starts a refill.
+    /// Returns the next id from memory; never waits, never locks, never allocates. If memory holds no ids,
+    /// this starts a refill.
     ///
     /// # Errors
-    /// [`ErrorKind::Dry`] if nothing is in memory right now (always, under [`Order::Global`]);
-    /// [`ErrorKind::Exhausted`], which the store is asked about again every 30 s at most, and
-    /// [`ErrorKind::Closed`] for good.
-    #[allow(clippy::inline_always)] // a call, and the error type it returns by memory, cost as much as the draw
+    /// [`ErrorKind::Dry`] if memory holds no ids right now (always, under [`Order::Global`]);
+    /// [`ErrorKind::Exhausted`], after which the store is asked again at most every 30 s;
+    /// [`ErrorKind::Closed`], permanently.
+    #[allow(clippy::inline_always)] // a call, and the error it returns by memory, cost as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {
         match self.draw_fast() {
@@ -90,24 +62,24 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// The next id, where that takes no more than an instruction or two.
+    /// Returns the next id, if that takes no more than an instruction or two.
     #[allow(clippy::inline_always)] // two small bodies, of which a caller's branch predictor sees one
     #[inline(always)]
     fn draw_fast(&self) -> Option<u64> {
         match &self.core().stripes {
             None => local::draw(self.core()),
-            Some(stripes) => stripes.draw(self.core()),
+            Some(stripes) => stripes.draw(&self.core().stock),
         }
     }
 
-    /// The next id from memory, however it is to be had. Apart from [`draw_fast`](Self::draw_fast), so that
-    /// the compiler keeps that small.
+    /// Returns the next id from memory by any means. Separate from [`draw_fast`](Self::draw_fast), so that
+    /// the compiler keeps that function small.
     #[cold]
     #[inline(never)]
     fn draw_on(&self) -> Result<u64, ErrorKind> {
         match &self.core().stripes {
             None => local::draw_on(self.core()),
-            Some(stripes) => stripes.draw_on(self.core()),
+            Some(stripes) => striped::draw_on(stripes, self.core()),
         }
     }
 
@@ -119,26 +91,26 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// The next id; ready at once and without an allocation while there are ids in memory, else as soon as
-    /// the refill lands. First come, first served.
+    /// Returns the next id. The future is ready at once and without an allocation while memory holds ids,
+    /// otherwise as soon as the refill completes. First come, first served.
     ///
     /// # Errors
     /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), with the
-    /// store's last error as its source; [`ErrorKind::Overloaded`] if too many wait already; permanent errors
-    /// of the store; [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
+    /// store's last error as its source; [`ErrorKind::Overloaded`] if too many callers are already waiting;
+    /// permanent errors of the store; [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
     #[inline]
     pub fn next(&self) -> Next<'_, T> {
         Next { allocator: self, waiting: None }
     }
 
-    /// The next id, for threads outside any async runtime: waits up to `timeout`.
+    /// Returns the next id, for threads outside any async runtime; waits up to `timeout`.
     ///
-    /// Called on a worker of the very runtime that drives the refills, it can block the refill it
-    /// waits for, until the timeout.
+    /// On a worker of the runtime that drives the refills, this can block the refill it waits for, until the
+    /// timeout.
     ///
     /// # Errors
-    /// As [`next`](Self::next); [`ErrorKind::InvalidInput`] where it had to wait for the very thread it is
-    /// called on: in async code of a runtime that drives the refills and has no other thread.
+    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] if it would have to wait for its own
+    /// thread: in async code of a runtime that drives the refills and has no other thread.
     pub fn next_blocking(&self, timeout: Duration) -> Result<T> {
         match self.draw() {
             Ok(id) => Ok(T::from_raw(id)),
@@ -147,12 +119,12 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// The one id of a reply.
+    /// Returns the one id of a reply.
     #[cold]
     fn waited(&self, ids: &Ranges) -> T {
-        let id = first::<T>(ids);
+        let id: T = ids.only();
         if let Some(stripes) = &self.core().stripes {
-            stripes.catch_up(self.core(), id.into_raw());
+            stripes.catch_up(&self.core().stats, id.into_raw());
         }
         id
     }
@@ -161,12 +133,12 @@ impl<T: Id> Allocator<T> {
         self.core().settings.patience
     }
 
-    /// Waits for the actor; owns all it needs, so that it outlives a borrow of the allocator.
+    /// Waits for the actor; owns everything it needs, so that it outlives a borrow of the allocator.
     fn wait(&self, want: u64, patience: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         wait::wait(self.tenant.clone(), want, patience)
     }
 
-    /// [`wait`](Self::wait) on this thread; whoever cannot do that is told what to use `instead`.
+    /// [`wait`](Self::wait) on this thread; if that is impossible, the error names what to use `instead`.
     fn wait_blocking(&self, instead: &str, want: u64, timeout: Duration) -> Result<Ranges> {
         self.on_reply(instead, self.wait(want, timeout), timeout)
     }
@@ -177,15 +149,15 @@ impl<T: Id> Allocator<T> {
         reply: impl Future<Output = Result<Ranges>>,
         timeout: Duration,
     ) -> Result<Ranges> {
-        let outcome = block_on_reply(&self.tenant.inner.runtime, instead, reply, timeout);
+        let outcome = block_on_reply(&self.tenant.shared.runtime, instead, reply, timeout);
         outcome.map_err(|error| error.of(&self.core().name).during(Operation::Draw))
     }
 
-    /// Waits until there are ids in memory, so that draws after this need not wait. Under [`Order::Global`]
-    /// there never are, and this returns at once.
+    /// Waits until memory holds ids, so that later draws need not wait. Under [`Order::Global`] memory never
+    /// holds ids, and this returns at once.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// Those of [`next`](Self::next).
     pub async fn warm(&self) -> Result<()> {
         if self.core().settings.order == Order::Global || self.core().stock.remaining() > 0 {
             return Ok(());
@@ -193,35 +165,20 @@ impl<T: Id> Allocator<T> {
         self.wait(0, self.patience()).await.map(drop)
     }
 
-    /// A view for one thread, which draws at the speed of the bare instruction.
-    pub fn handle(&self) -> Handle<T> {
-        Handle::new(self.clone())
-    }
-
-    /// A view for one thread that takes `size` ids for itself at a time, 1 to 2^48, and then draws at the
-    /// speed of a plain increment. What it has left when dropped is a gap.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a size out of bounds, or unless the sequence's order is
-    /// [`Order::Thread`]: ids of several leases do not grow across them.
-    pub fn lease(&self, size: u64) -> Result<Lease<T>> {
-        Lease::new(self.clone(), size)
-    }
-
-    /// Throws away every id in memory, for everybody in this process, at once: for use after something went
-    /// wrong with the store. Returns how many ids that cost, with those that threads held for themselves;
-    /// leases add what they held when they next draw. When this returns, no draw that begins gets an id
-    /// reserved before it was called.
+    /// Discards every id in memory, for everybody in this process, at once. Use it after something went wrong
+    /// with the store. Returns how many ids were discarded, including those that threads held for themselves;
+    /// leases add theirs when they next draw. After this returns, no new draw gets an id that was reserved
+    /// before the call.
     pub fn revoke(&self) -> u64 {
         self.core().revoke()
     }
 
-    /// Counters, levels and estimates as of now. Cheap enough to be read every second.
+    /// Returns counters, levels and estimates as of now. Cheap enough to be called every second.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(self.core(), self.tenant.inner.clock.now())
+        Snapshot::of(self.core(), self.tenant.shared.clock.now())
     }
 
-    /// The sequence's name.
+    /// Returns the sequence's name.
     pub fn name(&self) -> &str {
         &self.core().name
     }
@@ -294,10 +251,4 @@ impl<T: Id> fmt::Debug for Next<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Next").field("waiting", &self.waiting.is_some()).finish_non_exhaustive()
     }
-}
-
-/// The one id of a reply to somebody who wanted one.
-fn first<T: Id>(ids: &Ranges) -> T {
-    let id = ids.as_slice().first().and_then(Range::first);
-    T::from_raw(id.expect("the engine answers with as many ids as were wanted"))
 }

@@ -4,29 +4,27 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Allocator, Tenant, wait};
-use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
-use crate::mailbox::Time;
 use crate::range::Ranges;
-use crate::sequences::on_runtime;
+use crate::sequence::state::Core;
+use crate::sequence::time::Time;
 
 impl<T: Id> Allocator<T> {
-    /// Exactly `n` ids, in growing order, in as few ranges as they lie in: usually one, several where the
-    /// ranges reserved from the store end. None of them is handed out otherwise.
+    /// Returns exactly `n` ids, in growing order, in as few ranges as possible: usually one, or several if a
+    /// range reserved from the store ends in between. No other call gets these ids.
     ///
-    /// Under [`Order::Thread`](crate::Order::Thread) they do not grow with the thread's other draws,
-    /// which come from its own block.
+    /// Under [`Order::Thread`](crate::Order::Thread) they do not grow with the thread's other draws, which
+    /// come from its own block.
     ///
-    /// What was reserved for a call that fails or is cancelled stays in memory for others, as far
-    /// as the waste cap allows; under [`Order::Global`](crate::Order::Global), which keeps
-    /// nothing in memory, it is a gap.
+    /// Ids reserved for a call that fails or is cancelled stay in memory for others, up to the waste cap.
+    /// Under [`Order::Global`](crate::Order::Global), which keeps nothing in memory, they become a gap.
     ///
     /// # Errors
-    /// As [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
-    /// [`max_take`](crate::SequenceBuilder::max_take) ids. Where the sequence has fewer than `n` ids left,
-    /// [`ErrorKind::Exhausted`]: nothing is reserved for that where the store can say so before, and those
-    /// left stay for smaller draws.
+    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
+    /// [`max_take`](crate::SequenceBuilder::max_take) ids; [`ErrorKind::Exhausted`] if the sequence has fewer
+    /// than `n` ids left. In that case nothing is reserved if the store can tell beforehand, and the
+    /// remaining ids stay for smaller draws.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
         let mut begun = None;
         loop {
@@ -45,7 +43,7 @@ impl<T: Id> Allocator<T> {
     /// [`take`](Self::take) for threads outside any async runtime; waits up to `timeout`.
     ///
     /// # Errors
-    /// As [`take`](Self::take) and [`next_blocking`](Self::next_blocking).
+    /// Those of [`take`](Self::take) and [`next_blocking`](Self::next_blocking).
     pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
         let mut begun = None;
         loop {
@@ -61,15 +59,15 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// What is left of `patience` since this was first asked; a draw that need not
-    /// wait never looks at the clock.
+    /// Returns what is left of `patience` since the first call; a draw that need not wait never reads the
+    /// clock.
     fn left_of(&self, patience: Duration, begun: &mut Option<Time>) -> Duration {
-        let now = self.tenant.inner.clock.now();
+        let now = self.tenant.shared.clock.now();
         patience.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
-    /// `n` ids, if memory has so many. What it has of fewer stays there: the actor
-    /// takes it, who can put it back.
+    /// Returns `n` ids, if memory has that many. If it has fewer, they stay there: the actor, which can put
+    /// them back, takes them.
     fn take_from_memory(&self, n: u64) -> Result<Result<Ranges, Part<'_>>> {
         let core = self.core();
         let most = core.settings.max_take;
@@ -97,31 +95,31 @@ impl<T: Id> Allocator<T> {
     ) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         let tenant = self.tenant.clone();
         async move {
-            let begun = tenant.inner.clock.now();
+            let begun = tenant.shared.clock.now();
             if !surely_left(&tenant.core, want) {
                 must_be_left(&tenant, want, patience).await?;
             }
-            let passed = tenant.inner.clock.now().saturating_sub(begun);
+            let passed = tenant.shared.clock.now().saturating_sub(begun);
             wait::wait(tenant, want, patience.saturating_sub(passed)).await
         }
     }
 }
 
-/// Whether there is no doubt that the store has so many ids, whatever others have
-/// reserved since it was last heard of.
+/// Returns whether the store certainly has this many ids, whatever others have reserved since it last
+/// answered.
 fn surely_left(core: &Core, want: u64) -> bool {
     want == 1 || core.stats.unreserved(core.settings.ceiling).is_some_and(|left| left / 2 >= want)
 }
 
-/// Refuses what the store says it does not have. One that does not answer is asked again by the reserve; and
-/// one that takes nothing back may hold ids that its counter does not show.
+/// Refuses ids that the store says it does not have. If the store does not answer, the reserve asks again. A
+/// store that takes nothing back may hold ids that its counter does not show.
 async fn must_be_left(tenant: &Tenant, want: u64, patience: Duration) -> Result<()> {
-    let (core, store) = (&tenant.core, tenant.inner.store.clone());
-    if !tenant.inner.can.gives_back {
+    let (core, store) = (&tenant.core, tenant.shared.store.clone());
+    if !tenant.shared.can.gives_back {
         return Ok(());
     }
     let name = core.name.clone();
-    let asked = on_runtime(&tenant.inner, patience, async move { store.inspect(&name).await });
+    let asked = tenant.shared.ask_store(patience, async move { store.inspect(&name).await });
     let Ok(info) = asked.await else { return Ok(()) };
     let (bounds, next) = info
         .map_or((core.settings.bounds, Some(core.settings.bounds.start())), |info| (info.bounds, info.next));
@@ -137,8 +135,8 @@ async fn must_be_left(tenant: &Tenant, want: u64, patience: Duration) -> Result<
     Err(Error::new(ErrorKind::Exhausted, message).of(&core.name).during(Operation::Draw))
 }
 
-/// What a `take` has while it waits for the rest, because others drew at the same moment: a gap if the rest
-/// cannot be had, or nobody waits for it any more.
+/// The ids that a `take` already holds while it waits for the rest, because others drew at the same moment.
+/// They become a gap if the rest cannot be had, or nobody waits for it any more.
 struct Part<'a> {
     core: &'a Core,
     /// The stock's generation before it was taken.
@@ -148,8 +146,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// All that was wanted; `None`, and both a gap, if the sequence was revoked or reset meanwhile: the rest
-    /// may be of another identity, and hold the same numbers.
+    /// Returns everything that was wanted. If the sequence was revoked or reset meanwhile, returns `None` and
+    /// both parts become a gap: the rest may be of another identity, and contain the same numbers.
     fn and(mut self, rest: Ranges) -> Option<Ranges> {
         if !self.ids.is_empty() && !self.core.stock.stands(self.generation) {
             self.core.stats.gap_dropped(rest.len());

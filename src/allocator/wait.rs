@@ -1,8 +1,7 @@
-//! Waiting for the actor: the way of the callers that find nothing in memory.
+//! Waiting for the actor: the path of callers that find nothing in memory.
 //!
-//! A caller first takes one of a limited number of places, which bounds the mailbox; callers
-//! beyond that wait for a place, in their own memory, first come, first served, and hear
-//! `Overloaded` if they get none in time.
+//! A caller first takes one of a limited number of places, which bounds the mailbox. Callers beyond that wait
+//! for a place in their own memory, first come, first served, and get `Overloaded` if none is free in time.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,7 +13,8 @@ use tokio::time::sleep;
 use super::Tenant;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Ranges;
-use crate::refill::flight::Task;
+use crate::sequence::reply::Reply;
+use crate::sequence::task::Task;
 
 /// Waits for `want` ids (0: until there are some in memory) up to `patience`.
 pub(super) async fn wait(tenant: Tenant, want: u64, patience: Duration) -> Result<Ranges> {
@@ -24,27 +24,27 @@ pub(super) async fn wait(tenant: Tenant, want: u64, patience: Duration) -> Resul
 }
 
 async fn queue(tenant: &Tenant, want: u64, patience: Duration) -> Result<Ranges> {
-    let inner = &tenant.inner;
-    let deadline = inner.clock.now().saturating_add(patience);
+    let shared = &tenant.shared;
+    let deadline = shared.clock.now().saturating_add(patience);
     // Held until the reply is here or has been given up.
-    let _place = match inner.places.clone().try_acquire_owned() {
+    let _place = match shared.places.clone().try_acquire_owned() {
         Ok(place) => place,
         Err(TryAcquireError::NoPermits) => place_by(tenant, patience).await?,
         Err(TryAcquireError::Closed) => return Err(ErrorKind::Closed.into()),
     };
     tenant.core.stats.add_waits(1);
-    tenant.core.request(want, deadline)?.await
+    Reply::ask(&tenant.core, want, deadline)?.await
 }
 
 async fn place_by(tenant: &Tenant, patience: Duration) -> Result<OwnedSemaphorePermit> {
-    let inner = &tenant.inner;
-    let acquiring = pin!(inner.places.clone().acquire_owned());
+    let shared = &tenant.shared;
+    let acquiring = pin!(shared.places.clone().acquire_owned());
     // The timer is the actor's, as the clock is, and sleeps in a task there: polled here, on another thread
     // or executor, it would panic where its runtime ends meanwhile.
-    let late = Task::spawn(&inner.runtime, async move { sleep(patience).await });
+    let late = Task::spawn(&shared.runtime, async move { sleep(patience).await });
     match select(acquiring, late).await {
         Either::Left((Ok(place), _)) => Ok(place),
-        Either::Right((Ok(()), _)) if !inner.mailbox.is_closed() => Err(Error::new(
+        Either::Right((Ok(()), _)) if !shared.mailbox.is_closed() => Err(Error::new(
             ErrorKind::Overloaded,
             "all places to wait are taken; raise `max_waiting`, the step, or see why the store is slow",
         )),

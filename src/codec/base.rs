@@ -1,9 +1,9 @@
 //! Numbers written in digits.
 //!
-//! Own code, because no crate does all that is wanted of it here: one reading for three alphabets that
-//! accepts one text per number and says where another is wrong, padding, and a check symbol. `base62`
-//! has neither strictness about leading zeros nor padding; `crockford` has no check symbol, takes no
-//! hyphens, and uses unsafe code.
+//! Own code, because no crate does all that is wanted here: one reader for three alphabets that accepts one
+//! text per number and says where another is wrong; padding; and a check symbol. `base62` has neither
+//! strictness about leading zeros nor padding; `crockford` has no check symbol, accepts no hyphens, and uses
+//! unsafe code.
 
 use super::fault;
 use crate::error::Result;
@@ -28,21 +28,21 @@ const CHECKS: u64 = 37;
 /// | `Base62` | `0`–`9`, `A`–`Z`, `a`–`z` | 11 | as written; case matters |
 /// | `Crockford` | `0`–`9`, `A`–`Z` without `I`, `L`, `O`, `U` | 13 | see below |
 ///
-/// All three sort like their numbers once they are padded to the same length (in a byte-wise order; `Base62`
-/// not where case is ignored). Crockford's base 32 is read in either case, with `O` as 0, with `I` and `L` as 1,
-/// and without its hyphens; it is described at <https://www.crockford.com/base32.html>.
+/// All three sort like their numbers once they are padded to the same length (in byte order; `Base62` does
+/// not if case is ignored). Crockford's base 32 is read in either case, with `O` as 0, `I` and `L` as 1, and
+/// hyphens ignored; it is described at <https://www.crockford.com/base32.html>.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Base {
     /// Decimal digits.
     #[default]
     Decimal,
-    /// Digits and letters of both cases: the shortest.
+    /// Digits and letters of both cases: the shortest base.
     Base62,
-    /// Crockford's base 32: for people.
+    /// Crockford's base 32, for people.
     Crockford {
-        /// Whether a symbol follows that finds mistakes in typing: any one wrong symbol, and any two
-        /// neighbours swapped. It is the number modulo 37, written in the digits and `*~$=U`.
+        /// Whether a check symbol follows that detects typing mistakes: any one wrong symbol, and any two
+        /// swapped neighbours. It is the number modulo 37, written in the digits and `*~$=U`.
         check: bool,
     },
 }

@@ -1,11 +1,11 @@
-//! Which numbers a codec takes.
+//! The numbers that a codec accepts.
 
 use std::fmt;
 
 use crate::error::{Error, Operation, Result};
 
-/// The numbers `0..=max` that a codec takes, and that it makes: written as how many bits they
-/// have or what they are below.
+/// The numbers `0..=max` that a codec accepts, and produces: given as a number of bits, or as an exclusive
+/// bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Domain {
     max: u64,
@@ -15,8 +15,8 @@ impl Domain {
     /// Every `u64`.
     pub const ALL: Self = Self { max: u64::MAX };
 
-    /// The numbers of this many bits, 1 to 64: 31 for what fits an `i32`, 53 for what JavaScript keeps
-    /// exactly, 63 for what fits an `i64`.
+    /// Returns the numbers of this many bits, 1 to 64: 31 for an `i32`, 53 for what JavaScript keeps exactly,
+    /// 63 for an `i64`.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of bits.
@@ -28,32 +28,32 @@ impl Domain {
         Ok(Self { max: u64::MAX >> (64 - bits) })
     }
 
-    /// The numbers below `bound`, which is at least 1.
+    /// Returns the numbers below `bound`, which is at least 1.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for 0, below which there is none.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for 0, since no number is below it.
     pub fn below(bound: u64) -> Result<Self> {
         let none = || Error::invalid("no number is below 0: choose a bound of at least 1");
         let max = bound.checked_sub(1).ok_or_else(|| none().during(Operation::Configure))?;
         Ok(Self { max })
     }
 
-    /// The largest of them.
+    /// Returns the largest of them.
     pub fn max(self) -> u64 {
         self.max
     }
 
-    /// How many bits the largest of them has; 0 for the domain of 0 alone.
+    /// Returns how many bits the largest of them has; 0 for the domain of 0 alone.
     pub fn width(self) -> u32 {
         64 - self.max.leading_zeros()
     }
 
-    /// Whether `number` is one of them.
+    /// Returns whether `number` is one of them.
     pub fn contains(self, number: u64) -> bool {
         number <= self.max
     }
 
-    /// `number`, if it is one of them.
+    /// Returns `number`, if it is one of them.
     pub(super) fn admit(self, number: u64, codec: &str) -> Result<u64> {
         if self.contains(number) {
             return Ok(number);
@@ -67,7 +67,7 @@ impl Domain {
     }
 }
 
-/// As a format has it: `bits=31`, `below=1000`.
+/// As written in a format: `bits=31`, `below=1000`.
 impl fmt::Display for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.max.checked_add(1) {

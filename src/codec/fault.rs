@@ -7,22 +7,22 @@ use crate::error::Error;
 /// How much of a text an error repeats.
 const SHOWN: usize = 64;
 
-/// An error about `text`, at the byte `at` of it, which is told as the character that people count.
+/// Creates an error about `text` at the byte `at` of it, reported as a character position as people count.
 pub(super) fn at(text: &str, at: usize, what: impl Display) -> Error {
     Error::invalid(format!("`{}`, character {}: {what}", shown(text), place(text, at)))
 }
 
-/// An error about `text` as a whole.
+/// Creates an error about `text` as a whole.
 pub(super) fn whole(text: &str, what: impl Display) -> Error {
     Error::invalid(format!("`{}`: {what}", shown(text)))
 }
 
-/// Which character is at the byte `at`, counted from 1.
+/// Returns which character is at the byte `at`, counted from 1.
 pub(super) fn place(text: &str, at: usize) -> usize {
     text.char_indices().take_while(|(offset, _)| *offset < at).count() + 1
 }
 
-/// A text as an error may repeat it: on one line, and not without end.
+/// Returns a text as an error may repeat it: on one line, and shortened.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for (count, c) in text.chars().enumerate() {

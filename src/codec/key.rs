@@ -1,4 +1,4 @@
-//! The key of a permutation: from numbers, bytes, texts; from the environment or a file.
+//! The key of a permutation: from numbers, bytes or texts; from the environment or a file.
 
 use std::fmt;
 use std::fs::File;
@@ -8,13 +8,13 @@ use siphasher::sip128::SipHasher24;
 
 use crate::error::{Error, ErrorKind, Operation, Result};
 
-/// Enough for a key however it is written, and an end where a path leads to something endless.
+/// Enough for any key, and a limit in case a path leads to something endless.
 const LONGEST: u64 = 4096;
 
 /// The key of a [`Permutation`](super::Permutation), of 128 bits. `Debug` does not show it.
 ///
-/// A key cannot be changed once ids were shown under it: what was shown can only be read back with the key
-/// that made it. Losing it loses the way back.
+/// A key cannot be changed once ids were shown under it: only the key that wrote an id reads it back. If you
+/// lose the key, you cannot read the ids back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key([u8; 16]);
 
@@ -24,7 +24,7 @@ impl From<u128> for Key {
     }
 }
 
-/// The same as the `u128` of this value.
+/// The same key as the `u128` of this value.
 impl From<u64> for Key {
     fn from(number: u64) -> Self {
         u128::from(number).into()
@@ -32,11 +32,11 @@ impl From<u64> for Key {
 }
 
 impl Key {
-    /// From any bytes but none at all, at least 16 random ones if you can: these are hashed (SipHash-2-4 of
-    /// 128 bits under a key of zeros).
+    /// Creates a key from any non-empty bytes, if possible at least 16 random ones. They are hashed
+    /// (SipHash-2-4 of 128 bits under a key of zeros).
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) where there are none.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if there are no bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() {
             return Err(Error::invalid("the key is empty").during(Operation::Configure));
@@ -44,12 +44,12 @@ impl Key {
         Ok(Self(SipHasher24::new().hash(bytes).as_bytes()))
     }
 
-    /// As it is written in formats, variables and files: a whole number, decimal or hexadecimal after `0x`,
-    /// of at most 128 bits is that number; anything else is its bytes.
+    /// Reads a key as it is written in formats, variables and files: a whole number of at most 128 bits,
+    /// decimal or hexadecimal after `0x`, is that number; anything else is its bytes.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for an empty text, and for a number of more bits. The
-    /// text is never part of the error.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an empty text, and for a number of more bits. The error
+    /// never contains the text.
     pub fn parse(text: &str) -> Result<Self> {
         let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
         if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
@@ -64,7 +64,7 @@ impl Key {
         &self.0
     }
 
-    /// The number that reads back as this key.
+    /// Returns the number that reads back as this key.
     pub(super) fn number(&self) -> u128 {
         u128::from_le_bytes(self.0)
     }
@@ -76,30 +76,30 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Where a key is kept that is not written into the format itself.
+/// The place of a key that is not written into the format itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeySource {
     /// `key=env:NAME`: the value of an environment variable.
     Env(Box<str>),
-    /// `key=file:PATH`: what is in a file, of at most 4096 bytes, without one line break at its end.
+    /// `key=file:PATH`: the content of a file of at most 4096 bytes, without one line break at its end.
     File(Box<str>),
 }
 
 impl KeySource {
-    /// What the value of `key=` names, unless it is the key itself.
+    /// Returns the place that the value of `key=` names, unless the value is the key itself.
     pub(super) fn of(value: &str) -> Option<Self> {
         let env = value.strip_prefix("env:").map(|name| Self::Env(name.into()));
         env.or_else(|| value.strip_prefix("file:").map(|path| Self::File(path.into())))
     }
 
-    /// Looks there.
+    /// Loads the key from there.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) for a variable that is not set and a file that is not there,
     /// [`Denied`](ErrorKind::Denied) for a file that may not be read,
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is no key. They name the
-    /// place and never what is there.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid key. Errors name the place and never its
+    /// content.
     pub fn load(&self) -> Result<Key> {
         let text = match self {
             Self::Env(name) => variable(name),
@@ -115,7 +115,7 @@ impl KeySource {
     }
 }
 
-/// As it is written after `key=`.
+/// As written after `key=`.
 impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,9 +1,9 @@
-//! What becomes of an id once it leaves: another number, or a text, and the way back.
+//! How an id looks outside: another number, or a text, and the way back.
 //!
-//! Ids grow one by one. That is what a database likes, and not always what the outside should see: order
-//! numbers tell a competitor how much is sold, growing keys put every insert on the same server, and twenty
-//! digits are read wrongly over the phone. A [`Format`] turns an id into what should be seen; each of its
-//! codecs can be undone, so nothing has to be stored beside the id.
+//! Ids grow one by one. That suits a database, but not always the people and systems outside: order numbers
+//! tell a competitor how much is sold, growing keys put every insert on the same server, and people misread
+//! twenty digits over the phone. A [`Format`] turns an id into what should be seen. Each of its codecs can be
+//! undone, so nothing has to be stored beside the id.
 //!
 //! ```
 //! use idmill::codec::Format;
@@ -17,13 +17,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Numbers to numbers: [`Permutation`] (keyed; hides order and amount from a casual look, and is not
+//! Numbers to numbers: [`Permutation`] (keyed; hides order and quantity from a casual look, and is not
 //! encryption) and [`BitReversal`] (spreads growing ids over the key space). Numbers to texts: [`Base`]. The
 //! guide `docs/codecs.md` helps to choose.
 //!
-//! Every codec is a bijection between the numbers it takes and what it makes of them: two ids never become
-//! the same, and a number that it does not take is an error, never cut down to fit. What a format makes of an
-//! id never changes from one version of this crate to another.
+//! Every codec is a bijection between the numbers it accepts and its outputs: two ids never become the same,
+//! and a number that it does not accept is an error, never truncated. What a format makes of an id never
+//! changes from one version of this crate to another.
 
 mod base;
 mod domain;

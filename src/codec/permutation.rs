@@ -2,9 +2,9 @@
 //!
 //! **Source.** A Feistel network turns any keyed function into a permutation that can be undone (Luby and
 //! Rackoff, *How to construct pseudorandom permutations from pseudorandom functions*, 1988). It permutes
-//! numbers of a whole number of bits; for any other bound it is applied again until the number is below it,
-//! *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002). The keyed function is
-//! SipHash-2-4 (Aumasson and Bernstein, 2012).
+//! numbers of a whole number of bits. For any other bound it is applied again until the number is below the
+//! bound: *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002). The keyed
+//! function is SipHash-2-4 (Aumasson and Bernstein, 2012).
 
 use std::fmt;
 
@@ -15,22 +15,23 @@ use super::key::{Key, KeySource};
 use crate::error::Result;
 
 const ROUNDS: u8 = 8;
-/// Before the domain in what the key of the rounds is derived from: another algorithm would have another.
+/// Precedes the domain in the input from which the key of the rounds is derived. Another algorithm would have
+/// another label.
 const LABEL: &[u8] = b"idmill permutation v1";
 
-/// A keyed permutation of a [`Domain`]: each number becomes another one of the same domain, in an
-/// order that only the key tells.
+/// A keyed permutation of a [`Domain`]: each number becomes another number of the same domain, in an order
+/// that depends on the key alone.
 ///
 /// **This is obfuscation, not encryption.** It keeps a customer, a competitor or a scraper from reading
-/// amounts and neighbours off your ids. It is not meant to withstand a cryptanalyst, has no authentication
-/// (every number of the domain decodes to an id), and an id is no access control: check who asks.
+/// quantities and neighbours off your ids. It is not meant to withstand a cryptanalyst and has no
+/// authentication (every number of the domain decodes to an id). An id is no access control: check who asks.
 ///
-/// **The key can never be rotated**: what was shown under it can be read back with it alone, and ids under
-/// an old and a new key would collide. Should a key leak, what leaks is order and amount. To change it,
-/// give new ids another prefix.
+/// **The key can never be rotated.** Only the key that wrote an id reads it back, and ids under an old and a
+/// new key would collide. If a key leaks, order and quantity leak. To change the key, give new ids another
+/// prefix.
 ///
 /// It is a bijection: different ids stay different. Small domains have little to hide in: below some thousand
-/// numbers, choose a larger domain than you have ids. One number of the domain becomes 0.
+/// numbers, choose a domain larger than your number of ids. One number of the domain becomes 0.
 ///
 /// # Algorithm v1
 /// For a domain `0..=max` of `w` bits, so that others can read such ids too:
@@ -54,14 +55,15 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Version 1, which will make the same of the same key, domain and number for ever.
+    /// Creates version 1, which maps the same key, domain and number to the same result for ever.
     ///
     /// ```
     /// use idmill::codec::{Domain, Key, Permutation};
     ///
     /// # fn main() -> idmill::Result<()> {
     /// let permutation = Permutation::v1(Key::from(0x5eed_u64), Domain::below(1_000_000)?);
-    /// assert_eq!([permutation.encode(1)?, permutation.encode(2)?, permutation.encode(3)?], [204698, 990079, 841359]);
+    /// let encoded = [permutation.encode(1)?, permutation.encode(2)?, permutation.encode(3)?];
+    /// assert_eq!(encoded, [204698, 990079, 841359]);
     /// assert_eq!(permutation.decode(204698)?, 1);
     /// # Ok(()) }
     /// ```
@@ -72,18 +74,18 @@ impl Permutation {
         Self { domain, rounds: sip::SipHasher24::new_with_key(&derived), key, source: None }
     }
 
-    /// Remembers where the key came from, to be written as that.
+    /// Records where the key came from; that place is then written instead of the key.
     pub(super) fn kept_in(mut self, source: Option<KeySource>) -> Self {
         self.source = source;
         self
     }
 
-    /// The numbers that it takes and makes.
+    /// Returns the numbers that it accepts and produces.
     pub fn domain(&self) -> Domain {
         self.domain
     }
 
-    /// The number in this one's place.
+    /// Returns the number that this one becomes.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a number outside the domain.
@@ -92,7 +94,7 @@ impl Permutation {
         Ok(self.walk(number, |round| round))
     }
 
-    /// The number that [`encode`](Self::encode) made this of.
+    /// Returns the number that [`encode`](Self::encode) turned into this one.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a number outside the domain.
@@ -101,7 +103,7 @@ impl Permutation {
         Ok(self.walk(number, |round| ROUNDS - 1 - round))
     }
 
-    /// Ends: the number lies on a cycle of the network's permutation, and is itself in the domain.
+    /// Terminates: the number lies on a cycle of the network's permutation, and is itself in the domain.
     fn walk(&self, mut number: u64, order: impl Fn(u8) -> u8 + Copy) -> u64 {
         loop {
             number = self.network(number, order);
@@ -111,7 +113,8 @@ impl Permutation {
         }
     }
 
-    /// All rounds once, in their order for the one way and in reverse for the other: each undoes itself.
+    /// Applies all rounds once, in order for one direction and in reverse for the other: each round undoes
+    /// itself.
     fn network(&self, number: u64, order: impl Fn(u8) -> u8) -> u64 {
         let width = self.domain.width();
         let low_bits = width.div_ceil(2);
@@ -131,18 +134,18 @@ impl Permutation {
         self.rounds.hash(&(half | u64::from(round) << 56).to_le_bytes())
     }
 
-    /// The key as a format has it: where it is kept, else the key itself.
+    /// Returns the key as written in a format: its place, or else the key itself.
     pub(super) fn written_key(&self) -> String {
         self.source.as_ref().map_or_else(|| format!("{:#x}", self.key.number()), ToString::to_string)
     }
 
-    /// The key as it may be shown.
+    /// Returns the key as it may be shown.
     pub(super) fn shown_key(&self) -> String {
         self.source.as_ref().map_or_else(|| "not shown".to_owned(), ToString::to_string)
     }
 }
 
-/// This many ones, 0 to 32.
+/// Returns this many ones, 0 to 32.
 fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }

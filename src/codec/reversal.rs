@@ -3,12 +3,12 @@
 use super::domain::Domain;
 use crate::error::Result;
 
-/// Reverses the bits of a number at a declared width, so that numbers that follow each other are far apart.
+/// Reverses the bits of a number at a declared width, so that consecutive numbers are far apart.
 ///
-/// Against hotspots: a store that splits its keys into ranges (Spanner, Cassandra's ordered partitions,
-/// HBase, …) puts growing keys on the same server, one after the other; reversed, they spread evenly
-/// over all. It hides nothing: two of them are enough to undo it. Choose 63 bits for a signed column of
-/// 64, so that no key is negative.
+/// Use it against hotspots. A store that splits its keys into ranges (Spanner, Cassandra's ordered
+/// partitions, HBase, …) puts growing keys on the same server, one after the other; reversed keys spread
+/// evenly over all servers. It hides nothing: two ids are enough to undo it. Choose 63 bits for a signed
+/// column of 64, so that no key is negative.
 ///
 /// ```
 /// use idmill::codec::BitReversal;
@@ -25,7 +25,7 @@ pub struct BitReversal {
 }
 
 impl BitReversal {
-    /// At this many bits, 1 to 64.
+    /// Creates a reversal of this many bits, 1 to 64.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of bits.
@@ -33,12 +33,12 @@ impl BitReversal {
         Ok(Self { domain: Domain::bits(bits)? })
     }
 
-    /// The numbers that it takes and makes.
+    /// Returns the numbers that it accepts and produces.
     pub fn domain(&self) -> Domain {
         self.domain
     }
 
-    /// The number reversed.
+    /// Returns the number reversed.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a number of more bits.
@@ -47,7 +47,7 @@ impl BitReversal {
         Ok(number.reverse_bits() >> (64 - self.domain.width()))
     }
 
-    /// The number that [`encode`](Self::encode) made this of.
+    /// Returns the number that [`encode`](Self::encode) turned into this one.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a number of more bits.

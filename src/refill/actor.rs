@@ -17,13 +17,16 @@ use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep_until, timeout};
 
-use super::clock::Clock;
 use super::driver::Driver;
 use super::flight::{Flight, Order, give_back};
-use crate::core::{Core, NO_SLOT};
 use crate::error::ErrorKind;
-use crate::mailbox::{Ending, Mailbox, Message, Time};
-use crate::registry::Registry;
+use crate::sequence::clock::Clock;
+use crate::sequence::mailbox::Ending;
+use crate::sequence::metrics;
+use crate::sequence::registry::Registry;
+use crate::sequence::state::{Core, NO_SLOT};
+use crate::sequence::state::{Mailbox, Message};
+use crate::sequence::time::Time;
 use crate::store::{Capabilities, GiveBack, Reserve, Store};
 use crate::sync::{Arc, Ordering};
 
@@ -352,10 +355,7 @@ impl Drop for Actor {
 
 /// Tells whoever records metrics, if anybody does.
 fn record(core: &Core, now: Time) {
-    #[cfg(feature = "metrics")]
-    crate::observe::harmless(core, || crate::observe::record(core, now));
-    #[cfg(not(feature = "metrics"))]
-    let _ = (core, now);
+    metrics::harmless(core, || metrics::record(core, now));
 }
 
 fn is_over(timer: Option<Pin<&mut Sleep>>, cx: &mut Context<'_>) -> bool {
@@ -366,7 +366,8 @@ fn is_over(timer: Option<Pin<&mut Sleep>>, cx: &mut Context<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::name::SequenceName;
-    use crate::settings::Settings;
+    use crate::sequence::reply::Reply;
+    use crate::sequence::settings::Settings;
     use crate::store::MemoryStore;
 
     #[tokio::test(start_paused = true)]
@@ -382,7 +383,7 @@ mod tests {
         for _ in 0..1000 {
             // A long deadline, a short one, and both pass; the reserve that they wait for is never sent.
             for patience in [Duration::from_secs(2), Duration::from_secs(1)] {
-                let pending = core.request(1, clock.now() + patience).unwrap();
+                let pending = Reply::ask(&core, 1, clock.now() + patience).unwrap();
                 mailbox.receive().0.into_iter().for_each(|message| actor.message(message));
                 drop(pending);
                 assert_eq!(actor.timers.len(), 1);

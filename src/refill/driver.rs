@@ -5,11 +5,13 @@ use std::fmt;
 use super::engine::Engine;
 use super::event::{Command, Event};
 use super::queue::Waiter;
-use super::seen::Seen;
-use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::mailbox::{Request, Time};
 use crate::range::Ranges;
+use crate::sequence::metrics;
+use crate::sequence::seen::Seen;
+use crate::sequence::state::Core;
+use crate::sequence::state::Request;
+use crate::sequence::time::Time;
 use crate::store::{GiveBack, Grant, Reserve};
 use crate::sync::{Arc, oneshot};
 
@@ -106,10 +108,9 @@ impl Driver {
     /// The store answered the reserve in flight.
     pub(crate) fn answered(&mut self, outcome: Result<Grant>, now: Time) -> Option<Reserve> {
         self.measure(now);
-        #[cfg(all(feature = "metrics", not(idmill_loom)))]
-        crate::observe::harmless(&self.core, || {
+        metrics::harmless(&self.core, || {
             let asked = self.engine.asked().unwrap_or(now);
-            crate::observe::answered(&self.core, now.saturating_sub(asked), &outcome);
+            metrics::answered(&self.core, now.saturating_sub(asked), &outcome);
         });
         match outcome {
             // Counted once the engine has judged it: what a mad store says is nobody's statistics.
@@ -331,15 +332,15 @@ impl fmt::Debug for Driver {
     }
 }
 
-#[cfg(all(test, not(idmill_loom)))]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::mailbox::Mailbox;
     use crate::name::SequenceName;
     use crate::range::Range;
-    use crate::settings::{Settings, Sizing};
+    use crate::sequence::settings::{Settings, Sizing};
+    use crate::sequence::state::Mailbox;
     use crate::store::{Bounds, Identity};
 
     fn grant(start: u64, epoch: u64) -> Grant {

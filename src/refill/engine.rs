@@ -19,11 +19,11 @@ use super::event::{Command, Event};
 use super::policy::Policy;
 use super::queue::{Queue, Waiter};
 use super::retry::Retry;
-use super::seen::Seen;
 use crate::error::{Error, ErrorKind, Operation, Result, Status};
-use crate::mailbox::Time;
-use crate::segment::MAX_LEN;
-use crate::settings::{Order, Settings};
+use crate::sequence::seen::Seen;
+use crate::sequence::segment::MAX_LEN;
+use crate::sequence::settings::{Order, Settings};
+use crate::sequence::time::Time;
 use crate::store::{Grant, Identity};
 use crate::sync::Arc;
 
@@ -205,7 +205,6 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// When the reserve in flight was asked for.
-    #[allow(dead_code, reason = "only metrics show it")]
     pub(crate) fn asked(&self) -> Option<Time> {
         self.flight.as_ref().map(|flight| flight.asked)
     }

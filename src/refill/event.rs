@@ -1,8 +1,8 @@
 //! What the engine is told, and what it has done about it.
 
 use crate::error::{Error, ErrorKind};
-use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
+use crate::sequence::time::Time;
 use crate::store::{Grant, Identity};
 
 #[derive(Debug)]

@@ -9,39 +9,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle as RuntimeHandle;
-use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::seen::Seen;
-use crate::core::Core;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
+use crate::sequence::seen::Seen;
+use crate::sequence::state::Core;
+use crate::sequence::task::{Task, lost};
 use crate::store::{Change, GiveBack, Grant, Reserve, Store};
 use crate::sync::Arc;
-
-/// A task that ends when nobody waits for it any more.
-pub(crate) struct Task<T>(JoinHandle<T>);
-
-impl<T: Send + 'static> Task<T> {
-    pub(crate) fn spawn(runtime: &RuntimeHandle, work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(runtime.spawn(work))
-    }
-}
-
-impl<T> Future for Task<T> {
-    type Output = Result<T, JoinError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx)
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 /// A reserve to be sent.
 pub(super) struct Order {
@@ -173,16 +150,6 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, ba
         Err(error) => tracing::warn!(%sequence, ?rest, %error, "could not give the rest back: a gap"),
     }
     outcome.unwrap_or(false)
-}
-
-/// What became of a call whose task ended without a result.
-pub(crate) fn lost(failure: JoinError) -> Error {
-    let message = if failure.is_panic() {
-        "the store panicked; whether it did what was asked is unknown"
-    } else {
-        "the runtime ended before the store answered"
-    };
-    Error::new(ErrorKind::UnknownOutcome, message).because(failure)
 }
 
 fn silent(limit: Duration) -> Error {

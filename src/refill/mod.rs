@@ -5,28 +5,20 @@
 //! - [`queue`]: the callers that wait, in turn, and the ids that are held for them.
 //! - [`retry`]: what went wrong last, and when the next attempt is made.
 //! - [`policy`]: how many ids to reserve and when, as arithmetic.
-//! - [`seen`]: what the process has seen of a sequence, and what shows that the store has lost what it had
-//!   committed.
 //! - [`driver`]: carries out the engine's commands on one sequence's stock and callers.
 //! - [`actor`]: the one tokio task that feeds events to the drivers and takes their reserves to the store.
 //! - [`flight`]: what the store was asked and has not answered, in tasks of their own.
-//! - [`clock`]: the time that the actor and its callers reckon by.
 //! - `oracle`: what the engine promises, as a test that drives it with arbitrary events.
 //!
 //! The first seven run in the same form under loom, in the simulation, in property tests and in production.
 
-#[cfg(not(idmill_loom))]
 pub(crate) mod actor;
-#[cfg(not(idmill_loom))]
-pub(crate) mod clock;
 pub(crate) mod driver;
 pub(crate) mod engine;
 pub(crate) mod event;
-#[cfg(not(idmill_loom))]
 pub(crate) mod flight;
-#[cfg(all(any(test, fuzzing), not(idmill_loom)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod oracle;
 pub(crate) mod policy;
 pub(crate) mod queue;
 mod retry;
-pub(crate) mod seen;

@@ -15,11 +15,11 @@ use super::event::Event;
 use super::queue::Waiter;
 use crate::bytes::Bytes;
 use crate::error::ErrorKind;
-use crate::mailbox::Time;
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
-use crate::segment::MAX_LEN;
-use crate::settings::{Adaptive, Order, Settings, Sizing};
+use crate::sequence::segment::MAX_LEN;
+use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
+use crate::sequence::time::Time;
 use crate::store::{Bounds, Change, Grant, Identity, SequenceInfo};
 use crate::sync::Arc;
 

@@ -26,8 +26,8 @@
 
 use std::time::Duration;
 
-use crate::mailbox::Time;
-use crate::settings::{Adaptive, Sizing};
+use crate::sequence::settings::{Adaptive, Sizing};
+use crate::sequence::time::Time;
 
 /// The sizes of the next refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,6 @@ impl Policy {
     }
 
     /// Where the sizes settle under a steady load.
-    #[cfg(not(idmill_loom))]
     pub(crate) fn settled(rate: f64, latency: Duration, settings: Adaptive) -> Plan {
         let plan = Plan { step: u64::MAX, watermark: 0 };
         Self { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan }
@@ -150,10 +149,10 @@ fn ids(count: f64) -> u64 {
     count.ceil() as u64
 }
 
-#[cfg(all(test, not(idmill_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::MAX_LEN;
+    use crate::sequence::segment::MAX_LEN;
     use proptest::prelude::*;
 
     fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::event::Command;
 use crate::error::Error;
-use crate::mailbox::Time;
 use crate::range::{Range, Ranges};
+use crate::sequence::time::Time;
 
 /// A caller that waits, as far as the engine knows it.
 pub(crate) trait Waiter {
@@ -214,7 +214,7 @@ impl<W: Waiter> Queue<W> {
     }
 }
 
-#[cfg(all(test, not(idmill_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use crate::error::{Error, Status};
-use crate::mailbox::Time;
+use crate::sequence::time::Time;
 
 /// Empty from a grant to the next failure. Boxed, as that is most sequences at most times.
 pub(super) struct Retry(Option<Box<Failed>>);

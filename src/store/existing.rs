@@ -116,20 +116,4 @@ mod tests {
         assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
         assert_eq!(memory.list_all().await.unwrap().len(), 1);
     }
-
-    #[tokio::test]
-    #[cfg(feature = "sqlite")]
-    async fn a_url_says_it_for_any_store_and_prints_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let place = format!("sqlite:{}", dir.path().join("ids.db").display());
-        let url = crate::store::StoreUrl::parse(&format!("{place}?existing=yes&table=t")).unwrap();
-        assert_eq!(url.to_string(), format!("{place}?table=t&mode=rw&existing=yes"));
-        assert_eq!(crate::store::StoreUrl::parse(&url.to_string()).unwrap(), url);
-        assert_eq!(url.connect().await.unwrap_err().kind(), ErrorKind::NotFound);
-        let usual = crate::store::StoreUrl::parse(&format!("{place}?existing=no")).unwrap();
-        assert_eq!(usual.to_string(), place);
-        usual.connect().await.unwrap();
-        let wrong = crate::store::StoreUrl::parse(&format!("{place}?existing=maybe")).unwrap_err();
-        assert!(wrong.to_string().contains("there are yes, no"), "{wrong}");
-    }
 }

@@ -1,7 +1,7 @@
 //! What a store is asked to reserve, what it grants, and what is given back to it.
 
 use super::{Bounds, Identity, not_found};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
 
@@ -42,19 +42,14 @@ pub struct Grant {
     pub bounds: Bounds,
 }
 
-#[cfg(any(
-    feature = "mongodb",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "spanner",
-    feature = "sqlite"
-))]
 impl Grant {
     /// Refuses what a transaction cannot use: an id below `floor`, which its type cannot
     /// hold, or fewer than `count` ids.
-    pub(crate) fn must_fit(&self, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
-        use crate::error::{Error, ErrorKind};
-
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for the first; [`Exhausted`](ErrorKind::Exhausted) for the
+    /// second.
+    pub fn must_fit(&self, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
         let first = self.range.start();
         if first < floor {
             return Err(Error::invalid(format!("the next id is {first}, which its type cannot hold")));

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{SequenceInfo, Store};
-use crate::error::{Error, ErrorKind, Operation, Result};
+use super::SequenceInfo;
+use crate::error::{Error, Operation, Result};
 
-/// Which part of a store's sequences [`Store::list`] reads.
+/// Which part of a store's sequences [`Store::list`](super::Store::list) reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Only sequences whose names begin with this; empty for all.
@@ -34,15 +34,13 @@ impl Page {
     }
 
     /// The limit as a signed number, which many drivers want.
-    #[allow(dead_code, reason = "only some stores need it")]
-    pub(crate) fn rows(&self) -> i32 {
+    pub fn rows(&self) -> i32 {
         i32::try_from(self.limit.max(1)).unwrap_or(i32::MAX)
     }
 
     /// The first text after all those that begin with the prefix, in the order of their
     /// bytes; `None` if there is none.
-    #[allow(dead_code, reason = "only some stores need it")]
-    pub(crate) fn end(&self) -> Option<String> {
+    pub fn end(&self) -> Option<String> {
         let mut end = self.prefix.clone();
         while let Some(last) = end.pop() {
             // The numbers of the surrogates are no characters.
@@ -79,8 +77,7 @@ impl Cursor {
     }
 
     /// A cursor for bytes that may be no text.
-    #[allow(dead_code, reason = "only some stores need it")]
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+    pub fn of_bytes(bytes: &[u8]) -> Self {
         let mut hex = String::with_capacity(2 * bytes.len());
         for byte in bytes {
             // A String takes all.
@@ -90,15 +87,17 @@ impl Cursor {
     }
 
     /// The bytes of [`of_bytes`](Self::of_bytes).
-    #[allow(dead_code, reason = "only some stores need it")]
-    pub(crate) fn bytes(&self) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// [`foreign`](Self::foreign) for a cursor that was not made of bytes.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
         let digits = self.0.as_bytes().chunks(2);
         let bytes = digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
         bytes.collect::<Option<_>>().ok_or_else(|| self.foreign())
     }
 
     /// The error for a cursor of another store.
-    pub(crate) fn foreign(&self) -> Error {
+    pub fn foreign(&self) -> Error {
         Error::invalid(format!("{self:?} is not where a page of this store ended")).during(Operation::List)
     }
 }
@@ -151,56 +150,10 @@ impl Listing {
     }
 }
 
-/// All pages of a store, one after the other.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
-/// use idmill::store::{MemoryStore, Page, Pages};
-///
-/// let store = MemoryStore::new();
-/// let mut pages = Pages::new(&store, Page::of("invoices-"));
-/// while let Some(page) = pages.next().await? {
-///     for info in page.sequences {
-///         println!("{}: {:?}", info.name, info.next);
-///     }
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Debug)]
-pub struct Pages<'a, S: ?Sized> {
-    store: &'a S,
-    page: Option<Page>,
-}
-
-impl<'a, S: Store + ?Sized> Pages<'a, S> {
-    /// From this page on.
-    pub fn new(store: &'a S, page: Page) -> Self {
-        Self { store, page: Some(page) }
-    }
-
-    /// The next page; `None` after the last. After an error, the same page is read again.
-    ///
-    /// # Errors
-    /// Those of [`Store::list`]; [`ErrorKind::StoreViolation`] if the store does not get on.
-    pub async fn next(&mut self) -> Result<Option<Listing>> {
-        let Some(page) = &mut self.page else { return Ok(None) };
-        let listing = self.store.list(page).await?;
-        match &listing.next {
-            None => self.page = None,
-            stuck if *stuck == page.after => {
-                let message =
-                    "the store began the same page of its list again; nothing after it can be listed";
-                return Err(Error::new(ErrorKind::StoreViolation, message).during(Operation::List));
-            }
-            next => page.after.clone_from(next),
-        }
-        Ok(Some(listing))
-    }
-}
-
-#[cfg(all(test, not(idmill_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,73 +1,9 @@
 //! A sequence as it is stored, and what changes it.
 
-use std::hash::{BuildHasher, RandomState};
-
-use super::{GiveBack, Grant, exhausted};
+use super::{Bounds, GiveBack, Grant, Identity, exhausted};
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::id::Id;
 use crate::name::SequenceName;
 use crate::range::Range;
-
-/// The first and the last id of a sequence, both inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bounds {
-    start: u64,
-    max: u64,
-}
-
-impl Bounds {
-    /// Ids from `start` to `max`, both handed out.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidInput`] if `start > max`.
-    pub fn new(start: u64, max: u64) -> Result<Self> {
-        if start > max {
-            let message = format!("start {start} is larger than max {max}; a sequence needs at least one id");
-            return Err(Error::invalid(message).during(Operation::Configure));
-        }
-        Ok(Self { start, max })
-    }
-
-    /// The default bounds of a sequence of this id type: 1 to the type's largest.
-    pub fn of<T: Id>() -> Self {
-        // A type that holds 0 alone has a sequence of that one id.
-        Self { start: T::MIN.max(1).min(T::MAX), max: T::MAX }
-    }
-
-    /// The first id.
-    pub fn start(self) -> u64 {
-        self.start
-    }
-
-    /// The last id, handed out too.
-    pub fn max(self) -> u64 {
-        self.max
-    }
-}
-
-/// Which sequence this is, beyond its name.
-///
-/// A sequence that is dropped and created again under the same name gets another *incarnation* (random, never
-/// 0); one that is reset or set backwards gets the next *epoch*. Ranges of different identities may overlap,
-/// so an allocator that sees its sequence's identity change throws away every id it still has in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
-    /// Random, given when the sequence was created.
-    pub incarnation: u64,
-    /// Counts resets of this incarnation, from 0.
-    pub epoch: u64,
-}
-
-impl Identity {
-    /// The identity of a sequence that is being created now.
-    pub fn fresh() -> Self {
-        // From the operating system's randomness: fastrand seeds itself with the uptime and the thread's
-        // number alone, which two machines, or two copies of one, can share.
-        let random = RandomState::new().hash_one(fastrand::u64(..));
-        // Kept within 63 bits, so that every store can hold it as the integer it has; never 0.
-        Self { incarnation: (random >> 1).max(1), epoch: 0 }
-    }
-}
 
 /// One sequence as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,9 +19,14 @@ pub struct SequenceInfo {
 }
 
 impl SequenceInfo {
+    /// A sequence that is being created now, with an identity of its own.
+    pub fn new(name: SequenceName, bounds: Bounds) -> Self {
+        Self { name, next: Some(bounds.start()), bounds, identity: Identity::fresh() }
+    }
+
     /// How many ids can still be reserved.
     pub fn remaining(&self) -> u128 {
-        self.next.map_or(0, |next| u128::from(self.bounds.max) - u128::from(next) + 1)
+        self.next.map_or(0, |next| u128::from(self.bounds.max()) - u128::from(next) + 1)
     }
 
     /// What a reserve does to a sequence: the range it grants, moving `next` on. Stores that compute in the
@@ -94,14 +35,14 @@ impl SequenceInfo {
     /// # Errors
     /// [`ErrorKind::Exhausted`] if no id is left at or below `ceiling`.
     pub fn grant(&mut self, count: u64, ceiling: u64) -> Result<Grant> {
-        let last_allowed = self.bounds.max.min(ceiling);
+        let last_allowed = self.bounds.max().min(ceiling);
         let Some(start) = self.next.filter(|next| *next <= last_allowed) else {
             return Err(exhausted(&self.name, last_allowed));
         };
         // `last_allowed - start` cannot overflow, and neither can adding a length that
         // is no larger than it plus one.
         let last = start.saturating_add(count.max(1) - 1).min(last_allowed);
-        self.next = if last >= self.bounds.max { None } else { last.checked_add(1) };
+        self.next = if last >= self.bounds.max() { None } else { last.checked_add(1) };
         // Only the whole of u64 has a length that does not fit; the rest of it is
         // granted by the next reserve.
         let range = Range::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
@@ -112,7 +53,7 @@ impl SequenceInfo {
     /// reserved after it and the sequence is still the same. Otherwise nothing changes, and it returns
     /// `false`. Stores that compute in the client share this arithmetic.
     pub fn take_back(&mut self, back: &GiveBack) -> bool {
-        let within = back.rest.start() >= self.bounds.start && !back.rest.is_empty();
+        let within = back.rest.start() >= self.bounds.start() && !back.rest.is_empty();
         if !within || back.identity != self.identity || back.rest.end() != self.reached() {
             return false;
         }
@@ -121,8 +62,8 @@ impl SequenceInfo {
     }
 
     /// The first id not reserved so far: 2^64 is possible, hence the width.
-    fn reached(&self) -> u128 {
-        self.next.map_or(u128::from(self.bounds.max) + 1, u128::from)
+    pub fn reached(&self) -> u128 {
+        self.next.map_or(u128::from(self.bounds.max()) + 1, u128::from)
     }
 
     /// What a [`Change`] does to a sequence.
@@ -154,15 +95,15 @@ fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
     if change.expect.is_some_and(|expected| expected != info.identity) {
         return Err(refused("it is not the sequence it was: it was reset or created again meanwhile"));
     }
-    let max = change.max.unwrap_or(info.bounds.max);
-    if max < info.bounds.start {
-        let start = info.bounds.start;
+    let max = change.max.unwrap_or(info.bounds.max());
+    if max < info.bounds.start() {
+        let start = info.bounds.start();
         return Err(Error::invalid(format!("max {max} is below the sequence's start {start}")));
     }
     let reached = info.reached();
     let next = change.next.map_or(reached, u128::from);
-    if next < u128::from(info.bounds.start) || next > u128::from(max) + 1 {
-        let start = info.bounds.start;
+    if next < u128::from(info.bounds.start()) || next > u128::from(max) + 1 {
+        let start = info.bounds.start();
         if change.next.is_some() {
             return Err(Error::invalid(format!(
                 "next {next} is outside the sequence's bounds {start}..={max}"
@@ -180,7 +121,7 @@ fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
             "that is backwards: ids could be handed out twice; repeat with `backwards` if that is meant",
         ));
     }
-    info.bounds.max = max;
+    info.bounds = Bounds::new(info.bounds.start(), max)?;
     info.next = u64::try_from(next).ok().filter(|next| *next <= max);
     info.identity.epoch += u64::from(back);
     Ok(())

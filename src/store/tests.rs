@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::ErrorKind;
+use crate::name::SequenceName;
 use crate::range::Range;
 
 fn sequence(next: Option<u64>, start: u64, max: u64) -> SequenceInfo {

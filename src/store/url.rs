@@ -1,12 +1,6 @@
 //! From a URL to a store.
 
 mod existing;
-pub(crate) mod given;
-mod memory;
-// Each store takes from it what its URL needs: SQLite's, the default, all of it.
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-pub(crate) mod query;
-mod schemes;
 mod window;
 
 use std::fmt;
@@ -15,35 +9,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Store, StoreFuture};
+use super::kit::{query, secrets};
+use super::{Schemes, Store, Target};
 use crate::error::{Error, ErrorKind, Operation, Result};
-
-/// What a URL names, checked but not yet connected to. Printing it gives the URL that reads back as the same,
-/// but for a password, which must not be shown.
-pub(crate) trait Target: fmt::Debug + fmt::Display + Send + Sync {
-    fn scheme(&self) -> &'static str;
-
-    /// The file that the store is kept in; `None` for a store that is not one file.
-    fn file(&self) -> Option<&Path> {
-        None
-    }
-
-    /// The same store, but opening it creates nothing.
-    fn existing(&self) -> Arc<dyn Target>;
-
-    /// Whether opening it waits for another machine or process, which may never answer.
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
-}
 
 /// Opens the store that a URL names: see [`StoreUrl`] for the schemes.
 ///
 /// ```
 /// # async fn demo() -> idmill::Result<()> {
-/// let store = idmill::store::connect("sqlite:ids.db?table=billing_sequences").await?;
+/// let store = idmill::store::connect("memory:").await?; // or "sqlite:ids.db", by `idmill-sqlite`
 /// # Ok(()) }
 /// ```
 ///
@@ -55,20 +29,23 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 
 /// The URL of a store, checked but not yet connected to.
 ///
-/// | URL | feature, store |
+/// | URL | crate, store |
 /// | --- | --- |
-/// | `sqlite:PATH` | `sqlite`: `sqlite::SqliteStore` |
-/// | `postgres://HOST/DATABASE` | `postgres`: `postgres::PostgresStore` |
-/// | `postgres://HOST/DATABASE?sequences=native` | `postgres`: `postgres::NativeSequences` |
-/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or `mariadb://` | `mysql`: `mysql::MysqlStore` |
-/// | `mongodb://HOST/DATABASE` | `mongodb`: `mongodb::MongoStore` |
-/// | `mongodb+srv://HOST/DATABASE` | `mongodb-srv`: the same |
-/// | `cassandra://HOST,…/KEYSPACE` | `cassandra`: `cassandra::CassandraStore` |
-/// | `spanner://projects/P/instances/I/databases/D` | `spanner`: `spanner::SpannerStore` |
-/// | `datastore://PROJECT[/DATABASE]` | `datastore`: `datastore::DatastoreStore` |
-/// | `redis://HOST:PORT/DB`, or `rediss://` | `redis`: `redis::RedisStore` |
-/// | `etcd://HOST:PORT,…` | `etcd`: `etcd::EtcdStore` |
+/// | `sqlite:PATH` | `idmill_sqlite::SqliteStore` |
+/// | `postgres://HOST/DATABASE` | `idmill_postgres::PostgresStore` |
+/// | `postgres://HOST/DATABASE?sequences=native` | `idmill_postgres::NativeSequences` |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or `mariadb://` | `idmill_mysql::MysqlStore` |
+/// | `mongodb://HOST/DATABASE` | `idmill_mongodb::MongoStore` |
+/// | `mongodb+srv://HOST/DATABASE` | the same, with its feature `srv` |
+/// | `cassandra://HOST,…/KEYSPACE` | `idmill_cassandra::CassandraStore` |
+/// | `spanner://projects/P/instances/I/databases/D` | `idmill_spanner::SpannerStore` |
+/// | `datastore://PROJECT[/DATABASE]` | `idmill_datastore::DatastoreStore` |
+/// | `redis://HOST:PORT/DB`, or `rediss://` | `idmill_redis::RedisStore` |
+/// | `etcd://HOST:PORT,…` | `idmill_etcd::EtcdStore` |
 /// | `memory:` | a new [`MemoryStore`](super::MemoryStore), for tests |
+///
+/// All but the last are read once their crate is [registered](super::register), and so are the URLs of any
+/// other crate.
 ///
 /// Options follow as `?key=value&key=value`:
 ///
@@ -83,20 +60,21 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 ///   `ca=FILE`
 /// - `etcd`: `prefix=/idmill/`, `timeout=5s`, `tls=true`, `ca=FILE`, `cert=FILE`, `key=FILE`
 ///
-/// Each also with `window=memcached://HOST:PORT`, with the feature `memcached`, or
-/// `window=redis://HOST:PORT`, with the feature `redis`: the store behind a [window](crate::tier) on a cache,
-/// as in `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Options of the window's own are percent-encoded:
-/// `…window=memcached://10.0.0.7%3Fblock%3D5000`.
+/// Every store takes two more:
 ///
-/// And each with `existing=yes`, which creates nothing, neither the store nor a sequence: see
-/// [`Existing`](crate::store::Existing).
+/// - `window=memcached://HOST:PORT`, with `idmill-memcached`, or `window=redis://HOST:PORT`, with
+///   `idmill-redis`, puts a [window](crate::tier) on a cache in front of the store, as in
+///   `sqlite:ids.db?window=memcached://10.0.0.7:11211`. The window's own options are percent-encoded:
+///   `…window=memcached://10.0.0.7%3Fblock%3D5000`.
+/// - `existing=yes` creates nothing, neither the store nor a sequence: see
+///   [`Existing`](crate::store::Existing).
 ///
-/// Schemes are read without regard to case; white space and a pair of quotes around a URL are taken off.
-/// Printing a URL gives one that reads back as the same, except for a password, which is hidden.
+/// Upper and lower case are the same in a scheme. White space and a pair of quotes around a URL are taken
+/// off. A URL prints as one that reads back as the same, except for a password, which is hidden.
 #[derive(Clone, Debug)]
 pub struct StoreUrl(Arc<dyn Target>);
 
-/// Two URLs are the same if they are written the same once they were read, whatever their passwords.
+/// Two URLs are equal if they print the same, whatever their passwords.
 impl PartialEq for StoreUrl {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
@@ -110,20 +88,20 @@ impl StoreUrl {
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of a store, with what could
-    /// have been meant; [`Unsupported`](ErrorKind::Unsupported) for a store that was not compiled in,
-    /// with the feature that adds it.
+    /// have been meant; [`Unsupported`](ErrorKind::Unsupported) for a store that this program does not
+    /// have, with the crate or the feature that adds it.
     pub fn parse(url: &str) -> Result<Self> {
-        parse(url).map_err(|error| error.during(Operation::Connect))
+        Schemes::registered().parse(url)
     }
 
-    /// What may be shown of a text that was perhaps meant to be a URL: without what looks like a password.
+    /// What may be shown of a text that was perhaps meant to be a URL: all but what looks like a password.
     ///
     /// ```
     /// # use idmill::store::StoreUrl;
     /// assert_eq!(StoreUrl::redacted("postgres//app:secret@db1/shop"), "postgres//***@db1/shop");
     /// ```
     pub fn redacted(text: &str) -> String {
-        given::redacted(text)
+        secrets::redacted(text)
     }
 
     /// The scheme, in lower case.
@@ -144,12 +122,21 @@ impl StoreUrl {
         Self(self.0.existing())
     }
 
-    /// The same store, but neither opening nor using it creates anything: of a sequence that does not exist,
-    /// a draw is [`NotFound`](ErrorKind::NotFound) too. As `existing=yes` says in a URL; see
+    /// The same store, but neither opening nor using it creates anything: a draw from a sequence that does
+    /// not exist is [`NotFound`](ErrorKind::NotFound) too. `existing=yes` says so in a URL; see
     /// [`Existing`](crate::store::Existing).
     #[must_use]
     pub fn existing_sequences(self) -> Self {
         Self(existing::of(&*self.0))
+    }
+
+    /// The statement that creates the table of the store, for those who create tables by migrations of their
+    /// own; `None` for a store that has no table to create. Touches neither disk nor network.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a table that cannot be.
+    pub fn ddl(&self) -> Result<Option<String>> {
+        self.0.ddl()
     }
 
     /// How long [`connect`](Self::connect) waits for a store that does not answer.
@@ -157,8 +144,8 @@ impl StoreUrl {
 
     /// Opens the store. Each call opens another: of `memory:`, an empty one.
     ///
-    /// A store on the network has [30 s](Self::CONNECT_TIMEOUT) for it; a URL's own `timeout` bounds each
-    /// request, of which opening takes several.
+    /// A store on the network gets [30 s](Self::CONNECT_TIMEOUT) for this. The `timeout` in its URL bounds
+    /// each request, and opening takes several.
     ///
     /// # Errors
     /// Those of opening the store; [`Unavailable`](ErrorKind::Unavailable) if it is not open in time.
@@ -175,34 +162,51 @@ impl StoreUrl {
     /// As [`connect`](Self::connect).
     pub async fn connect_within(&self, limit: Duration) -> Result<Arc<dyn Store>> {
         let opened = tokio::time::timeout(limit, self.0.connect()).await.unwrap_or_else(|_| {
-            let message = format!("{self} could not be opened within {limit:?}: something takes connections, or \
-                                   requests, and does not answer in time; look whether it is frozen, overloaded or another \
-                                   service, or allow for more time");
+            let message = format!(
+                "{self} could not be opened within {limit:?}: something accepts connections, or requests, \
+                 and does not answer in time; check whether it is frozen, overloaded or another service, or \
+                 allow more time"
+            );
             Err(Error::new(ErrorKind::Unavailable, message))
         });
         opened.map_err(|error| error.during(Operation::Connect))
     }
 }
 
-fn parse(url: &str) -> Result<StoreUrl> {
-    let url = given::trimmed(url)?;
-    let Some((scheme, rest)) = split_scheme(url) else { return Err(schemes::none(url)) };
-    let scheme = scheme.to_ascii_lowercase();
-    let known = schemes::find(&scheme);
-    let Some(parse) = known.and_then(|known| known.parse) else {
-        return Err(schemes::absent(&scheme, known));
-    };
-    let (rest, window) = query::take("window", rest)?;
-    let (rest, existing) = query::take("existing", &rest)?;
-    let store = parse(&rest)?;
-    let store = match window {
-        Some(window) => window::parse(store, &window)?,
-        None => store,
-    };
-    Ok(StoreUrl(match existing {
-        Some(value) => existing::parse(store, &value)?,
-        None => store,
-    }))
+impl Schemes {
+    /// Reads the URL of a store. Touches neither disk nor network, and never panics.
+    ///
+    /// # Errors
+    /// Those of [`StoreUrl::parse`].
+    pub fn parse(&self, url: &str) -> Result<StoreUrl> {
+        self.read(url).map_err(|error| error.during(Operation::Connect))
+    }
+
+    /// Opens the store that a URL names.
+    ///
+    /// # Errors
+    /// Those of [`StoreUrl::parse`] and of opening the store.
+    pub async fn connect(&self, url: &str) -> Result<Arc<dyn Store>> {
+        self.parse(url)?.connect().await
+    }
+
+    fn read(&self, url: &str) -> Result<StoreUrl> {
+        let url = secrets::trimmed(url)?;
+        let Some((scheme, rest)) = split_scheme(url) else { return Err(self.none(url)) };
+        let scheme = scheme.to_ascii_lowercase();
+        let read = self.store(&scheme)?;
+        let (rest, window) = query::take("window", rest)?;
+        let (rest, existing) = query::take("existing", &rest)?;
+        let store = read(&format!("{scheme}:{rest}"))?;
+        let store = match window {
+            Some(window) => window::before(store, self, &window)?,
+            None => store,
+        };
+        Ok(StoreUrl(match existing {
+            Some(value) => existing::parse(store, &value)?,
+            None => store,
+        }))
+    }
 }
 
 /// The scheme and what follows its colon. One letter is a drive and not a scheme.
@@ -230,6 +234,7 @@ impl FromStr for StoreUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::StoreFuture;
     use proptest::prelude::*;
 
     fn refused(url: &str, kind: ErrorKind, remedy: &str) {
@@ -251,33 +256,16 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(feature = "sqlite"))]
-    fn a_store_that_is_not_compiled_in_names_its_feature() {
-        refused("sqlite:ids.db", ErrorKind::Unsupported, "cargo feature `sqlite`");
-        refused("http:", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
-    }
-
-    #[test]
-    #[cfg(feature = "sqlite")]
-    fn schemes_are_read_without_regard_to_case() {
-        let url: StoreUrl = "SQLite:ids.db?mode=rw".parse().unwrap();
-        assert_eq!((url.scheme(), url.to_string().as_str()), ("sqlite", "sqlite:ids.db?mode=rw"));
-        assert_eq!(StoreUrl::parse("memory://").unwrap().to_string(), "memory:");
-    }
-
-    #[tokio::test]
-    #[cfg(feature = "sqlite")]
-    async fn an_existing_store_is_never_created() {
-        let dir = tempfile::tempdir().unwrap();
-        let url = StoreUrl::parse(&format!("sqlite:{}", dir.path().join("ids.db").display())).unwrap();
-        let file = url.file().unwrap().to_owned();
-        let error = url.clone().existing().connect().await.unwrap_err();
-        assert_eq!((error.kind(), file.exists()), (ErrorKind::NotFound, false));
-        url.connect().await.unwrap();
-        assert!(url.existing().connect().await.is_ok());
-        let read_only = StoreUrl::parse("sqlite:ids.db?mode=ro").unwrap();
-        assert_eq!(read_only.clone().existing(), read_only);
-        assert_eq!(StoreUrl::parse("memory:").unwrap().existing().file(), None);
+    fn a_store_that_is_not_registered_names_its_crate() {
+        refused(
+            "sqlite:ids.db",
+            ErrorKind::Unsupported,
+            "add the crate `idmill-sqlite`, and call `idmill_sqlite::register()`",
+        );
+        refused("rediss://h", ErrorKind::Unsupported, "the crate `idmill-redis`");
+        refused("memory:?window=memcached://h", ErrorKind::Unsupported, "the crate `idmill-memcached`");
+        refused("memcached://h", ErrorKind::InvalidInput, "`memcached:` is no store");
+        refused("memory:?window=http://h", ErrorKind::InvalidInput, "memcached://HOST:PORT");
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
-//! What a window remembers of each sequence that it serves: for a while, since others may reset or remove it.
+//! What a window remembers of each sequence that it serves: for a limited time, since others may reset or
+//! remove the sequence.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use tokio::time::Instant;
 use crate::name::SequenceName;
 use crate::sync::Mutex;
 
-/// What is known of each sequence, a `K`, and until when.
+/// What is known of each sequence, a `K`, and until when it is valid.
 #[derive(Debug)]
-pub(super) struct Acquainted<K> {
+pub struct Acquainted<K> {
     by_name: Mutex<HashMap<SequenceName, Entry<K>>>,
     refresh: Duration,
 }
@@ -22,25 +23,25 @@ struct Entry<K> {
 }
 
 impl<K: Clone> Acquainted<K> {
-    /// Nothing yet; what will be is to be heard anew after `refresh`.
-    pub(super) fn new(refresh: Duration) -> Self {
+    /// Creates an empty memory, whose entries are valid for `refresh`.
+    pub fn new(refresh: Duration) -> Self {
         Self { by_name: Mutex::default(), refresh }
     }
 
-    /// What is known, if it was heard lately.
-    pub(super) fn get(&self, name: &SequenceName) -> Option<K> {
+    /// Returns what is known, if it is still valid.
+    pub fn get(&self, name: &SequenceName) -> Option<K> {
         let by_name = self.by_name.lock();
         let entry = by_name.get(name).filter(|entry| Instant::now() < entry.until);
         entry.map(|entry| entry.known.clone())
     }
 
-    /// As [`get`](Self::get), and also what should be heard anew: for what only saves ids.
-    pub(super) fn last_known(&self, name: &SequenceName) -> Option<K> {
+    /// As [`get`](Self::get), but also returns what is no longer valid: for uses that only save ids.
+    pub fn last_known(&self, name: &SequenceName) -> Option<K> {
         self.by_name.lock().get(name).map(|entry| entry.known.clone())
     }
 
-    /// What was heard now, given what was known before.
-    pub(super) fn introduce(&self, name: &SequenceName, heard: impl FnOnce(Option<&K>) -> K) {
+    /// Stores what was heard now, given what was known before.
+    pub fn introduce(&self, name: &SequenceName, heard: impl FnOnce(Option<&K>) -> K) {
         let mut by_name = self.by_name.lock();
         let now = Instant::now();
         let known = heard(by_name.get(name).map(|entry| &entry.known));
@@ -51,15 +52,15 @@ impl<K: Clone> Acquainted<K> {
         by_name.insert(name.clone(), Entry { known, until: now + self.refresh });
     }
 
-    /// Changes what is known, if anything is; for how long it counts stays as it was.
-    pub(super) fn update(&self, name: &SequenceName, change: impl FnOnce(&mut K)) {
+    /// Changes what is known, if anything is. It stays valid for as long as before.
+    pub fn update(&self, name: &SequenceName, change: impl FnOnce(&mut K)) {
         if let Some(entry) = self.by_name.lock().get_mut(name) {
             change(&mut entry.known);
         }
     }
 
-    /// To be heard anew before anything else.
-    pub(super) fn forget(&self, name: &SequenceName) {
+    /// Forgets the sequence: it must be introduced again before anything else.
+    pub fn forget(&self, name: &SequenceName) {
         self.by_name.lock().remove(name);
     }
 }

@@ -1,27 +1,27 @@
-//! The decisions of a window that is one number in a cache; pure, so that a model checker
-//! runs the very same functions.
+//! The decisions of a window that is one number in a cache; pure, so that a model checker runs the very same
+//! functions.
 //!
-//! The number says where the ids of the window end, how many of them are left, and at how many the next range
-//! is to be prepared ([`Layout`]). What a client does, one command a round trip:
+//! The number says where the ids of the window end, how many of them are left, and how many remain when the
+//! next range is to be prepared ([`Layout`]). A client sends one command a round trip:
 //!
 //! 1. [`Command::Add`]: draw. The ids that the number moved over are the client's, as far as there are any.
 //! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires by itself. Exactly
 //!    one client wins. For all others the stub is not a number: they wait and draw again.
-//! 3. Dry, that is nothing left, and for a while nobody put anything there: [`Command::Clear`] deletes the
-//!    number that was seen, if it still is that one, and looks, in one round trip. Nobody adds to a number
-//!    that it knows to be dry: see [`Layout::MOST_DRY`].
-//! 4. The winner reserves a range from the store, after it won and never before, and puts it in
-//!    the stub's place if that still stands ([`Command::Put`]), itself drawing the first ids.
-//!    Otherwise the range is abandoned.
-//! 5. When a connection is lost, what was learnt on it is forgotten: a [`Fence`] holds on its own connection
-//!    alone, since a cache that restarts numbers its items from the beginning.
+//! 3. Dry (nothing is left, and for a while nobody put anything there): [`Command::Clear`] deletes the number
+//!    that was seen, if it is still that one, and looks, in one round trip. No client adds to a number that
+//!    it knows to be dry: see [`Layout::MOST_DRY`].
+//! 4. The winner reserves a range from the store, after it won and never before. It puts the range in the
+//!    stub's place if the stub still stands ([`Command::Put`]), and draws the first ids itself. Otherwise the
+//!    range is abandoned.
+//! 5. When a connection is lost, everything learnt on it is forgotten. A [`Fence`] holds on its own
+//!    connection only, since a cache that restarts numbers its items from the beginning.
 //! 6. The one draw that moves the number over its *mark* prepares the next range before this one ends
 //!    ([`Taken::low`]): it reserves, looks ([`Command::Peek`]), and moves the window's end on if it still
 //!    ends where the draw saw it end ([`extend`]).
 //!
-//! Every number says of itself where its ids end and how many are left, whatever the reader believes about
-//! the sequence: so each range may have another length. Ids that a number cannot stand for are the winner's
-//! alone, and it then deletes the stub ([`Command::Release`]).
+//! Every number tells by itself where its ids end and how many are left, whatever the reader believes about
+//! the sequence, so each range may have another length. Ids that no number can represent belong to the winner
+//! alone, which then deletes the stub ([`Command::Release`]).
 
 use crate::range::Range;
 
@@ -30,11 +30,11 @@ const COUNTED: u32 = 28;
 const END: u32 = 26;
 const SMALL: u32 = 5;
 
-/// How a number stands for ids of a sequence whose first id is `start`.
+/// How a number represents ids of a sequence whose first id is `start`.
 ///
-/// The lowest 28 bits are [`MAX_LEN`](Self::MAX_LEN) less how many ids are left: an addition draws. The end
-/// is counted from `start`, exact up to 2^26 and then to 26 binary digits, as a float is: further on, ranges
-/// end at multiples of a power of two.
+/// The lowest 28 bits are [`MAX_LEN`](Self::MAX_LEN) minus the number of ids left: an addition draws. The end
+/// is counted from `start`. It is exact up to 2^26 and then has 26 binary digits, as a float does: further
+/// on, ranges end at multiples of a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     start: u64,
@@ -47,7 +47,7 @@ pub struct Standing {
     pub end: u64,
     /// How many ids are left.
     pub left: u64,
-    /// When this many are left, the next range is prepared; never, if 0.
+    /// When this many are left, the next range is prepared; 0: never.
     pub mark: u64,
 }
 
@@ -56,9 +56,10 @@ pub struct Standing {
 pub struct Taken {
     /// The ids.
     pub range: Range,
-    /// What it left.
+    /// What the draw left.
     pub after: Standing,
-    /// It moved the window over its mark. No other draw does, for this end: this one prepares the next range.
+    /// The draw moved the window over its mark. Exactly one draw does so for this end, and prepares the next
+    /// range.
     pub low: bool,
 }
 
@@ -67,42 +68,43 @@ impl Layout {
     pub const MAX_LEN: u64 = 1 << 20;
     /// The most ids of one draw.
     pub const MAX_DRAW: u64 = 1 << 13;
-    /// How far from the sequence's first id a window can be. Beyond, every draw goes to
-    /// the store, one after another.
+    /// How far from the sequence's first id a window can be. Beyond that, every draw goes to the store, one
+    /// after another.
     pub const REACH: u64 = ((1 << END) - 1) << 20;
-    /// How many draws may find the same number dry, before the first of them is done with its
-    /// next step, until the count overflows. Each client has one such draw under way, since it
-    /// does not add again while dry.
+    /// How many draws may find the same number dry without overflowing the count, before the first of them
+    /// has done its next step. Each client has one such draw under way, since it does not add again while the
+    /// number is dry.
     pub const MOST_DRY: u64 = ((1 << COUNTED) - Self::MAX_LEN) / Self::MAX_DRAW - 1;
 
-    /// For a sequence whose first id is `start`.
+    /// Creates the layout for a sequence whose first id is `start`.
     pub const fn new(start: u64) -> Self {
         Self { start }
     }
 
-    /// How many ids a draw asks the cache for, when its caller wants `count`.
+    /// Returns how many ids a draw asks the cache for, when its caller wants `count`.
     pub fn draw_of(count: u64) -> u64 {
         count.clamp(1, Self::MAX_DRAW)
     }
 
-    /// How many binary digits of an end are not kept.
+    /// Returns how many binary digits of an end are not kept.
     fn scale(end: u64) -> u32 {
         (u64::BITS - end.leading_zeros()).saturating_sub(END)
     }
 
-    /// The last end up to this one that a number can have.
+    /// Returns the last end up to this one that a number can have.
     fn round_down(end: u64) -> u64 {
         let end = end.min(Self::REACH);
         end >> Self::scale(end) << Self::scale(end)
     }
 
-    /// The first end from this one on that a number can have, if there is one.
+    /// Returns the first end from this one on that a number can have, if there is one.
     fn round_up(end: u64) -> Option<u64> {
         let unit = 1 << Self::scale(end);
         end.checked_next_multiple_of(unit).filter(|end| *end <= Self::REACH)
     }
 
-    /// The number of a window that ends there, with this many ids left; `None` if no number says that.
+    /// Returns the number of a window that ends at `end` with `left` ids left; `None` if no number can say
+    /// that.
     pub fn encode(end: u64, left: u64) -> Option<u64> {
         if left > Self::MAX_LEN || left > end || Self::round_down(end) != end {
             return None;
@@ -114,7 +116,7 @@ impl Layout {
         Some(high << COUNTED | (Self::MAX_LEN - left))
     }
 
-    /// What a number says; `None` if it is not one of ours.
+    /// Returns what a number says; `None` if it is not one of ours.
     pub fn decode(number: u64) -> Option<Standing> {
         let part = |from: u32, bits: u32| number >> from & ((1 << bits) - 1);
         let (mark, scale) = (part(COUNTED + END, SMALL), part(COUNTED + END + SMALL, SMALL));
@@ -124,20 +126,20 @@ impl Layout {
         (left <= end && end <= Self::REACH).then_some(Standing { end, left, mark })
     }
 
-    /// The id that the next draw from a number begins with; `None` if it is dry, or not ours.
+    /// Returns the id that the next draw from a number begins with; `None` if it is dry, or not ours.
     pub fn next_of(self, number: u64) -> Option<u64> {
         let standing = Self::decode(number).filter(|standing| standing.left > 0)?;
         self.id(standing.end - standing.left)
     }
 
-    /// The id so far from the sequence's first; `None` beyond 2^64.
+    /// Returns the id at this distance from the sequence's first; `None` beyond 2^64.
     pub fn id(self, offset: u64) -> Option<u64> {
         self.start.checked_add(offset)
     }
 
-    /// How many ids to reserve at `next`, for a draw of `count` from a sequence that ends with `max`, so
-    /// that the window has about `size`: to an end that a number can have, and where there is none, what
-    /// the caller wants for itself.
+    /// Returns how many ids to reserve at `next`, for a draw of `count` from a sequence that ends with `max`.
+    /// The window gets about `size` ids, up to an end that a number can have. If there is no such end, this
+    /// is what the caller wants for itself.
     pub fn refill_of(self, next: Option<u64>, max: u64, count: u64, size: u64) -> u64 {
         // Nothing is left, as far as is known: the store has the last word.
         let alone = Self::draw_of(count);
@@ -152,12 +154,12 @@ impl Layout {
     }
 }
 
-/// What a client sends. Each is one round trip, and sent once: never again by itself.
+/// What a client sends. Each command is one round trip, and is never sent again by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Adds to the number, and reads it (`ma K D<count> v c`).
     Add {
-        /// How many.
+        /// How many ids.
         count: u64,
     },
     /// Reads the item, and places a stub if there is none (`mg K N<ttl> c v t`).
@@ -181,9 +183,9 @@ pub enum Command {
         /// Of the stub.
         cas: u64,
     },
-    /// Deletes the item, whatever it is (`md K`): to the others that is an eviction. Sent after the sequence
-    /// was changed behind the window: a client that refills it from then on reserves after the change, and a
-    /// client that reserved before finds its stub gone.
+    /// Deletes the item, whatever it is (`md K`). To other clients this is an eviction. It is sent after the
+    /// sequence was changed behind the window: a client that refills the window from then on reserves after
+    /// the change, and a client that reserved before finds its stub gone.
     Delete,
 }
 
@@ -196,26 +198,26 @@ pub enum Next {
     Draw,
     /// Sends this.
     Send(Command),
-    /// Reserves a range; it holds the stub.
+    /// Reserves a range: the client holds the stub.
     Refill(Fence),
-    /// Waits a little and draws again: somebody else holds the stub.
+    /// Waits a little and draws again: another client holds the stub.
     Wait,
-    /// Waits a little and looks again, never adding: it is used up, and somebody prepares the next range.
-    /// After a while at the latest, for that one may be gone, sends [`Command::Clear`].
+    /// Waits a little and looks again, never adding: the window is used up, and another client prepares the
+    /// next range. After a while at the latest, sends [`Command::Clear`], since the other client may be gone.
     Await {
         /// Where the window ends.
         end: u64,
         /// The number's.
         cas: u64,
     },
-    /// Gives up: what is under its key is not ours.
+    /// Gives up: the item under its key is not ours.
     Foreign,
-    /// Gives up: the cache numbers no items (memcached with `-C`), so that nothing could be put
-    /// in the place of what was seen.
+    /// Gives up: the cache does not number its items (memcached with `-C`), so nothing could be put in the
+    /// place of what was seen.
     Unnumbered,
 }
 
-/// What [`Command::Add`] was answered with.
+/// The answer to [`Command::Add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Added {
     /// The number after adding, and its cas.
@@ -227,21 +229,21 @@ pub enum Added {
     },
     /// There is no item.
     Missing,
-    /// There is one, but not a number: a stub.
+    /// There is an item, but it is not a number: a stub.
     NotANumber,
 }
 
-/// What [`Command::Look`], [`Command::Peek`] and the second half of [`Command::Clear`] were answered with.
+/// The answer to [`Command::Look`], [`Command::Peek`] and the second half of [`Command::Clear`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// A stub, placed for this very look.
+    /// A stub, placed by this very look.
     Won {
         /// The stub's.
         cas: u64,
     },
-    /// Somebody else's stub.
+    /// Another client's stub.
     Stub,
-    /// Nothing, where none was to be placed.
+    /// Nothing, and this command places no stub.
     Nothing,
     /// A number.
     Number {
@@ -250,7 +252,7 @@ pub enum Seen {
         /// The item's.
         cas: u64,
     },
-    /// Neither.
+    /// None of these.
     Foreign,
 }
 
@@ -262,19 +264,19 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// The stub's cas, if this is still the connection on which it was won. On another it may belong to
-    /// another item, for a cache that was restarted numbers them from the beginning.
+    /// Returns the stub's cas, if this is still the connection on which it was won. On another connection the
+    /// cas may belong to another item, since a restarted cache numbers its items from the beginning.
     pub fn cas_on(self, connection: u64) -> Option<u64> {
         (self.connection == connection).then_some(self.cas)
     }
 }
 
-/// The first step of every draw.
+/// Returns the first step of every draw.
 pub fn draw(count: u64) -> Command {
     Command::Add { count: Layout::draw_of(count) }
 }
 
-/// After [`Command::Add`] of `count`.
+/// Returns the next step after [`Command::Add`] of `count`.
 pub fn after_add(layout: Layout, count: u64, reply: Added) -> Next {
     match reply {
         Added::Missing => Next::Send(Command::Look),
@@ -288,8 +290,8 @@ pub fn after_add(layout: Layout, count: u64, reply: Added) -> Next {
     }
 }
 
-/// Of a number that is used up. Where it had a mark, the draw that moved it over
-/// that prepares the next range.
+/// Returns the next step for a number that is used up. If it had a mark, the draw that moved it over the mark
+/// prepares the next range.
 fn dry(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
     match (cas, mark) {
         // They are numbered from 1.
@@ -309,7 +311,7 @@ fn taken(layout: Layout, count: u64, before: Standing) -> Next {
     range.map_or(Next::Foreign, |range| Next::Take(Taken { range, after, low }))
 }
 
-/// After [`Command::Look`] and [`Command::Clear`], on this connection.
+/// Returns the next step after [`Command::Look`] or [`Command::Clear`], on this connection.
 pub fn after_look(connection: u64, reply: Seen) -> Next {
     match reply {
         Seen::Won { cas: 0 } => Next::Unnumbered,
@@ -328,8 +330,8 @@ pub fn after_look(connection: u64, reply: Seen) -> Next {
 /// What becomes of a range that was reserved for a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
-    /// The command on whose success all of this rests: [`Command::Put`] or [`Command::Release`]. On anything
-    /// else the whole range is abandoned.
+    /// The command whose success all of this depends on: [`Command::Put`] or [`Command::Release`]. On any
+    /// other outcome the whole range is abandoned.
     pub command: Command,
     /// The first ids, for the winner.
     pub own: Range,
@@ -337,8 +339,8 @@ pub struct Refill {
     pub unused: u64,
 }
 
-/// What to do with a range that was reserved after the fence was won, for a draw of `count` ids; `None` if
-/// the fence is of another connection, or the range not of this sequence: it is abandoned.
+/// Returns what to do with a range that was reserved after the fence was won, for a draw of `count` ids.
+/// `None` if the fence is of another connection, or the range is not of this sequence: it is abandoned.
 pub fn refill(layout: Layout, fence: Fence, connection: u64, range: Range, count: u64) -> Option<Refill> {
     let cas = fence.cas_on(connection)?;
     if range.start() < layout.start || range.is_empty() {
@@ -356,12 +358,13 @@ pub fn refill(layout: Layout, fence: Fence, connection: u64, range: Range, count
 }
 
 impl Layout {
-    /// Whether a range begins where a window ends.
+    /// Returns whether a range begins where a window ends.
     pub fn follows(self, end: u64, range: Range) -> bool {
         self.id(end) == Some(range.start())
     }
 
-    /// The end of as much of a range as fits behind `left` ids, and how many of its ids that are, if any.
+    /// Returns the end of as much of a range as fits behind `left` ids, and how many of its ids that is, if
+    /// any.
     fn reaching(self, range: Range, left: u64) -> Option<(u64, u64)> {
         let first = range.start().checked_sub(self.start)?;
         let room = range.len().min(Self::MAX_LEN.saturating_sub(left));
@@ -371,12 +374,12 @@ impl Layout {
     }
 }
 
-/// What to do with a range that was reserved after a window was seen to be [low](Taken::low), and to end at
-/// `end`: the command that moves its end on, and how many ids it has then, and how many are beyond, a gap.
-/// `None` if the window does not stand any more, or the range does not follow it.
+/// Returns what to do with a range that was reserved after a window was seen to be [low](Taken::low) and to
+/// end at `end`: the command that moves its end on, how many ids the window then has, and how many are
+/// beyond, a gap. `None` if the window does not stand any more, or the range does not follow it.
 ///
-/// Only a range that begins where the window ends can be joined to what is left: else the ids between them,
-/// which are others', would be handed out.
+/// Only a range that begins where the window ends can be joined to what is left. Otherwise the ids between
+/// them, which belong to others, would be handed out.
 pub fn extend(layout: Layout, end: u64, range: Range, reply: Seen) -> Option<Extend> {
     let Seen::Number { number, cas } = reply else { return None };
     let standing = Layout::decode(number).filter(|standing| standing.end == end && cas != 0)?;
@@ -390,13 +393,12 @@ pub fn extend(layout: Layout, end: u64, range: Range, reply: Seen) -> Option<Ext
     Some(Extend { command: Command::Put { cas, number }, size, unused: range.len() - len })
 }
 
-/// How a window's end is moved on.
+/// How to move a window's end on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend {
-    /// [`Command::Put`], on the connection on which the number was seen. On anything else
-    /// than its success, look again.
+    /// [`Command::Put`], on the connection on which the number was seen. On anything but success, look again.
     pub command: Command,
-    /// How many ids the window has then.
+    /// How many ids the window then has.
     pub size: u64,
     /// How many ids of the range are beyond its end: a gap.
     pub unused: u64,

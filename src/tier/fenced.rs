@@ -1,43 +1,42 @@
-//! The decisions of a window that is kept by scripts on a server which may be
-//! replaced by a copy of itself; pure.
+//! The decisions of a window that scripts keep on a server which may be replaced by a copy of itself; pure.
 //!
-//! On Redis these are the scripts in `src/tier/redis/scripts`: that they decide as these functions do is
-//! tested on the server, and that no id repeats when everybody decides so is explored by a model.
+//! On Redis these are the scripts in `stores/redis/src/window/scripts`. Tests on the server check that they
+//! decide as these functions do; a model explores that no id repeats when everybody decides so.
 //!
-//! What is kept for a sequence is a range and how much of it is used, under the [fence](Kept::Range) of
-//! the server that it was put on: which process it is, and which history of writes it is the head of. A
-//! replica that is promoted, a master that becomes one again, and a server that was started over a file
-//! of some time ago may all have *old* numbers, whose ids were handed out. Each has another fence than
-//! the numbers, and they are void.
+//! A sequence's entry is a range and how much of it is used, under the [fence](Kept::Range) of the server
+//! that it was put on: which process that is, and which history of writes it is the head of. A promoted
+//! replica, a master that becomes one again, and a server that is started over a file of some time ago may
+//! all have *old* numbers, whose ids were handed out. The fence of each differs from that of the numbers, so
+//! the numbers are void.
 //!
-//! 1. A [`draw`] takes from the range; or claims the right to refill, with a token of its own, where there is
-//!    none that counts. Other draws then find it claimed, and wait. A claim expires by itself.
+//! 1. A [`draw`] takes from the range. If there is no valid range, it claims the right to refill, with a
+//!    token of its own. Other draws then find the window claimed, and wait. A claim expires by itself.
 //! 2. The claimant reserves a range from the store behind, after it claimed and never before.
-//! 3. It [`install`]s what it does not need itself, if its claim still stands *and* the fence is
-//!    the one that it was made under.
-//! 4. The first draw that leaves no more than the range's mark claims the right to prepare the next
-//!    range, and installs that *behind* the one that it saw, if that still stands there. When the one is
-//!    used up, the draw goes on in the next, or waits for it: all of it then expires as a claim does, for
-//!    whoever prepares it may be gone.
+//! 3. It [`install`]s what it does not need itself, if its claim still stands *and* the fence is the one
+//!    under which the claim was made.
+//! 4. The first draw that leaves no more than the range's mark claims the right to prepare the next range,
+//!    and installs that range *behind* the one it saw, if that one still stands there. When the first range
+//!    is used up, a draw goes on in the next, or waits for it. The whole entry then expires as a claim does,
+//!    since whoever prepares the next range may be gone.
 
 use crate::range::Range;
 
-/// The most ids that are in a window.
+/// The most ids in a window.
 pub const MAX_LEN: u64 = 1 << 20;
 
-/// What the server keeps for a sequence.
+/// The server's entry for a sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kept<Fence> {
-    /// Somebody may refill.
+    /// A process has claimed the right to refill.
     Claim {
-        /// Of the server, when it was claimed.
+        /// The server's fence when the window was claimed.
         fence: Fence,
-        /// Of this claim alone.
+        /// The token of this claim alone.
         token: u64,
     },
-    /// The ids from `base + used` on, before `base + len`.
+    /// The ids from `base + used` up to, but not including, `base + len`.
     Range {
-        /// Of the server, when it was installed.
+        /// The server's fence when the range was installed.
         fence: Fence,
         /// The first id.
         base: u64,
@@ -47,21 +46,21 @@ pub enum Kept<Fence> {
         len: u64,
         /// When no more than this many are left, the next range is prepared.
         mark: u64,
-        /// The process that prepares it.
+        /// The token of the process that prepares the next range.
         ahead: Option<u64>,
         /// What follows this range: its first id, how many there are, and its mark.
         next: Option<(u64, u64, u64)>,
     },
 }
 
-/// What comes of a draw.
+/// The outcome of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
     /// These ids are the caller's.
     Ids {
         /// The ids.
         range: Range,
-        /// The first id of the range that they are of.
+        /// The first id of the range that they belong to.
         base: u64,
         /// How many are left, in this range and what follows it.
         left: u64,
@@ -72,12 +71,12 @@ pub enum Draw {
     Above,
     /// The caller may refill.
     Claimed,
-    /// Somebody else may.
+    /// Another process may refill.
     Busy,
 }
 
-/// Takes up to `count` ids, none above `ceiling`; or claims the window with `token`, where nothing
-/// in it counts at this server.
+/// Takes up to `count` ids, none above `ceiling`. If the window holds nothing valid at this server, claims it
+/// with `token`.
 pub fn draw<Fence: Clone + PartialEq>(
     kept: &mut Option<Kept<Fence>>,
     here: &Fence,
@@ -111,7 +110,7 @@ pub fn draw<Fence: Clone + PartialEq>(
     }
 }
 
-/// Goes on in the next range where this one is used up.
+/// Goes on in the next range if this one is used up.
 fn go_on<Fence: Clone + PartialEq>(kept: &mut Option<Kept<Fence>>, here: &Fence) {
     if let Some(Kept::Range { fence, used, len, next: Some((base, next, mark)), .. }) = kept
         && fence == here
@@ -123,7 +122,7 @@ fn go_on<Fence: Clone + PartialEq>(kept: &mut Option<Kept<Fence>>, here: &Fence)
 }
 
 /// Puts what is left of a range in the place of the claim with this token, or behind the range that is
-/// claimed with it, if that still stands; else the range is abandoned.
+/// claimed with it, if that still stands. Otherwise the range is abandoned.
 pub fn install<Fence: Clone + PartialEq>(
     kept: &mut Option<Kept<Fence>>,
     here: &Fence,
@@ -160,23 +159,23 @@ pub fn release<Fence>(kept: &mut Option<Kept<Fence>>, token: u64) -> bool {
     }
 }
 
-/// What becomes of a range that was reserved for a refill.
+/// What to do with a range that was reserved for a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
-    /// The first ids, for whoever reserved it, once it is installed.
+    /// The first ids, for the process that reserved the range, once it is installed.
     pub own: Range,
     /// The first id of the range.
     pub base: u64,
-    /// How many ids are its own.
+    /// How many of its ids are `own`.
     pub used: u64,
-    /// How many there are.
+    /// How many ids it has.
     pub len: u64,
     /// When no more than this many are left, the next range is prepared.
     pub mark: u64,
 }
 
-/// Splits a range that was reserved for a draw of `count` ids, none above `ceiling`. Of more than
-/// [`MAX_LEN`] ids the rest is lost.
+/// Splits a range that was reserved for a draw of `count` ids, none above `ceiling`. Ids beyond the first
+/// [`MAX_LEN`] are lost.
 pub fn refill(range: Range, count: u64, ceiling: u64) -> Refill {
     let (base, len) = (range.start(), range.len().min(MAX_LEN));
     let room = ceiling.checked_sub(base).map_or(0, |room| room.saturating_add(1));
@@ -185,8 +184,8 @@ pub fn refill(range: Range, count: u64, ceiling: u64) -> Refill {
     Refill { own, base, used: own.len(), len, mark: (len - own.len()) / 2 }
 }
 
-/// A range that was reserved to follow one with this many ids left. Of more than
-/// [`MAX_LEN`] ids the rest is lost.
+/// Makes the refill for a range that was reserved to follow one with this many ids left. Ids beyond the first
+/// [`MAX_LEN`] are lost.
 pub fn prepared(range: Range, left: u64) -> Refill {
     let (mut rest, len) = (range, range.len().min(MAX_LEN));
     Refill { own: rest.take_front(0), base: range.start(), used: 0, len, mark: left.saturating_add(len) / 2 }

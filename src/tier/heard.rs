@@ -1,9 +1,9 @@
-//! How far a process has heard of each sequence through a window and from the source behind it.
+//! The largest ids of each sequence that a process has got through a window and from the source behind it.
 //!
-//! A range that is claimed is above all that was heard of before it was asked for, since whatever is in a
-//! window was claimed before: else the source went back in time. Ids that are *drawn* are above what was
-//! drawn before as long as the sequence has one window. Another one, to which its name or address leads by
-//! now, may have a range that was claimed earlier.
+//! A claimed range is above everything that was known before it was requested, since whatever is in a window
+//! was claimed before; otherwise the source went back in time. *Drawn* ids are above those drawn before, as
+//! long as the sequence has one window. A different window, to which the name or address now leads, may have
+//! a range that was claimed earlier.
 
 use crate::name::SequenceName;
 use crate::recent::Recent;
@@ -13,7 +13,7 @@ use crate::sync::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct Heard(Mutex<Recent<Floor>>);
 
-/// What was heard when something was sent. Answers to what was sent side by side come in any order.
+/// What was known when a request was sent. Answers to concurrent requests come in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Floor {
     identity: Identity,
@@ -24,7 +24,7 @@ pub(super) struct Floor {
 }
 
 impl Heard {
-    /// To be called before something is sent.
+    /// Must be called before a request is sent.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.0.lock().get(name).copied()
     }
@@ -51,13 +51,14 @@ impl Heard {
 }
 
 impl Floor {
-    /// How many ids of a draw are not above those that were drawn before.
+    /// Returns how many ids of a draw are not above those drawn before.
     pub(super) fn covers(&self, grant: &Grant) -> u64 {
         let same = self.identity == grant.identity && self.drawn >= grant.range.start();
         if same { (self.drawn - grant.range.start()).saturating_add(1).min(grant.range.len()) } else { 0 }
     }
 
-    /// For a claim that shows that the source went back in time: has it go on after what was heard.
+    /// If a claim shows that the source went back in time, returns the change that makes it continue after
+    /// the known ids.
     pub(super) fn gone_back(&self, grant: &Grant) -> Option<(u64, Change)> {
         let same = self.identity == grant.identity && grant.range.start() <= self.reached && self.reached > 0;
         let change =

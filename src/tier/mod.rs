@@ -1,35 +1,32 @@
 //! Tiers: a *window* in front of a store.
 //!
 //! A window is a shared, refillable range that many processes draw from: a row of one datacenter, or a
-//! counter in a cache. [`Tiered`] joins it with the store behind it and is a [`Store`] itself. One
-//! protocol serves every window:
+//! counter in a cache. [`Tiered`] joins it with the store behind it and is a [`Store`] itself. One protocol
+//! serves every window:
 //!
-//! 1. A draw answers with ids, or that the window is dry, *with a token* that says which dry window was seen.
-//! 2. A process that has a token claims a range from the source behind, after it
-//!    has the token and never before.
-//! 3. The range is installed *only if the token still stands*. If not, somebody else refilled
+//! 1. A draw returns ids, or says that the window is dry, *with a token* that identifies the dry window that
+//!    was seen.
+//! 2. A process that has a token claims a range from the source behind, after it has the token and never
+//!    before.
+//! 3. The range is installed *only if the token still stands*. If not, somebody else has refilled the window
 //!    meanwhile, and the draw begins again.
 //!
-//! Since only ranges that were reserved for this one claim are ever installed, and each at most once, no id
-//! can repeat, whatever happens between the steps. Growth across processes holds where the window is one
-//! place that all of them draw from; each window's own documentation states its limits.
+//! Only ranges that were reserved for this one claim are ever installed, each at most once, so no id can
+//! repeat, whatever happens between the steps. Ids grow across processes if all of them draw from the same
+//! window in one place; each window's own documentation states its limits.
 
-#[cfg(all(any(feature = "memcached", feature = "redis"), not(idmill_loom)))]
-mod acquainted;
+#[doc(hidden)] // for the windows on caches
+pub mod acquainted;
 pub mod cache;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
 #[doc(hidden)] // as these
 pub mod fenced;
 mod heard;
-#[cfg(all(any(feature = "memcached", feature = "redis"), not(idmill_loom)))]
-mod max_skip;
-#[cfg(all(feature = "memcached", not(idmill_loom)))]
-pub mod memcached;
+#[doc(hidden)] // for the windows on caches
+pub mod max_skip;
 #[doc(hidden)] // as these
 pub mod pace;
-#[cfg(all(feature = "redis", not(idmill_loom)))]
-pub mod redis;
 mod sizing;
 mod tiered;
 
@@ -44,23 +41,24 @@ pub use tiered::Tiered;
 
 /// A shared, refillable range that many processes draw from. See the [module](self) for the protocol.
 ///
-/// Any future may be dropped at any await point; what it had under way may be applied or not.
+/// Any future may be dropped at any await point; the operation may then have been applied or not.
 pub trait Window: Send + Sync + fmt::Debug + 'static {
-    /// Says which state of the window was seen, so that an install can be refused once it is another.
+    /// Identifies the state of the window that was seen, so that an install can be refused once the state has
+    /// changed.
     type Token: Clone + fmt::Debug + Send + Sync + 'static;
 
-    /// Draws up to `count` ids; fewer where the window's range ends, never ids of two ranges.
+    /// Draws up to `count` ids; fewer if the window's range ends, and never ids of two ranges.
     ///
     /// # Errors
-    /// As [`Store::reserve`]. An unknown outcome is returned as such: the ids, if any, are a gap.
+    /// Those of [`Store::reserve`]. An unknown outcome is returned as such: the ids, if any, are a gap.
     fn draw<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Drawn<Self::Token>>>;
 
-    /// How many ids to claim for the refill that `token` is the right to, and this request caused. Asked
-    /// once, right before they are.
+    /// Returns how many ids to claim for the refill that this request caused and that `token` grants the
+    /// right to. Called once, right before the claim.
     fn refill_size(&self, request: &Reserve, token: &Self::Token) -> u64;
 
-    /// Whether to [`introduce`](Self::introduce) the sequence again before this refill: its size depends on
-    /// what others reserved meanwhile. It costs a look at the source.
+    /// Returns whether to [`introduce`](Self::introduce) the sequence again before this refill, because its
+    /// size depends on what others reserved meanwhile. This costs a look at the source.
     fn wants_news(&self, request: &Reserve) -> bool {
         let _ = request;
         false
@@ -69,9 +67,9 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
     /// Puts a claimed range into the window, if the token still stands.
     ///
     /// # Errors
-    /// As [`Store::reserve`]: on any other kind than an unknown outcome, it is certainly not
-    /// installed. A window whose next draw shows what came of an install may answer
-    /// [`Installed::Unknown`] for an unknown outcome.
+    /// Those of [`Store::reserve`]. On any error except an unknown outcome, the range is certainly not
+    /// installed. If the next draw shows the outcome of an install, the window may return
+    /// [`Installed::Unknown`] instead of an unknown-outcome error.
     fn install<'a>(
         &'a self,
         request: &'a Reserve,
@@ -79,19 +77,19 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
         grant: Grant,
     ) -> StoreFuture<'a, Result<Installed>>;
 
-    /// Gives a token back for which nothing is claimed, so that others need not wait for it; or which is
-    /// `lost`: nobody knows whether anything was. Best effort.
+    /// Gives back a token that nothing was claimed for, so that others need not wait. With `lost`, nobody
+    /// knows whether anything was claimed. Best effort.
     fn release<'a>(&'a self, request: &'a Reserve, token: Self::Token, lost: bool) -> StoreFuture<'a, ()> {
         let _ = (request, token, lost);
         Box::pin(std::future::ready(()))
     }
 
-    /// Takes back what is in the window: `next` was set in the source, which `sequence` is the state of
-    /// since. What others are about to install that was reserved before must not get in. Nothing, for a
-    /// window that finds out by itself.
+    /// Takes back what is in the window, after `next` was set in the source; `sequence` is the state since
+    /// then. A range that others reserved before that and are about to install must not get in. Does nothing
+    /// for a window that finds out by itself.
     ///
     /// # Errors
-    /// Whatever is left in the window may still be handed out.
+    /// On any error, what is left in the window may still be handed out.
     fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
         let _ = sequence;
         Box::pin(async { Ok(()) })
@@ -103,7 +101,7 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// What came of a draw.
+/// The outcome of a draw.
 #[derive(Clone, Debug)]
 pub enum Drawn<Token> {
     /// Ids for the caller.
@@ -113,24 +111,24 @@ pub enum Drawn<Token> {
         /// The window runs low and has room for another range. It is then refilled in the background.
         low: Option<Token>,
     },
-    /// Nothing left; this caller may refill.
+    /// Nothing is left; this caller may refill.
     Dry(Token),
-    /// Somebody else is refilling: look again after this long.
+    /// Another caller is refilling: draw again after this long.
     Busy(Duration),
     /// The window needs to know the sequence first (its identity and bounds), through [`Window::introduce`].
     Unacquainted,
 }
 
-/// What came of an install.
+/// The outcome of an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It is done, and these first ids of the range are the caller's own.
+    /// The range is installed, and these first ids of it are the caller's own.
     Ids(Grant),
-    /// It is done; draw again.
+    /// The range is installed: draw again.
     Done,
-    /// It was not, and will not be: draw again.
+    /// The range is not installed, and will not be: draw again.
     Refused,
-    /// Nobody knows: draw again. None of the ids may be handed out by this caller.
+    /// The outcome is unknown: draw again. This caller must not hand out any of the ids.
     Unknown,
 }
 
@@ -139,32 +137,32 @@ pub trait Source<Token>: fmt::Debug + Send + Sync + 'static {
     /// Reserves a range for the refill that `token` stands for.
     ///
     /// # Errors
-    /// As [`Store::reserve`].
+    /// Those of [`Store::reserve`].
     fn claim<'a>(&'a self, request: &'a Reserve, token: &'a Token) -> StoreFuture<'a, Result<Claimed>>;
 
-    /// The store that keeps the sequences, for administration.
+    /// Returns the store that keeps the sequences, for administration.
     fn store(&self) -> &dyn Store;
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// A range for this token.
     Range {
         /// The ids.
         grant: Grant,
-        /// The source remembers which token it was for, and will answer the same again: an install
-        /// that is refused loses nothing.
+        /// The source records the token of the claim and returns the same range for it again: a refused
+        /// install loses nothing.
         recorded: bool,
     },
-    /// The window moved on since the token was seen: draw again.
+    /// The window has moved on since the token was seen: draw again.
     Stale,
-    /// Everything is reserved; what is left is in the window.
+    /// Every id is reserved; the only ones left are in the window.
     Nothing,
 }
 
-/// Any store serves as the source of any window. It does not remember claims: what
-/// cannot be installed is a gap.
+/// Any store can be the source of any window. It does not record claims: a range that cannot be installed is
+/// a gap.
 impl<Token: Send + Sync + 'static> Source<Token> for std::sync::Arc<dyn Store> {
     fn claim<'a>(&'a self, request: &'a Reserve, _token: &'a Token) -> StoreFuture<'a, Result<Claimed>> {
         Box::pin(async move {

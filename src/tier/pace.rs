@@ -1,35 +1,35 @@
 //! How many ids a window in a cache holds, and how long the right to refill it lasts: decisions, pure.
 //!
-//! What is in a window is what is skipped when the cache forgets it. So it holds about what is drawn in a
-//! certain time, and never more than a certain number. Every process decides that for the refills that it
-//! makes, by what it sees: each draw shows how far *all* have come. To skip nothing at all would take a
-//! durable write for each id, which a window of one id is.
+//! When the cache forgets a window, its ids are skipped. So a window holds about as many ids as are drawn in
+//! a certain time, and never more than a certain number. Every process decides this for its own refills, from
+//! what it sees: each draw shows how far *all* have come. Skipping nothing at all would take a durable write
+//! for each id, which is a window of one id.
 //!
-//! A refill that did not get into the window, for whatever reason, is followed by ones of no more than what
-//! is wanted at once, until one does: a window that never serves costs the ids that its callers ask for, and
+//! If a refill does not get into the window, for whatever reason, the following ones ask for no more than is
+//! wanted at once, until one gets in. So a window that never serves costs the ids that its callers ask for,
 //! not a window's worth for each.
 
 use std::time::Duration;
 
 /// The most ids of a window of which nothing is known yet.
 const FIRST: u64 = 16;
-/// How many times as large the next range makes the window at most.
+/// By what factor the next range enlarges the window at most.
 const GROWTH: u64 = 4;
-/// What comes in less time than this is a burst and no rate.
+/// Draws within less time than this are a burst, not a rate.
 const BURST: Duration = Duration::from_millis(100);
 /// A claim lives this many times as long as the slowest recent refill took.
 const MARGIN: u32 = 2;
-/// A claim lives no longer, unless its owner says so.
+/// The longest life of a claim, unless its owner says otherwise.
 const LONGEST_LIFE: Duration = Duration::from_secs(600);
 
-/// What the owner of a window allows.
+/// The limits that the owner of a window sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most ids in it.
+    /// The most ids in the window.
     pub most: u64,
-    /// No more ids than are drawn in this time, where that is less; `None`: as many as there may be.
+    /// No more ids than are drawn in this time, if that is less; `None`: no such limit.
     pub lasts: Option<Duration>,
-    /// How long a claim lives at least.
+    /// The shortest life of a claim.
     pub claim: Duration,
 }
 
@@ -38,20 +38,20 @@ pub struct Limits {
 pub struct Pace {
     /// The end of the window at the last draw, where that draw ended, and when.
     last: Option<(u64, u64, Duration)>,
-    /// How far all draws moved it on, in how many seconds; both fade.
+    /// How far all draws advanced it, and in how many seconds; both fade.
     ids: f64,
     seconds: f64,
-    /// How large it was when it was last refilled, as far as is known.
+    /// How large the window was at its last refill, as far as is known.
     size: u64,
-    /// Refills that are not known to be in the window, since the last that is.
+    /// Refills that are not known to be in the window, since the last one that is.
     failed: u32,
-    /// How long a refill took of late.
+    /// How long refills took recently.
     slowest: Duration,
 }
 
 impl Pace {
-    /// A draw of this process ended at `next`, in a window that ends at `end`, `at`
-    /// this time of a clock of its own.
+    /// Records that a draw of this process ended at `next`, in a window that ends at `end`, at this time of a
+    /// clock of its own.
     pub fn drawn(&mut self, limits: &Limits, end: u64, next: u64, at: Duration) {
         // From one window to another nobody knows what was skipped.
         if let Some((_, before, since)) = self.last.filter(|(known, ..)| *known == end) {
@@ -66,15 +66,15 @@ impl Pace {
         self.last = Some((end, next, at));
     }
 
-    /// Somebody made the window about this large.
+    /// Records that another process made the window about this large.
     pub fn found(&mut self, size: u64) {
         if size > 0 {
             self.size = size;
         }
     }
 
-    /// How many ids the window should have now, for a caller that wants `count` of them: as many as are
-    /// wanted, if no more than these.
+    /// Returns how many ids the window should have now, for a caller that wants `count` of them: at least
+    /// `count`.
     pub fn size(&self, limits: &Limits, count: u64) -> u64 {
         let most = limits.most.max(count);
         let Some(lasts) = limits.lasts else { return if self.failed > 0 { count } else { most } };
@@ -95,7 +95,7 @@ impl Pace {
         wanted.min(grown).clamp(count.max(1), most)
     }
 
-    /// How many ids are added to a window that has this many left, before it is empty.
+    /// Returns how many ids to add to a window that has this many left, before it is empty.
     pub fn more(&self, limits: &Limits, left: u64) -> u64 {
         let size = self.size(limits, 1);
         // Some, also where less is drawn than was.
@@ -103,33 +103,33 @@ impl Pace {
         size.saturating_sub(left).max(some).min(limits.most.saturating_sub(left)).max(1)
     }
 
-    /// A refill begins: until it is known to be in the window, it is not.
+    /// Records that a refill begins. It counts as not in the window until it is known to be.
     pub fn begins(&mut self) {
         self.failed = self.failed.saturating_add(1);
     }
 
-    /// A refill is in the window, which now has `size` ids.
+    /// Records that a refill is in the window, which now has `size` ids.
     pub fn installed(&mut self, size: u64) {
         self.failed = 0;
         self.size = size;
     }
 
-    /// A refill that began ended without having claimed anything: nothing is lost by it.
+    /// Records that a refill ended without claiming anything: nothing is lost by it.
     pub fn was_refused(&mut self) {
         self.failed = self.failed.saturating_sub(1);
     }
 
-    /// A refill took so long, from its claim on, or was given up after so long.
+    /// Records how long a refill took, from its claim on, or after how long it was given up.
     pub fn took(&mut self, time: Duration) {
         self.slowest = time.max(self.slowest / 2);
     }
 
-    /// How long a refill that is under way is waited for: as long as a slow one takes.
+    /// Returns how long to wait for a refill that is under way: as long as a slow one takes.
     pub fn patience(&self) -> Duration {
         self.slowest.saturating_mul(MARGIN).min(LONGEST_LIFE)
     }
 
-    /// How long the next claim lives: longer than its refill takes, as far as is known.
+    /// Returns how long the next claim lives: longer than its refill takes, as far as is known.
     pub fn life(&self, limits: &Limits) -> Duration {
         self.slowest.saturating_mul(MARGIN).min(LONGEST_LIFE).max(limits.claim)
     }

@@ -1,15 +1,14 @@
-//! How large the ranges of datacenter windows have to be.
+//! How large the ranges of datacenter windows must be.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// What is known of the use of a sequence, from which [`plan`](Self::plan) computes the
-/// size of its windows' ranges.
+/// The expected use of a sequence, from which [`plan`](Self::plan) computes the size of its windows' ranges.
 ///
-/// A window preloads its next range when the current one is down to the threshold. Should the datacenter
-/// be cut off at that very moment, what is left is the threshold: so that has to last through the
-/// isolation, and a range is larger.
+/// A window preloads its next range when the current one is down to the threshold. If the datacenter is cut
+/// off at that very moment, only the threshold is left: it must last through the isolation, and a range is
+/// larger.
 ///
 /// ```
 /// use idmill::tier::Sizing;
@@ -36,49 +35,49 @@ pub struct Sizing {
 pub struct RangeSize {
     /// How many ids a window takes from the global counter at a time.
     pub range: u64,
-    /// At how many percent of it left the next one is preloaded.
+    /// The percentage of a range left at which the next one is preloaded.
     pub threshold: u8,
-    /// The same in ids: what a window holds at the very least, while the others can be reached.
+    /// The same in ids: the least that a window holds while the other datacenters can be reached.
     pub threshold_ids: u64,
-    /// What all windows together may hold at most: ids that are set aside and not handed out. A reserve of
-    /// more than a range claims that much for itself if its window is dry. Until it has drawn it, and if it
-    /// crashes before that, the window holds that much more.
+    /// The most that all windows together may hold: ids that are set aside and not handed out. A reserve of
+    /// more than a range claims that much for itself if its window is dry. The window holds that much more
+    /// until the reserve has drawn it, and still does if the process crashes before that.
     pub held: u64,
 }
 
 impl Sizing {
-    /// For at most this many ids a second in one datacenter, which may be cut off from the others for this
-    /// long. Defaults: two datacenters, the positive 63-bit integers and a threshold of 50 %.
+    /// Creates a sizing for at most this many ids a second in one datacenter, which may be cut off from the
+    /// others for this long. Defaults: two datacenters, the positive 63-bit integers and a threshold of 50 %.
     pub fn new(rate: f64, isolation: Duration) -> Self {
         Self { rate, isolation, datacenters: 2, ids: i64::MAX.unsigned_abs(), threshold: 50 }
     }
 
-    /// How many datacenters have windows.
+    /// Sets how many datacenters have windows.
     #[must_use]
     pub fn datacenters(mut self, datacenters: u32) -> Self {
         self.datacenters = datacenters;
         self
     }
 
-    /// How many ids the sequence has: for the positive 32-bit integers, `i32::MAX`.
+    /// Sets how many ids the sequence has: for the positive 32-bit integers, `i32::MAX`.
     #[must_use]
     pub fn ids(mut self, ids: u64) -> Self {
         self.ids = ids;
         self
     }
 
-    /// At how many percent of a range left the next one is preloaded: 1 to 100.
+    /// Sets the percentage of a range left at which the next one is preloaded: 1 to 100.
     #[must_use]
     pub fn threshold(mut self, percent: u8) -> Self {
         self.threshold = percent;
         self
     }
 
-    /// The smallest range that lasts.
+    /// Returns the smallest range that lasts.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for values that cannot be, or if the windows of all
-    /// datacenters together would not fit into the ids that there are.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for invalid values, or if the windows of all
+    /// datacenters together would not fit into the sequence's ids.
     pub fn plan(&self) -> Result<RangeSize> {
         let needed = self.needed()?;
         let range = u64::try_from((u128::from(needed) * 100).div_ceil(u128::from(self.threshold)));
@@ -87,12 +86,12 @@ impl Sizing {
         self.check(range)
     }
 
-    /// Whether a range of this size lasts and fits.
+    /// Checks that a range of this size lasts and fits.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what would have to be changed, if the
-    /// threshold is used up before the isolation ends, or the windows of all datacenters together do not fit
-    /// into the ids that there are.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), saying what to change, if the threshold is used up
+    /// before the isolation ends, or the windows of all datacenters together do not fit into the sequence's
+    /// ids.
     pub fn check(&self, range: u64) -> Result<RangeSize> {
         let needed = self.needed()?;
         let left = u128::from(range) * u128::from(self.threshold) / 100;
@@ -136,7 +135,7 @@ impl Sizing {
 }
 
 impl RangeSize {
-    /// How long a window lasts that was cut off at the worst moment, at this many ids a second.
+    /// Returns how long a window lasts that is cut off at the worst moment, at this many ids a second.
     pub fn outlasts(&self, rate: f64) -> Duration {
         Duration::try_from_secs_f64(self.threshold_ids as f64 / rate).unwrap_or(Duration::MAX)
     }

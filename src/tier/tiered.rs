@@ -12,19 +12,19 @@ use crate::store::{
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// A caller that finds a window busy waits a little longer each time, up to this many times the first wait.
+/// A caller that finds a window busy waits longer each time, up to this many times the first wait.
 const LONGEST_WAIT: u32 = 8;
 
 /// A window in front of a store, as one store.
 ///
-/// Reserving draws from the window, and refills it from the source when it is dry or low; at most one refill
+/// A reserve draws from the window, and refills it from the source when it is dry or low. At most one refill
 /// of a sequence ahead of need is under way in a process. Administration goes to the source.
 ///
-/// A reserve takes as long as the window and its refills take: bound it by dropping the future. Ids that it
-/// had under way are then a gap. A grant has fewer ids than asked for also where the window's range ends.
+/// A reserve takes as long as the window and its refills take; to limit that, drop the future. The ids that
+/// it had under way then become a gap. A grant also has fewer ids than asked for if the window's range ends.
 ///
-/// The window is shared by callers of every id type, so it is refilled without regard to a caller's
-/// [`ceiling`](Reserve::ceiling). If a caller draws ids above that, they become a gap and it gets
+/// Callers of every id type share the window, so it is refilled without regard to a caller's
+/// [`ceiling`](Reserve::ceiling). If a caller draws ids above its ceiling, they become a gap and it gets
 /// [`Exhausted`](crate::ErrorKind::Exhausted): the sequence has passed what its type can hold.
 #[derive(Debug)]
 pub struct Tiered<S, W> {
@@ -41,7 +41,7 @@ struct Inner<S, W> {
     lost: Lost,
 }
 
-/// Ids that were reserved and did not reach a caller. Merely counted: nothing is decided by these.
+/// Ids that were reserved and did not reach a caller. Only counted: no decision depends on these.
 #[derive(Debug, Default)]
 struct Lost {
     abandoned: AtomicU64,
@@ -56,30 +56,30 @@ impl<S, W> Tiered<S, W> {
         Self { inner: Arc::new(Inner { source, window, ahead, heard, lost }) }
     }
 
-    /// The window.
+    /// Returns the window.
     pub fn window(&self) -> &W {
         &self.inner.window
     }
 
-    /// The source.
+    /// Returns the source.
     pub fn source(&self) -> &S {
         &self.inner.source
     }
 
-    /// How many ids this process took from the source or the window and could not use: a gap.
+    /// Returns how many ids this process took from the source or the window and could not use: a gap.
     pub fn abandoned(&self) -> u64 {
         self.inner.lost.abandoned.load(Ordering::Relaxed)
     }
 
-    /// How often the window had ids that are not above what was drawn from it before: it is another one,
-    /// which the same name or address leads to. Those ids are not handed out, so that they grow in this
-    /// process; across processes they did not.
+    /// Returns how often the window had ids that were not above those drawn before: the same name or address
+    /// now leads to a different window. Those ids are not handed out, so ids still grow within this process,
+    /// but they did not grow across processes.
     pub fn moves(&self) -> u64 {
         self.inner.lost.moves.load(Ordering::Relaxed)
     }
 
-    /// How many ids this process reserved for the window without ever hearing whether they are in it. They
-    /// are handed out from there, or a gap.
+    /// Returns how many ids this process reserved for the window without ever learning whether they got into
+    /// it. They are handed out from there, or are a gap.
     pub fn uncertain(&self) -> u64 {
         self.inner.lost.uncertain.load(Ordering::Relaxed)
     }
@@ -116,7 +116,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         }
     }
 
-    /// What of a draw is above the draws before. The rest is a gap: the window is another one than it was.
+    /// Returns the part of a draw that is above the draws before. The rest is a gap: the window is a
+    /// different one.
     fn growing(&self, request: &Reserve, floor: Option<Floor>, mut grant: Grant) -> Option<Grant> {
         let below = floor.map_or(0, |floor| floor.covers(&grant));
         if below > 0 {
@@ -132,7 +133,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         (below == 0 || !grant.range.is_empty()).then_some(grant)
     }
 
-    /// The sequence as the source knows it; created there, if the request says how.
+    /// Returns the sequence as the source knows it; creates it there, if the request says how.
     async fn acquaint(&self, request: &Reserve) -> Result<SequenceInfo> {
         let (store, name) = (self.source.store(), &request.name);
         match request.create {
@@ -141,7 +142,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         }
     }
 
-    /// Claims and installs; the ids that the install answered with, if it did.
+    /// Claims and installs. Returns the ids that the install answered with, if any.
     async fn refill(&self, request: &Reserve, token: W::Token) -> Result<Option<Grant>> {
         let claimed = self.claim(request, &token).await;
         let Ok(Claimed::Range { grant, recorded }) = claimed else {
@@ -187,7 +188,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         Ok(claimed)
     }
 
-    /// The source grants what is in the window, or was: others, who may know less, are kept from that.
+    /// The source grants ids that are, or were, in the window. Raises the source's `next`, so that other
+    /// processes, which may know less, are not granted them.
     async fn went_back(&self, request: &Reserve, grant: &Grant, reached: u64, change: Change) -> Error {
         let raised = self.source.store().set(&request.name, change).await;
         let outcome = match &raised {
@@ -229,7 +231,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     }
 }
 
-/// The one refill ahead of need of a sequence; over when dropped, also by a runtime that ends or a panic.
+/// The one refill ahead of need of a sequence. It ends when dropped, also by a panic or the end of a runtime.
 struct Ahead<S, W> {
     inner: Arc<Inner<S, W>>,
     name: SequenceName,
@@ -241,8 +243,8 @@ impl<S, W> Drop for Ahead<S, W> {
     }
 }
 
-/// A range that was claimed and not yet installed. Dropped halfway, or by an error,
-/// nobody knows where its ids are.
+/// A range that was claimed and not yet installed. If it is dropped halfway, or an error occurs, nobody knows
+/// where its ids are.
 struct Account<'a> {
     lost: &'a Lost,
     ids: u64,

@@ -1,9 +1,6 @@
 //! Callers that wait, in every place where one can: beside a close, inside a runtime, on a thread of their
 //! own; and stores and runtimes that treat them badly.
 
-#[path = "../hooked/mod.rs"]
-mod hooked;
-
 mod blocking;
 mod limits;
 mod odd;

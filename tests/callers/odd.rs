@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use idmill::store::{Capabilities, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{ErrorKind, Result};
+use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::runtime::Builder;
 
-use crate::hooked::{Hooked, Hooks};
 use crate::{LONG, builder, returns};
 
 /// A memory store that one sequence's reserves treat in their own way.
@@ -135,8 +135,9 @@ fn a_recorder_that_panics_harms_nobody() {
 
 #[cfg(feature = "metrics")]
 mod recorder {
-    use super::*;
     use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+    use super::*;
 
     struct Panics;
 

@@ -4,14 +4,10 @@
 //! `IDMILL_SIM_SEEDS` says how many worlds to run, `IDMILL_SIM_SEED` which one to run again.
 
 mod caller;
-#[path = "../hooked/mod.rs"]
-mod hooked;
 
 mod check;
 mod history;
 mod plan;
-#[path = "../seeds/mod.rs"]
-mod seeds;
 mod store;
 mod world;
 
@@ -24,7 +20,7 @@ const DEFAULT_SEEDS: u64 = 50;
 
 /// One world; what was broken in it, or its trace.
 fn run(seed: u64) -> Result<u64, String> {
-    seeds::run("--test simulation", seed, || {
+    idmill_testing::seeds::run("--test simulation", seed, || {
         let world = world::run(Plan::of(seed));
         check::all(&world).map(|()| world.history.lock().trace())
     })
@@ -32,12 +28,12 @@ fn run(seed: u64) -> Result<u64, String> {
 
 #[test]
 fn every_promise_holds_in_every_world() {
-    let seeds = seeds::chosen(DEFAULT_SEEDS, 1);
+    let seeds = idmill_testing::seeds::chosen(DEFAULT_SEEDS, 1);
     let began = Instant::now();
-    let results = seeds::run_all(&seeds, run);
+    let results = idmill_testing::seeds::run_all(&seeds, run);
     let per_minute = seeds.len() as f64 * 60.0 / began.elapsed().as_secs_f64();
     println!("{} seeds, {}..={}; {per_minute:.0} a minute", seeds.len(), seeds[0], seeds[seeds.len() - 1]);
-    seeds::all_hold(results);
+    idmill_testing::seeds::all_hold(results);
 }
 
 #[test]

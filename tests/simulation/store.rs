@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use idmill::store::{Capabilities, GiveBack, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{ErrorKind, Result, SequenceName};
+use idmill_testing::hooked::Hooks;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::history::Shared;
-use crate::hooked::Hooks;
 
 /// Until when a process stands still.
 #[derive(Clone, Debug)]

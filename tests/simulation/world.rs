@@ -7,11 +7,11 @@ use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use idmill::store::{Change, Faults, MemoryStore, Store};
 use idmill::{Allocator, Result, SequenceName, Sequences};
+use idmill_testing::hooked::Hooked;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::caller::Caller;
 use crate::history::{History, Left, Shared};
-use crate::hooked::Hooked;
 use crate::plan::{Loss, Plan, ProcessPlan, SequencePlan, Sizing};
 use crate::store::{Gate, Watched};
 

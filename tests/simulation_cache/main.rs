@@ -4,13 +4,10 @@
 //!
 //! `IDMILL_SIM_SEEDS` says how many worlds are run, of which these are a fifth;
 //! `IDMILL_SIM_SEED` which one to run again.
-#![cfg(feature = "memcached")]
 
 mod check;
 mod network;
 mod plan;
-#[path = "../seeds/mod.rs"]
-mod seeds;
 mod server;
 mod world;
 
@@ -27,19 +24,19 @@ const SHARE: u64 = 5;
 
 /// One world; what was broken in it, or what happened.
 fn run(seed: u64, lie: Lie) -> Result<Counted, String> {
-    let target = "--features memcached --test simulation_cache";
-    seeds::run(target, seed, || check::all(&world::run(Plan::of(seed, lie))))
+    let target = "--test simulation_cache";
+    idmill_testing::seeds::run(target, seed, || check::all(&world::run(Plan::of(seed, lie))))
 }
 
 #[test]
 fn every_promise_holds_in_every_world() {
-    let seeds = seeds::chosen(DEFAULT_SEEDS, SHARE);
+    let seeds = idmill_testing::seeds::chosen(DEFAULT_SEEDS, SHARE);
     let began = Instant::now();
-    let results = seeds::run_all(&seeds, |seed| run(seed, Lie::None));
+    let results = idmill_testing::seeds::run_all(&seeds, |seed| run(seed, Lie::None));
     let sum = results.iter().flatten().fold(Counted::default(), |sum, counted| sum + *counted);
     let seconds = began.elapsed().as_secs_f64();
     println!("{} worlds: {sum:?}, {seconds:.1} s", seeds.len());
-    seeds::all_hold(results);
+    idmill_testing::seeds::all_hold(results);
     if seeds.len() > 20 {
         let enough = sum.draws > 5_000 && sum.misses > 100 && sum.restarts > 10 && sum.ahead > 100;
         assert!(enough, "too little happened: {sum:?}");
@@ -55,7 +52,7 @@ fn the_same_seed_is_the_same_world() {
 
 /// The first seed that finds it, of a few.
 fn found(lie: Lie, fault: &str) {
-    seeds::must_find(&lie, fault, 60, |seed| run(seed, lie));
+    idmill_testing::seeds::must_find(&lie, fault, 60, |seed| run(seed, lie));
 }
 
 /// What a cache must not do: no window could repeat nothing over it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use idmill::store::StoreFuture;
-use idmill::tier::memcached::{Dial, Stream};
+use idmill_memcached::{Dial, Stream};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::watch;

@@ -8,8 +8,8 @@ use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use idmill::store::{Bounds, Fault, Faults, MemoryStore, Reserve, Store};
 use idmill::tier::Tiered;
-use idmill::tier::memcached::{MemcachedOptions, MemcachedWindow};
 use idmill::{Range, SequenceName, Status};
+use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 

@@ -5,15 +5,10 @@
 //! `IDMILL_SIM_SEEDS` says how many worlds are run, of which these are a tenth;
 //! `IDMILL_SIM_SEED` which one to run again.
 
-#[path = "../hooked/mod.rs"]
-mod hooked;
-
 mod check;
 mod cluster;
 mod gate;
 mod plan;
-#[path = "../seeds/mod.rs"]
-mod seeds;
 mod window;
 mod world;
 
@@ -29,7 +24,7 @@ const SHARE: u64 = 10;
 
 /// One world; what was broken in it, or how many processes lived and how many calls they made.
 fn run(seed: u64, bug: Bug) -> Result<(usize, usize), String> {
-    seeds::run("--test simulation_tiers", seed, || {
+    idmill_testing::seeds::run("--test simulation_tiers", seed, || {
         let world = world::run(Plan::of(seed, bug));
         check::all(&world)?;
         let history = world.history.lock();
@@ -39,13 +34,13 @@ fn run(seed: u64, bug: Bug) -> Result<(usize, usize), String> {
 
 #[test]
 fn every_promise_holds_in_every_world() {
-    let seeds = seeds::chosen(DEFAULT_SEEDS, SHARE);
+    let seeds = idmill_testing::seeds::chosen(DEFAULT_SEEDS, SHARE);
     let began = Instant::now();
-    let results = seeds::run_all(&seeds, |seed| run(seed, Bug::None));
+    let results = idmill_testing::seeds::run_all(&seeds, |seed| run(seed, Bug::None));
     let ran = results.iter().flatten().fold((0, 0), |sum, world| (sum.0 + world.0, sum.1 + world.1));
     let seconds = began.elapsed().as_secs_f64();
     println!("{} worlds, {} lives of processes, {} calls, {seconds:.1} s", seeds.len(), ran.0, ran.1);
-    seeds::all_hold(results);
+    idmill_testing::seeds::all_hold(results);
 }
 
 #[test]
@@ -57,7 +52,7 @@ fn the_same_seed_is_the_same_world() {
 
 /// The first seed that finds it, of a few.
 fn found(bug: Bug, fault: &str) {
-    seeds::must_find(&bug, fault, 40, |seed| run(seed, bug));
+    idmill_testing::seeds::must_find(&bug, fault, 40, |seed| run(seed, bug));
 }
 
 #[test]

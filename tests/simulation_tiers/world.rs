@@ -8,12 +8,12 @@ use futures_util::future::{join, join_all};
 use idmill::store::{Bounds, Grant, Reserve, Store, StoreFuture};
 use idmill::tier::Tiered;
 use idmill::{Allocator, ErrorKind, Result, Sequences, Snapshot};
+use idmill_testing::hooked::{Hooked, Hooks};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::cluster::{Cluster, Weather};
 use crate::gate::Gate;
-use crate::hooked::{Hooked, Hooks};
 use crate::plan::{Plan, ProcessPlan};
 use crate::window::{DatacenterWindow, Global, Place};
 

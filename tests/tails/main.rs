@@ -1,23 +1,15 @@
 //! Who waits: the refill policy through steps in load, days and slow stores, over a grid of
 //! rates, latencies and sizes, with the real engine in simulated time: over a store in memory
-//! here, over a real file in `sqlite`.
-
-#[cfg(feature = "sqlite")]
-#[path = "../hooked/mod.rs"]
-mod hooked;
+//! here, over a real file in the tests of `idmill-sqlite`.
 
 mod bursts;
-mod load;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Faults, MemoryStore, Store};
 use idmill::{Allocator, SequenceBuilder, Sequences};
-
-use load::{CALLERS, Seen, at_least, load};
+use idmill_testing::load::{AFTER, CALLERS, SETTLED, Seen, at_least, load};
 
 /// A world of one process over one store.
 struct World {
@@ -51,8 +43,6 @@ const RATES: [f64; 3] = [100.0, 10_000.0, 1_000_000.0];
 /// All well above a millisecond, in which simulated time is counted.
 const LATENCIES: [Duration; 3] =
     [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(100)];
-pub(crate) const SETTLED: Duration = Duration::from_secs(6);
-pub(crate) const AFTER: Duration = Duration::from_secs(2);
 
 fn grid() -> impl Iterator<Item = (f64, Duration)> {
     RATES.iter().flat_map(|rate| LATENCIES.map(|latency| (*rate, latency)))

@@ -62,7 +62,7 @@ pub(crate) struct Global {
     /// `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
     /// `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT`,
     /// `etcd://HOST:PORT`; and in front of any store, with `?window=memcached://HOST:PORT` or
-    /// `?window=redis://HOST:PORT`, a window in a cache. docs/stores has a page for each.
+    /// `?window=redis://HOST:PORT`, a window in a cache. stores/NAME/README.md is the page of each.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
     /// Print JSON: results on stdout, errors and notes one a line on stderr
@@ -114,6 +114,12 @@ pub(crate) enum Command {
     /// ids that this one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
+    /// Print the statement that creates the table of the store
+    ///
+    /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL, which
+    /// creates nothing. Does not connect to the store.
+    #[command(after_long_help = texts::SCHEMA)]
+    Schema,
     /// Write ids as a format has them, one a line
     ///
     /// The ids are those given, or else those on stdin, one a line.

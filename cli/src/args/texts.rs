@@ -197,6 +197,11 @@ How it is worked out:
 `holds` says whether the outage is survived, simulated at its worst moment, when memory is at the watermark,
 and whether the ids last for a year. The exit code is 5 where either is not so.";
 
+pub(super) const SCHEMA: &str = "\
+Examples:
+  idmill schema --store postgres://app@db1/shop > migrations/0007_idmill.sql
+  idmill schema --store 'mysql://app@db1/shop?table=ids' | mysql shop";
+
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   idmill completions bash > ~/.local/share/bash-completion/completions/idmill

@@ -176,7 +176,7 @@ impl Report {
         let failure =
             Failure::refused(format!("{} of {} operations failed", failed.len(), self.operations.len()));
         Err(failure.hint(format!(
-            "grant what `{}` needs: see the page of the store in docs/stores",
+            "grant what `{}` needs: see the page of the store, stores/NAME/README.md",
             first.operation
         )))
     }

@@ -229,9 +229,9 @@ mod tests {
     use std::future::pending;
 
     use idmill::store::{Capabilities, Grant, MemoryStore, Reserve, StoreFuture};
+    use idmill_testing::hooked::{Hooked, Hooks};
 
     use super::*;
-    use crate::hooked::{Hooked, Hooks};
 
     /// Grants ten ids at a time, thirty in all, and then never answers.
     #[derive(Debug, Default)]

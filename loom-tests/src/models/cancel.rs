@@ -13,11 +13,12 @@ use std::task::{Context, Poll, Waker};
 
 use loom::thread;
 
-use crate::core::Core;
 use crate::explore::explore;
 use crate::harness::models;
-use crate::mailbox::Ending;
 use crate::range::Ranges;
+use crate::sequence::mailbox::Ending;
+use crate::sequence::reply::Reply;
+use crate::sequence::state::Core;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, next, sequence};
 
@@ -25,7 +26,7 @@ models![every_id_is_drawn_or_counted, the_others_are_served];
 
 /// Asks, looks once at most, and gives up.
 fn asks_and_gives_up(core: &Arc<Core>, look: bool) -> u64 {
-    let mut ask = pin!(core.request(1, NEVER).expect("open"));
+    let mut ask = pin!(Reply::ask(core, 1, NEVER).expect("open"));
     if !look {
         return 0;
     }

@@ -15,8 +15,8 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::mailbox::Ending;
 use crate::range::Range;
+use crate::sequence::mailbox::Ending;
 use crate::world::{Actor, assert_each_once, draw_anew, next, range, sequence, stock, wait};
 
 models![

@@ -7,11 +7,11 @@
 
 use loom::thread;
 
-use crate::core::Core;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::mailbox::Mailbox;
-use crate::registry::Registry;
+use crate::sequence::registry::Registry;
+use crate::sequence::state::Core;
+use crate::sequence::state::Mailbox;
 use crate::sync::Arc;
 use crate::world::{name, settings};
 

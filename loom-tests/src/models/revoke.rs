@@ -14,10 +14,11 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::lease::Block;
-use crate::mailbox::{Mailbox, Message};
 use crate::range::Range;
 use crate::refill::driver::Driver;
+use crate::sequence::block::Block;
+use crate::sequence::reply::Reply;
+use crate::sequence::state::{Mailbox, Message};
 use crate::store::Grant;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{
@@ -108,7 +109,10 @@ fn leases_are_void() {
         let (core, _mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 4), 0, 0));
         let mut block = Block::EMPTY;
-        let first = block.renew(&core, &mut core.stock.current(), 3).expect("there are enough");
+        let mut segment = core.stock.current();
+        let first = block
+            .renew(&core.stock, &core.stats, || core.take_some(3, &mut segment))
+            .expect("there are enough");
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
             let (core, returned) = (core.clone(), returned.clone());
@@ -116,7 +120,7 @@ fn leases_are_void() {
                 let after = returned.load(Ordering::Acquire);
                 let drawn = block.draw(&core.stock);
                 assert!(!after || drawn.is_none(), "{drawn:?} after revocation");
-                block.abandon(&core);
+                block.abandon(&core.stats);
                 drawn
             })
         };
@@ -143,12 +147,14 @@ fn a_lease_renewed_meanwhile_is_void() {
                 // As `Lease::draw` does.
                 let draw_one = || {
                     let after = returned.load(Ordering::Acquire);
-                    let drawn = block.draw(&core.stock).or_else(|| block.renew(&core, &mut held, 2));
+                    let drawn = block
+                        .draw(&core.stock)
+                        .or_else(|| block.renew(&core.stock, &core.stats, || core.take_some(2, &mut held)));
                     assert!(!after || drawn.is_none(), "{drawn:?} after revocation");
                     drawn
                 };
                 let drawn = std::iter::repeat_with(draw_one).take(2).flatten().count();
-                block.abandon(&core);
+                block.abandon(&core.stats);
                 drawn as u64
             })
         };
@@ -195,7 +201,7 @@ fn the_end_is_heard_of_after_it() {
         assert!(driver.answered(exhausted(), NOW).is_none());
         revoker.join().unwrap();
         tell(&mut driver, &mailbox);
-        let second = core.request(1, NEVER).expect("open");
+        let second = Reply::ask(&core, 1, NEVER).expect("open");
         if tell(&mut driver, &mailbox) {
             assert!(driver.answered(exhausted(), NOW).is_none());
         }

@@ -11,7 +11,7 @@ use loom::thread;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::refill::driver::Driver;
-use crate::segment::Segment;
+use crate::sequence::segment::Segment;
 use crate::sync::Arc;
 use crate::world::{NOW, assert_each_once, range, sequence};
 

@@ -12,8 +12,8 @@ use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::range::Ranges;
-use crate::segment::Segment;
-use crate::stock::Stock;
+use crate::sequence::segment::Segment;
+use crate::sequence::stock::Stock;
 use crate::sync::Arc;
 use crate::world::{assert_each_once, drain, draw_anew, range, stock};
 

@@ -11,7 +11,8 @@ use loom::thread;
 
 use crate::explore::explore;
 use crate::harness::models;
-use crate::mailbox::Ending;
+use crate::sequence::mailbox::Ending;
+use crate::sequence::reply::Reply;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequence};
 
@@ -61,7 +62,7 @@ fn first_come_first_served() {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
-        let asks = [(); 3].map(|()| core.request(1, NEVER).expect("open"));
+        let asks = [(); 3].map(|()| Reply::ask(&core, 1, NEVER).expect("open"));
         let ids = asks.map(|ask| block_on(ask).expect("the store has enough").ids().collect::<Vec<_>>());
         assert_eq!(ids, [[1], [2], [3]]);
         mailbox.close(Ending::Asked);

@@ -8,7 +8,7 @@
 //!        | '"' any characters, \" and \\ for these two '"'
 //! ```
 //!
-//! Errors repeat no value and no name behind a key: a mistake in a format with a key must not print it.
+//! Errors repeat no value and no name after a key: a mistake in a format with a key must not print the key.
 
 use std::fmt;
 
@@ -191,7 +191,7 @@ impl Format {
     }
 }
 
-/// The format as it is read, **with the keys** that are not kept elsewhere.
+/// The format as it is read, **with the keys** that are written into it.
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.print(f, super::Permutation::written_key)

@@ -4,12 +4,10 @@ mod grammar;
 mod parse;
 
 use std::fmt;
-use std::str::FromStr;
 
 use super::base::{Base, Digits, Layout, WIDEST};
 use super::domain::Domain;
 use super::fault;
-use super::key::{Key, KeySource};
 use super::permutation::Permutation;
 use super::reversal::BitReversal;
 use crate::error::{Error, Operation, Result};
@@ -74,32 +72,34 @@ impl Mapping {
 ///
 /// # As a text
 ///
-/// Codecs separated by `|`, applied from left to right: first those that make numbers of numbers, then how
-/// the number is written, then what is put around that.
+/// Codecs separated by `|`, applied from left to right: first those that turn numbers into numbers, then how
+/// the number is written, then what is put around it.
 ///
 /// | codec | does |
 /// | --- | --- |
-/// | `permute(key=KEY,bits=N)`, `permute(key=KEY,below=N)` | [`Permutation::v1`] of the numbers of N bits, or of those below N |
+/// | `permute(key=KEY,bits=N)` | [`Permutation::v1`] of the numbers of N bits |
+/// | `permute(key=KEY,below=N)` | the same, of the numbers below N |
 /// | `reverse(bits=N)` | [`BitReversal`] at N bits |
 /// | `decimal`, `base62`, `crockford`, `crockford(check)` | a [`Base`]; decimal where none is named |
 /// | `pad(N)` | zeros in front, up to N symbols (at most 32), a check symbol included |
 /// | `group(N)` | for `crockford`: a hyphen between every N symbols, counted from the end |
 /// | `prefix(TEXT)`, `suffix(TEXT)` | a text around it, of at most 64 bytes |
 ///
-/// `KEY` is `env:NAME` or `file:PATH`, where [`load`](Self::load) looks for it; or the key itself, as
-/// [`Key::parse`] reads it, where everybody may see it who sees the format. A value that has one of `|(),"=`
-/// in it, or blanks at its ends, is put between double quotes, with `\"` and `\\` for these two characters.
+/// `KEY` is `env:NAME` or `file:PATH`, which [`load`](Self::load) looks up, or the key itself, as
+/// [`Key::parse`](super::Key::parse) reads it; everybody who sees the format sees such a key. Put a value
+/// that contains one of `|(),"=`, or has blanks at its ends, between double quotes, with `\"` and `\\` for
+/// these two characters.
 ///
 /// # Reading
 ///
-/// Strict: [`decode`](Self::decode) accepts the very text that [`encode`](Self::encode) makes of an id.
-/// With `crockford`, case does not matter (in prefix and suffix neither), hyphens are ignored and `O`,
-/// `I` and `L` are read as digits.
+/// Reading is strict: [`decode`](Self::decode) accepts exactly the text that [`encode`](Self::encode) writes
+/// for an id. With `crockford`, it ignores hyphens and case (also in prefix and suffix), and reads `O`, `I`
+/// and `L` as digits.
 ///
 /// # Printing
 ///
-/// `Display` gives a text that reads back as the same format, **and with it a key that was given by
-/// itself**. `Debug` does not show keys.
+/// `Display` gives a text that reads back as the same format, **including a key that was written into it**.
+/// `Debug` does not show keys.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Format {
     mappings: Vec<Mapping>,
@@ -109,15 +109,16 @@ pub struct Format {
 }
 
 impl Format {
-    /// Numbers in a base.
+    /// Creates a format that writes numbers in a base.
     pub fn new(base: Base) -> Self {
         Self { layout: Layout { base, ..Layout::default() }, ..Self::default() }
     }
 
-    /// Adds a codec from numbers to numbers behind those there are.
+    /// Adds a codec from numbers to numbers after those already there.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if those make larger numbers than it takes.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the codecs before it produce larger numbers than
+    /// it accepts.
     pub fn then(mut self, mapping: impl Into<Mapping>) -> Result<Self> {
         let mapping = mapping.into();
         let makes = self.mappings.last().map(Mapping::domain);
@@ -133,7 +134,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Writes at least so many symbols, 1 to 32, a check symbol included, by zeros in front.
+    /// Pads with zeros in front to at least this many symbols, 1 to 32, including a check symbol.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of symbols.
@@ -142,7 +143,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Writes a hyphen between every so many symbols, 1 to 32, counted from the end.
+    /// Writes a hyphen between every this many symbols, 1 to 32, counted from the end.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other number of symbols, and for a base
@@ -168,7 +169,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Puts a text behind: 1 to 64 bytes without control characters.
+    /// Puts a text after the number: 1 to 64 bytes without control characters.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for any other text.
@@ -177,29 +178,12 @@ impl Format {
         Ok(self)
     }
 
-    /// Reads a format; keys that are kept elsewhere are looked for there: environment variables, files.
-    ///
-    /// # Errors
-    /// Those of [`parse_with`](Self::parse_with) and of [`KeySource::load`].
-    pub fn load(text: &str) -> Result<Self> {
-        Self::parse_with(text, KeySource::load)
-    }
-
-    /// Reads a format; `keys` looks for the keys that are kept elsewhere. Does nothing else outside memory.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for what is no format, with the place and what could
-    /// have been meant, and without any key; and those of `keys`.
-    pub fn parse_with(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<Self> {
-        parse::format(text, keys).map_err(|error| error.during(Operation::Configure))
-    }
-
-    /// The ids that it takes.
+    /// Returns the ids that it accepts.
     pub fn domain(&self) -> Domain {
         self.mappings.first().map_or(Domain::ALL, Mapping::domain)
     }
 
-    /// What an id is written as, to be printed to any [`fmt::Write`] without an allocation.
+    /// Returns the text of an id, which can be printed to any [`fmt::Write`] without allocating.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -219,7 +203,7 @@ impl Format {
         Ok(Text { format: self, digits: self.layout.write(number) })
     }
 
-    /// What an id is written as.
+    /// Returns the text of an id.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain).
@@ -229,11 +213,11 @@ impl Format {
         Ok(text)
     }
 
-    /// Adds what an id is written as to `buffer`, which can be used again and again.
+    /// Appends the text of an id to `buffer`, which can be reused.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain); the
-    /// buffer is then as it was.
+    /// buffer is then unchanged.
     pub fn encode_into(&self, id: u64, buffer: &mut String) -> Result<()> {
         let text = self.text(id)?;
         for part in text.parts() {
@@ -242,11 +226,11 @@ impl Format {
         Ok(())
     }
 
-    /// The id that was written so.
+    /// Returns the id that a text stands for.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a text that this format
-    /// does not write, with the place.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), with the place, for a text that this format does not
+    /// write.
     pub fn decode(&self, text: &str) -> Result<u64> {
         let (from, to) = self.without_affixes(text)?;
         let number = self.layout.read(text, from, to)?;
@@ -289,19 +273,6 @@ impl Format {
             if self.layout.base.ignores_case() { !c.eq_ignore_ascii_case(expected) } else { c != expected }
         });
         differs.map_or(text.len(), |((at, _), _)| at)
-    }
-}
-
-/// Reads a format that says all by itself; keys that are kept elsewhere are for [`Format::load`].
-impl FromStr for Format {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::parse_with(text, |source| {
-            Err(invalid(format!(
-                "the key `{source}` has to be looked for: read the format by `Format::load`"
-            )))
-        })
     }
 }
 

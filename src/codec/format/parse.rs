@@ -1,13 +1,15 @@
 //! What the codecs of a format and their arguments mean.
 
+use std::str::FromStr;
+
 use super::grammar::{self, Argument, Call, wrong};
-use super::{Format, Mapping};
+use super::{Format, Mapping, invalid};
 use crate::codec::base::Base;
 use crate::codec::domain::Domain;
 use crate::codec::key::{Key, KeySource};
 use crate::codec::permutation::Permutation;
 use crate::codec::reversal::BitReversal;
-use crate::error::{Error, Result};
+use crate::error::{Error, Operation, Result};
 
 /// Every codec, with its place in a row. Only those of the first place may be there several times.
 const CODECS: [(&str, u8); 9] = [
@@ -24,7 +26,39 @@ const CODECS: [(&str, u8); 9] = [
 const ORDER: &str =
     "the order is: permute and reverse; a base (decimal, base62, crockford); pad; group; prefix and suffix";
 
-pub(super) fn format(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<Format> {
+impl Format {
+    /// Reads a format. Keys that are kept elsewhere are loaded from there: environment variables, files.
+    ///
+    /// # Errors
+    /// Those of [`parse_with`](Self::parse_with) and of [`KeySource::load`].
+    pub fn load(text: &str) -> Result<Self> {
+        Self::parse_with(text, KeySource::load)
+    }
+
+    /// Reads a format; `keys` loads the keys that are kept elsewhere. Does nothing else outside memory.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid format, with the place and what could
+    /// have been meant, and without any key; and errors of `keys`.
+    pub fn parse_with(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<Self> {
+        format(text, keys).map_err(|error| error.during(Operation::Configure))
+    }
+}
+
+/// Reads a format that is complete in itself; for keys that are kept elsewhere use [`Format::load`].
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse_with(text, |source| {
+            Err(invalid(format!(
+                "the key `{source}` has to be looked for: read the format by `Format::load`"
+            )))
+        })
+    }
+}
+
+fn format(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<Format> {
     let calls = grammar::calls(text)?;
     check_order(text, &calls)?;
     let mut reader = Reader { text, keys };

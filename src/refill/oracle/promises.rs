@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Status};
 use crate::range::{Range, Ranges};
 use crate::refill::engine::END_STANDS;
 use crate::refill::event::{Command, Event};
-use crate::segment::MAX_LEN;
-use crate::settings::Order;
+use crate::sequence::segment::MAX_LEN;
+use crate::sequence::settings::Order;
 use crate::store::{GiveBack, Grant, Identity};
 
 /// The shortest delay before a reserve is tried again.

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind, Operation};
+use crate::store::Reserve;
 
 /// One thing that goes wrong with one round trip to a [`MemoryStore`](super::MemoryStore).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,4 +155,12 @@ impl Faults {
             (point < 0.0).then_some(fault)
         })
     }
+}
+
+pub(super) fn injected(kind: ErrorKind) -> Error {
+    Error::new(kind, format!("injected fault: {}", kind.as_str()))
+}
+
+pub(super) fn named(error: Error, request: &Reserve) -> Error {
+    error.of(&request.name).during(Operation::Reserve)
 }

@@ -3,22 +3,25 @@
 
 mod faults;
 mod state;
+mod url;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sync::Mutex;
 
+use self::faults::{injected, named};
 use self::state::State;
 use super::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
     SequenceInfo, Store, StoreFuture,
 };
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 
 pub use self::faults::{Fault, Faults};
 pub use self::state::Snapshot;
+pub(super) use self::url::MemoryTarget;
 
 /// A store in memory, for tests and for ids that need not outlive the process.
 ///
@@ -228,14 +231,6 @@ impl Store for MemoryStore {
 
 fn refuse(requests: &[Reserve], kind: ErrorKind) -> Vec<Result<Grant>> {
     requests.iter().map(|request| Err(named(injected(kind), request))).collect()
-}
-
-fn injected(kind: ErrorKind) -> Error {
-    Error::new(kind, format!("injected fault: {}", kind.as_str()))
-}
-
-fn named(error: Error, request: &Reserve) -> Error {
-    error.of(&request.name).during(Operation::Reserve)
 }
 
 fn halves(latency: Duration) -> (Duration, Duration) {

@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
-use super::faults::{Fault, Faults};
-use super::{injected, named};
+use super::faults::{Fault, Faults, injected, named};
 use crate::error::{ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{
-    Bounds, Change, Cursor, GiveBack, Grant, Identity, Listing, Page, Reserve, SequenceInfo, already_exists,
-    not_found,
+    Bounds, Change, Cursor, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, already_exists, not_found,
 };
 
 #[derive(Debug, Default)]
@@ -51,7 +49,7 @@ impl State {
             entry.previous = Some(grant);
             grant
         } else {
-            let mut info = fresh(&request.name, request.creation()?);
+            let mut info = SequenceInfo::new(request.name.clone(), request.creation()?);
             // Only a reserve that grants something creates its sequence.
             let grant = info.grant(request.count, request.ceiling)?;
             self.sequences.insert(request.name.clone(), Entry { info, previous: Some(grant) });
@@ -81,7 +79,7 @@ impl State {
         let entry = self.sequences.get(&request.name);
         let info = match entry {
             Some(entry) => entry.info.clone(),
-            None => fresh(&request.name, request.creation()?),
+            None => SequenceInfo::new(request.name.clone(), request.creation()?),
         };
         let answer = |range| Grant { range, identity: info.identity, bounds: info.bounds };
         let made_up = match nonsense {
@@ -101,7 +99,7 @@ impl State {
         if self.sequences.contains_key(name) {
             return Err(already_exists(name));
         }
-        let info = fresh(name, bounds);
+        let info = SequenceInfo::new(name.clone(), bounds);
         self.sequences.insert(name.clone(), Entry { info: info.clone(), previous: None });
         Ok(info)
     }
@@ -140,10 +138,6 @@ impl State {
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
         self.sequences.clone_from(&snapshot.0);
     }
-}
-
-fn fresh(name: &SequenceName, bounds: Bounds) -> SequenceInfo {
-    SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity: Identity::fresh() }
 }
 
 /// What was given back is the end of what was granted last: of one grant, or of

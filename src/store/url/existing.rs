@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Target;
-use super::query::refuse;
 use crate::error::Result;
-use crate::store::{Existing, Store, StoreFuture};
+use crate::store::kit::refuse;
+use crate::store::{Existing, Store, StoreFuture, Target};
 
 /// As the option's value says.
 pub(super) fn parse(store: Arc<dyn Target>, value: &str) -> Result<Arc<dyn Target>> {
@@ -53,6 +52,10 @@ impl Target for Found {
 
     fn is_remote(&self) -> bool {
         self.0.is_remote()
+    }
+
+    fn ddl(&self) -> Result<Option<String>> {
+        self.0.ddl()
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

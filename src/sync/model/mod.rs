@@ -15,9 +15,9 @@
 //! only the modelled atomics beside them do. What rests there is safe to touch in any case, because
 //! loom runs one thread at a time.
 //!
-//! *A weak link shows.* Every [`Segment`](crate::segment::Segment) holds a modelled atomic, and loom demands
-//! that each access to an atomic happens after its creation. A segment that was published by too weak a store
-//! is therefore reported at the first draw that follows the link.
+//! *A weak link shows.* Every [`Segment`](crate::sequence::segment::Segment) holds a modelled atomic, and
+//! loom demands that each access to an atomic happens after its creation. A segment that was published by too
+//! weak a store is therefore reported at the first draw that follows the link.
 
 // The std primitives named here are those that loom is not to see.
 #![allow(clippy::disallowed_types)]

@@ -29,10 +29,10 @@ const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> 
     Edit { file, find, replace }
 }
 
-const SEGMENT: &str = "src/segment.rs";
-const STOCK: &str = "src/stock.rs";
-const CORE: &str = "src/core.rs";
-const MAILBOX: &str = "src/mailbox.rs";
+const SEGMENT: &str = "src/sequence/segment.rs";
+const STOCK: &str = "src/sequence/stock.rs";
+const CORE: &str = "src/sequence/state.rs";
+const MAILBOX: &str = "src/sequence/mailbox.rs";
 const DRIVER: &str = "src/refill/driver.rs";
 const ENGINE: &str = "src/refill/engine.rs";
 
@@ -223,11 +223,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "lease-reads-the-generation-after-taking",
         "revoke::a_lease_renewed_meanwhile_is_void",
         &[
-            edit("src/lease.rs", "let generation = core.stock.generation();\n", ""),
+            edit("src/sequence/block.rs", "let generation = stock.generation();\n", ""),
             edit(
-                "src/lease.rs",
-                "*self = Self::new(core.take_some(size, segment), generation);",
-                "*self = Self::new(core.take_some(size, segment), core.stock.generation());",
+                "src/sequence/block.rs",
+                "*self = Self::new(take(), generation);",
+                "*self = Self::new(take(), stock.generation());",
             ),
         ],
     ),
@@ -235,7 +235,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "lease-does-not-look-at-the-generation",
         "revoke::leases_are_void",
         &[edit(
-            "src/lease.rs",
+            "src/sequence/block.rs",
             "if id == self.end || !stock.stands(self.generation) {",
             "let _ = stock; if id == self.end {",
         )],
@@ -288,7 +288,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "cancelled-reply-not-counted-by-the-caller",
         "cancel::every_id_is_drawn_or_counted",
-        &[edit("src/pending.rs", "self.core.stats.gap_dropped(ids.len());", "drop(ids);")],
+        &[edit("src/sequence/reply.rs", "self.core.stats.gap_dropped(ids.len());", "drop(ids);")],
     ),
     mutant(
         "cancelled-reply-not-counted-by-the-actor",
@@ -313,7 +313,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "insert-replaces",
         "registry::a_name_has_one_core",
         &[edit(
-            "src/registry.rs",
+            "src/sequence/registry.rs",
             "let kept = self.cores.get_or_insert(name.clone(), created.clone());",
             "self.cores.remove_if(name, |_| true); let kept = self.cores.get_or_insert(name.clone(), created.clone());",
         )],

@@ -24,11 +24,15 @@ const NEEDED: &[&str] = &[
     "Cargo.lock",
     "src",
     "tests",
-    "examples",
-    "cli",
+    "any",
     "benches",
+    "cli",
+    "conformance",
+    "examples",
     "loom-tests",
     "protocol-tests",
+    "stores",
+    "testing",
 ];
 
 /// How the files begin that cargo makes of this package.

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use idmill::store::mysql::driver::{self, Pool, TxOpts};
-use idmill::store::mysql::{InTransaction, MysqlOptions};
 use idmill::{Error, ErrorKind, Result};
+use idmill_mysql::driver::{self, Pool, TxOpts};
+use idmill_mysql::{InTransaction, MysqlOptions};
 use tokio::runtime::Handle;
 
 use super::Transactions;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use idmill::store::postgres::driver::{self, Client};
-use idmill::store::postgres::{InTransaction, PostgresOptions};
 use idmill::{Error, ErrorKind, Result};
+use idmill_postgres::driver::{self, Client};
+use idmill_postgres::{InTransaction, PostgresOptions};
 use thread_local::ThreadLocal;
 use tokio::runtime::Handle;
 

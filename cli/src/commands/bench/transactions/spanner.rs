@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use idmill::store::spanner::{
-    InTransaction, SequenceTransaction, SpannerOptions, SpannerStore, until_committed,
-};
 use idmill::{Error, Result};
+use idmill_spanner::{InTransaction, SequenceTransaction, SpannerOptions, SpannerStore, until_committed};
 use tokio::runtime::Handle;
 
 use super::Transactions;

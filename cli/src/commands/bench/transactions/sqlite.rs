@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use idmill::store::sqlite::rusqlite::{self, Connection, ErrorCode, TransactionBehavior};
-use idmill::store::sqlite::{InTransaction, SqliteOptions};
 use idmill::{Error, ErrorKind, Result};
+use idmill_sqlite::rusqlite::{self, Connection, ErrorCode, TransactionBehavior};
+use idmill_sqlite::{InTransaction, SqliteOptions};
 use thread_local::ThreadLocal;
 
 use super::Transactions;

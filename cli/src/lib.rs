@@ -1,0 +1,109 @@
+//! `idmill`: ids from the store you already run, from the command line.
+//!
+//! The command is a library, so that a store of your own gets it too:
+//!
+//! ```ignore
+//! fn main() -> std::process::ExitCode {
+//!     toy_store::register().expect("nobody else has `toy:`");
+//!     idmill_cli::main()
+//! }
+//! ```
+
+mod args;
+mod commands;
+mod failure;
+mod formatted;
+mod lines;
+mod opening;
+mod output;
+mod plot;
+mod suggest;
+mod times;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::args::Cli;
+use crate::failure::{Failure, Outcome};
+
+/// How long a command may take to end by itself after a signal; a write to a stalled pipe never does.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// Runs the command with the arguments of this process. Knows the stores that are compiled in, and those that
+/// the program has [registered](idmill::store::register).
+pub fn main() -> ExitCode {
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage(&error),
+    };
+    let json = cli.global.json;
+    start_logging(cli.global.verbose);
+    let registered = idmill_any::register().map_err(Failure::from);
+    let outcome = registered.and_then(|()| runtime()).and_then(|runtime| {
+        let outcome = runtime.block_on(until_done_or_told(cli));
+        // Does not wait for a database that is busy: nobody would see its answer.
+        runtime.shutdown_background();
+        outcome
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}
+
+/// One worker, for the command; this thread stays free to hear signals while that one is blocked in a write.
+fn runtime() -> Outcome<Runtime> {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.map_err(|error| Failure::io("the system grants no threads", &error))
+}
+
+async fn until_done_or_told(cli: Cli) -> Outcome {
+    let mut command = tokio::spawn(commands::run(cli));
+    let stopped = tokio::select! {
+        outcome = &mut command => {
+            return outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        }
+        stopped = signalled() => stopped,
+    };
+    command.abort();
+    // Either it ended or it could not: the process ends in both cases.
+    let _ = tokio::time::timeout(GRACE, command).await;
+    Err(stopped)
+}
+
+#[cfg(unix)]
+async fn signalled() -> Failure {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let heard = signal(SignalKind::interrupt())
+        .and_then(|interrupt| signal(SignalKind::terminate()).map(|terminate| (interrupt, terminate)));
+    let Ok((mut interrupt, mut terminate)) = heard else {
+        // Not heard, signals do what they always do: end the process at once.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => Failure::signal("interrupted", 130),
+        _ = terminate.recv() => Failure::signal("terminated", 143),
+    }
+}
+
+#[cfg(not(unix))]
+async fn signalled() -> Failure {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => Failure::signal("interrupted", 130),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+fn start_logging(verbose: u8) {
+    use tracing_subscriber::filter::LevelFilter;
+
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr).init();
+}

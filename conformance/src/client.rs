@@ -1,0 +1,169 @@
+//! A store as the trials use it: no call may take for ever.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idmill::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store,
+};
+use idmill::{ErrorKind, Result, SequenceName, Status};
+use tokio::time::timeout;
+
+use super::ledger::{Entry, Ledger, Reply, now};
+use super::outcome::{Outcome, Stop, fail};
+
+/// A client of the store. The outer result of each call is the trial's: no answer at all ends it.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    store: Arc<dyn Store>,
+    patience: Duration,
+}
+
+impl Client {
+    pub(super) fn new(store: Arc<dyn Store>, patience: Duration) -> Self {
+        Self { store, patience }
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(super) fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    /// Calls until there is an answer other than that it may work later, as the allocator would; for errors
+    /// that say so, nothing has happened. Stores may be busy with others.
+    async fn settled<T, F: Future<Output = Result<T>>>(
+        &self,
+        what: &str,
+        call: impl Fn() -> F,
+    ) -> Outcome<Result<T>> {
+        let calling = async {
+            loop {
+                match call().await {
+                    Err(error) if error.kind().status() == Status::Transient => breathe().await,
+                    answer => return answer,
+                }
+            }
+        };
+        let answer = timeout(self.patience, calling).await;
+        answer.map_err(|_| Stop::Failed(format!("{what}: no answer within {:?}", self.patience)))
+    }
+
+    pub(super) async fn reserve(&self, request: &Reserve) -> Outcome<Result<Grant>> {
+        self.settled("reserve", || self.store.reserve(request)).await
+    }
+
+    /// Once, as the allocator would.
+    pub(super) async fn give_back(&self, back: &GiveBack) -> Outcome<Result<bool>> {
+        let answer = timeout(self.patience, self.store.give_back(back)).await;
+        answer.map_err(|_| Stop::Failed(format!("give_back: no answer within {:?}", self.patience)))
+    }
+
+    pub(super) async fn reserve_many(&self, requests: &[Reserve]) -> Outcome<Vec<Result<Grant>>> {
+        let answer = timeout(self.patience, self.store.reserve_many(requests)).await;
+        answer.map_err(|_| Stop::Failed(format!("reserve_many: no answer within {:?}", self.patience)))
+    }
+
+    pub(super) async fn create(&self, name: &SequenceName, bounds: Bounds) -> Outcome<Result<SequenceInfo>> {
+        self.settled("create", || self.store.create(name, bounds)).await
+    }
+
+    pub(super) async fn inspect(&self, name: &SequenceName) -> Outcome<Result<Option<SequenceInfo>>> {
+        self.settled("inspect", || self.store.inspect(name)).await
+    }
+
+    pub(super) async fn list(&self) -> Outcome<Result<Vec<SequenceInfo>>> {
+        self.settled("list", || self.store.list_all()).await
+    }
+
+    pub(super) async fn page(&self, page: &Page) -> Outcome<Result<Listing>> {
+        self.settled("list", || self.store.list(page)).await
+    }
+
+    pub(super) async fn set(&self, name: &SequenceName, change: Change) -> Outcome<Result<SequenceInfo>> {
+        self.settled("set", || self.store.set(name, change)).await
+    }
+
+    pub(super) async fn remove(&self, name: &SequenceName) -> Outcome<Result<bool>> {
+        self.settled("remove", || self.store.remove(name)).await
+    }
+
+    /// A sequence that has to be there.
+    pub(super) async fn look(&self, name: &SequenceName) -> Outcome<SequenceInfo> {
+        match self.inspect(name).await?? {
+            Some(info) if info.name == *name => Ok(info),
+            Some(info) => fail!("inspect of `{name}` answered with `{}`", info.name),
+            None => fail!("`{name}` is not there, though it was created or reserved from"),
+        }
+    }
+
+    /// Reserves. Without an answer in time the future is dropped, which is how the
+    /// allocator gives up on a store.
+    pub(super) async fn attempt(&self, request: &Reserve, patience: Duration) -> Entry {
+        let began = now();
+        let reply = match timeout(patience, self.store.reserve(request)).await {
+            Ok(Ok(grant)) => Reply::Granted(grant),
+            Ok(Err(error)) => Reply::Failed(error.kind(), error.to_string()),
+            Err(_) => Reply::Silent,
+        };
+        Entry { began, ended: now(), count: request.count, ceiling: request.ceiling, reply }
+    }
+
+    /// Reserves and writes down what came of it.
+    pub(super) async fn record(&self, ledger: &Ledger, request: &Reserve, patience: Duration) -> Reply {
+        let entry = self.attempt(request, patience).await;
+        ledger.add(entry.clone());
+        entry.reply
+    }
+
+    /// As [`record`](Self::record), of a healthy store: tried again, as an allocator would,
+    /// while others are in the way.
+    pub(super) async fn granted(&self, ledger: &Ledger, request: &Reserve) -> Outcome<Grant> {
+        match self.granted_or_exhausted(ledger, request).await? {
+            Some(grant) => Ok(grant),
+            None => fail!("`{}` is exhausted, although it has ids left", request.name),
+        }
+    }
+
+    /// As [`granted`](Self::granted); `None` at the end of the sequence.
+    pub(super) async fn granted_or_exhausted(
+        &self,
+        ledger: &Ledger,
+        request: &Reserve,
+    ) -> Outcome<Option<Grant>> {
+        let begun = Instant::now();
+        loop {
+            match self.record(ledger, request, self.patience).await {
+                Reply::Granted(grant) => return Ok(Some(grant)),
+                Reply::Failed(ErrorKind::Exhausted, _) => return Ok(None),
+                Reply::Failed(kind, _)
+                    if kind.status() != Status::Permanent && begun.elapsed() < self.patience =>
+                {
+                    breathe().await;
+                }
+                Reply::Failed(kind, said) => {
+                    fail!("a healthy store refused a reserve: {said} ({})", kind.as_str())
+                }
+                Reply::Silent => {
+                    fail!("a healthy store did not answer: no answer within {:?}", self.patience)
+                }
+            }
+        }
+    }
+
+    /// Reserves and demands an error of this kind.
+    pub(super) async fn refused(&self, request: &Reserve, kind: ErrorKind) -> Outcome {
+        match self.reserve(request).await? {
+            Err(error) if error.kind() == kind => Ok(()),
+            Err(error) => fail!("expected {}, got {}: {error}", kind.as_str(), error.kind().as_str()),
+            Ok(grant) => fail!("expected {}, but {grant:?} was granted", kind.as_str()),
+        }
+    }
+}
+
+/// Not all at the same time again.
+async fn breathe() {
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(2..30))).await;
+}

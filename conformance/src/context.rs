@@ -1,0 +1,128 @@
+//! What a trial has at hand.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::SequenceName;
+use idmill::store::{Bounds, Reserve};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::client::Client;
+use super::outcome::{Outcome, Stop};
+use super::suite::{Endpoint, Setup};
+use super::trials::Trial;
+
+/// One trial's view of the suite.
+pub(super) struct Context {
+    pub(super) setup: Arc<Setup>,
+    pub(super) dir: PathBuf,
+    trial: &'static Trial,
+    run: u32,
+    rng: Mutex<fastrand::Rng>,
+    names: Mutex<Vec<SequenceName>>,
+}
+
+impl Context {
+    pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static Trial, seed: u64) -> Self {
+        // Of its own for each trial, so that one that runs alone does what it does among the others.
+        let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
+        let own = trial.name().bytes().fold(seed, mix);
+        let rng = Mutex::new(fastrand::Rng::with_seed(own));
+        // Not from the seed: an engine that outlives the suite still has the names of the last run.
+        Self { setup, dir, trial, run: fastrand::u32(..), rng, names: Mutex::default() }
+    }
+
+    /// Where the store is, with nothing in between.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        self.setup.endpoint(self.dir.clone(), self.trial.needs_a_short_timeout())
+    }
+
+    /// A client of its own, as another process would have.
+    pub(super) async fn connect(&self) -> Outcome<Client> {
+        self.connect_to(self.endpoint()).await
+    }
+
+    pub(super) async fn connect_to(&self, endpoint: Endpoint) -> Outcome<Client> {
+        self.setup.connect(endpoint).await
+    }
+
+    /// Several of them.
+    pub(super) async fn connect_many(&self, count: usize) -> Outcome<Vec<Client>> {
+        let mut clients = Vec::with_capacity(count);
+        for _ in 0..count {
+            clients.push(self.connect().await?);
+        }
+        Ok(clients)
+    }
+
+    /// A sequence of this trial alone.
+    pub(super) fn name(&self, label: &str) -> SequenceName {
+        let text = format!("{}-{label}-{:08x}", self.trial.name(), self.run);
+        let name = SequenceName::new(&text).expect("a legal name");
+        self.forget_later(name.clone());
+        name
+    }
+
+    /// Has a sequence removed when the trial is over.
+    pub(super) fn forget_later(&self, name: SequenceName) {
+        self.names.lock().push(name);
+    }
+
+    /// Removes what the trial made. What cannot be removed stays: that is for the
+    /// trials about removing to find.
+    pub(super) async fn clean_up(&self) {
+        let names = std::mem::take(&mut *self.names.lock());
+        let removing = async {
+            let Ok(client) = self.connect().await else { return };
+            for name in names {
+                let _ = client.remove(&name).await;
+            }
+        };
+        let _ = timeout(self.setup.timeouts.call, removing).await;
+    }
+
+    /// The bounds that a trial uses that does not care.
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds::new(1, self.setup.largest).expect("at least one id")
+    }
+
+    /// A request that creates its sequence with [`bounds`](Self::bounds).
+    pub(super) fn request(&self, name: &SequenceName, count: u64) -> Reserve {
+        Reserve { name: name.clone(), count, ceiling: u64::MAX, create: Some(self.bounds()) }
+    }
+
+    /// How many ids the store may reserve ahead of what it grants.
+    pub(super) fn window(&self) -> u64 {
+        self.setup.window.unwrap_or(0)
+    }
+
+    pub(super) fn windowed(&self) -> bool {
+        self.setup.window.is_some()
+    }
+
+    /// A number of the seed.
+    pub(super) fn random(&self, range: std::ops::RangeInclusive<u64>) -> u64 {
+        self.rng.lock().u64(range)
+    }
+
+    /// Waits until `attempt` says that it has what it wants, for as long as recovery may take.
+    pub(super) async fn until<T, F: Future<Output = Outcome<Option<T>>>>(
+        &self,
+        what: &str,
+        mut attempt: impl FnMut() -> F,
+    ) -> Outcome<T> {
+        let trying = async {
+            loop {
+                if let Some(value) = attempt().await? {
+                    return Ok(value);
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let recovery = self.setup.timeouts.recovery;
+        let outcome = timeout(recovery, trying).await;
+        outcome.unwrap_or_else(|_| Err(Stop::Failed(format!("{what}: not within {recovery:?}"))))
+    }
+}

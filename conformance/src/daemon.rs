@@ -1,0 +1,310 @@
+//! An engine as a child process that can be killed, paused and started again.
+
+use std::fmt;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use idmill::{Error, ErrorKind, Operation, Result};
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use tokio::net::TcpStream;
+
+use super::process::{LOOK, Process};
+
+/// How much of what an engine printed is kept for the error that it may become.
+const KEPT_OUTPUT: usize = 8 * 1024;
+
+/// How long to wait, after an engine's end, for the rest of what it printed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A free port on the loopback interface, never the same one twice in a process.
+///
+/// From below the range that the system takes the ports of outgoing connections from: none of those can take
+/// the port while its engine is down, nor meet itself there.
+pub fn free_port() -> u16 {
+    static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+    let mut taken = TAKEN.lock();
+    loop {
+        let port = fastrand::u16(12_000..32_000);
+        if !taken.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            taken.push(port);
+            return port;
+        }
+    }
+}
+
+type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
+
+/// A server as a child process: started, killed, paused, and started again at the
+/// same address over the same data.
+///
+/// It runs in a process group of its own, which every signal goes to, so that what it forks meets the same
+/// fate. It is killed when this is dropped, and also when this process ends without dropping it.
+///
+/// ```no_run
+/// use idmill_conformance::{Daemon, free_port};
+/// use std::process::Command;
+///
+/// # async fn demo() -> idmill::Result<()> {
+/// let port = free_port();
+/// let server = Daemon::new(([127, 0, 0, 1], port).into(), move || {
+///     let mut command = Command::new("memcached");
+///     command.args(["-l", "127.0.0.1", "-p", &port.to_string()]);
+///     command
+/// });
+/// server.start().await?;
+/// server.kill();
+/// server.start().await?; // the same port again
+/// # Ok(()) }
+/// ```
+pub struct Daemon {
+    name: String,
+    version: String,
+    survives_kill: bool,
+    address: SocketAddr,
+    command: Box<dyn Fn() -> Command + Send + Sync>,
+    ready: Option<Ready>,
+    deadline: Duration,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    process: Process,
+    output: Arc<Mutex<Vec<u8>>>,
+    readers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    /// The last of what it printed, once it was killed. What it forked may have left its process group and
+    /// hold its output open, so patience is limited.
+    async fn last_words(self) -> Vec<u8> {
+        let begun = Instant::now();
+        while !self.readers.iter().all(thread::JoinHandle::is_finished) && begun.elapsed() < LAST_WORDS {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.output.lock().clone()
+    }
+}
+
+impl Daemon {
+    /// A server that `command` starts in the foreground and that listens on `address`. Nothing runs yet.
+    ///
+    /// The command is built anew for every start.
+    pub fn new(address: SocketAddr, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
+        Self {
+            name: "engine".to_owned(),
+            version: String::new(),
+            survives_kill: true,
+            address,
+            command: Box::new(command),
+            ready: None,
+            deadline: Duration::from_secs(60),
+            running: Mutex::new(None),
+        }
+    }
+
+    /// What it is called, and its version, for reports. Default: `engine`, of no version.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        (self.name, self.version) = (name.into(), version.into());
+        self
+    }
+
+    /// Says that it keeps nothing over a [`kill`](Self::kill).
+    #[must_use]
+    pub fn forgetful(mut self) -> Self {
+        self.survives_kill = false;
+        self
+    }
+
+    /// What has to succeed, besides a TCP connection, before the server counts as ready. Tried
+    /// again and again until it does.
+    #[must_use]
+    pub fn ready<F>(mut self, probe: impl Fn(SocketAddr) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.ready = Some(Box::new(move |address| Box::pin(probe(address))));
+        self
+    }
+
+    /// How long a start may take. Default 60 s.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(super) fn survives(&self) -> bool {
+        self.survives_kill
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process id of the child, which is its process group too; `None` while it is down.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.lock().as_ref().map(|running| running.process.child.id())
+    }
+
+    /// Starts it and waits until it is ready; at once if it runs already. Cancelling leaves it starting.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], with the last of what it printed, if it cannot be started, ends, or is not
+    /// ready by the deadline (it is killed then).
+    pub async fn start(&self) -> Result<()> {
+        let begun = Instant::now();
+        if self.pid().is_none() {
+            let running = spawn((self.command)())
+                .map_err(|error| self.failed("cannot be started", &[]).because(error))?;
+            *self.running.lock() = Some(running);
+        }
+        let mut last = None;
+        // Asked at least once, however late it was spawned: that says more than that there was no answer.
+        loop {
+            if let Some(status) = self.ended() {
+                let output = self.take_down_and_listen().await;
+                return Err(self.failed(&format!("ended ({status})"), &output));
+            }
+            match tokio::time::timeout(self.deadline, self.probe()).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => break,
+            }
+            tokio::time::sleep(LOOK).await;
+            if begun.elapsed() >= self.deadline {
+                break;
+            }
+        }
+        let reason = last.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
+        let output = self.take_down_and_listen().await;
+        Err(self.failed(&format!("was not ready within {:?}: {reason}", self.deadline), &output))
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let connecting = TcpStream::connect(self.address).await;
+        connecting.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no connection: {error}")))?;
+        match &self.ready {
+            Some(ready) => ready(self.address).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it with SIGKILL, paused or not; returns when it is gone. Does nothing if it is down.
+    pub fn kill(&self) {
+        self.take_down();
+    }
+
+    /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`.
+    pub async fn stop(&self, grace: Duration) {
+        let begun = Instant::now();
+        self.signal(Signal::TERM);
+        // A paused process hears of nothing else until it goes on.
+        self.signal(Signal::CONT);
+        while self.pid().is_some() && self.ended().is_none() && begun.elapsed() < grace {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.take_down();
+    }
+
+    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is
+    /// answered. Returns when it stands.
+    pub fn pause(&self) {
+        if let Some(running) = &*self.running.lock() {
+            running.process.pause();
+        }
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(running) = &*self.running.lock() {
+            running.process.signal(signal);
+        }
+    }
+
+    fn ended(&self) -> Option<ExitStatus> {
+        self.running.lock().as_mut().and_then(|running| running.process.ended())
+    }
+
+    /// Kills and forgets it.
+    fn take_down(&self) -> Option<Running> {
+        let mut running = self.running.lock().take()?;
+        running.process.kill();
+        Some(running)
+    }
+
+    /// As [`take_down`](Self::take_down); returns the last of what it printed.
+    async fn take_down_and_listen(&self) -> Vec<u8> {
+        match self.take_down() {
+            Some(running) => running.last_words().await,
+            None => Vec::new(),
+        }
+    }
+
+    fn failed(&self, what: &str, output: &[u8]) -> Error {
+        let output = String::from_utf8_lossy(output);
+        let said =
+            if output.is_empty() { "It printed nothing".into() } else { format!("It printed:\n{output}") };
+        let message = format!("{} at {} {what}. {said}", self.name, self.address);
+        Error::new(ErrorKind::Unavailable, message).during(Operation::Connect)
+    }
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon")
+            .field("address", &self.address)
+            .field("pid", &self.pid())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.take_down();
+    }
+}
+
+fn spawn(mut command: Command) -> std::io::Result<Running> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process::spawn(command)?;
+    let output = Arc::default();
+    let readers = [keep(process.child.stdout.take(), &output), keep(process.child.stderr.take(), &output)];
+    Ok(Running { process, output, readers: readers.into_iter().flatten().collect() })
+}
+
+/// Reads what it prints, so that it never waits for a reader, and keeps the last of it.
+fn keep(
+    pipe: Option<impl Read + Send + 'static>,
+    output: &Arc<Mutex<Vec<u8>>>,
+) -> Option<thread::JoinHandle<()>> {
+    let (mut pipe, output) = (pipe?, output.clone());
+    Some(thread::spawn(move || {
+        let mut buffer = [0; 1024];
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            let mut kept = output.lock();
+            kept.extend_from_slice(&buffer[..count]);
+            let excess = kept.len().saturating_sub(KEPT_OUTPUT);
+            kept.drain(..excess);
+        }
+    }))
+}

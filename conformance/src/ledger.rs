@@ -1,0 +1,198 @@
+//! What was asked for and what was granted, and what must hold of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use idmill::store::{Grant, Identity, SequenceInfo};
+use idmill::{ErrorKind, Status};
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::outcome::{Outcome, check, fail};
+
+/// Nanoseconds on the clock that all processes of the machine share.
+pub(super) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// What came of a reserve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Granted(Grant),
+    Failed(ErrorKind, String),
+    /// Nothing, in the time that there was: the future was dropped.
+    Silent,
+}
+
+impl Reply {
+    /// Whether the sequence may have moved without a grant.
+    pub(super) fn in_doubt(&self) -> bool {
+        match self {
+            Self::Granted(_) => false,
+            // Refused answers may stand for reservations too: nothing of them is used.
+            Self::Failed(kind, _) => kind.status() == Status::Unknown || *kind == ErrorKind::StoreViolation,
+            Self::Silent => true,
+        }
+    }
+}
+
+/// One reserve of one sequence.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) began: u64,
+    pub(super) ended: u64,
+    pub(super) count: u64,
+    pub(super) ceiling: u64,
+    pub(super) reply: Reply,
+}
+
+/// Every reserve of one sequence, by any process. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    entries: Arc<Mutex<Vec<Entry>>>,
+}
+
+impl Ledger {
+    pub(super) fn add(&self, entry: Entry) {
+        self.entries.lock().push(entry);
+    }
+
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.entries.lock().clone()
+    }
+
+    pub(super) fn grants(&self) -> Vec<Grant> {
+        self.granted().into_iter().map(|(_, grant)| grant).collect()
+    }
+
+    fn granted(&self) -> Vec<(Entry, Grant)> {
+        let granted = |entry: Entry| match entry.reply {
+            Reply::Granted(grant) => Some((entry, grant)),
+            _ => None,
+        };
+        self.entries().into_iter().filter_map(granted).collect()
+    }
+
+    /// How many ids were granted.
+    pub(super) fn ids(&self) -> u128 {
+        self.grants().iter().map(|grant| u128::from(grant.range.len())).sum()
+    }
+
+    /// How many ids may have been reserved unseen.
+    pub(super) fn doubtful(&self) -> u128 {
+        let entries = self.entries();
+        entries.iter().filter(|entry| entry.reply.in_doubt()).map(|entry| u128::from(entry.count)).sum()
+    }
+
+    fn by_identity(&self) -> HashMap<Identity, Vec<(Entry, Grant)>> {
+        let mut identities: HashMap<_, Vec<_>> = HashMap::new();
+        for (entry, grant) in self.granted() {
+            identities.entry(grant.identity).or_default().push((entry, grant));
+        }
+        identities
+    }
+
+    /// **The promise**: two grants of one identity never share an id.
+    pub(super) fn disjoint(&self) -> Outcome {
+        for mut granted in self.by_identity().into_values() {
+            granted.sort_by_key(|(_, grant)| (grant.range.start(), grant.range.end()));
+            for pair in granted.windows(2) {
+                let ((one, first), (other, second)) = (&pair[0], &pair[1]);
+                check!(
+                    !first.range.overlaps(&second.range),
+                    "granted twice: {:?} (asked for at {} ns) and {:?} (at {} ns)",
+                    first.range,
+                    one.began,
+                    second.range,
+                    other.began
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody reset the sequence or created it again, so its identity is the same.
+    pub(super) fn one_identity(&self) -> Outcome {
+        let identities: Vec<_> = self.by_identity().into_keys().collect();
+        check!(
+            identities.len() == 1,
+            "one sequence that nobody reset has {} identities: {identities:?}",
+            identities.len()
+        );
+        Ok(())
+    }
+
+    /// Every grant is what was asked for: not empty, not more, within the bounds and below the ceiling;
+    /// shorter only where those end, or where the store has a `window`.
+    pub(super) fn sound(&self, window: bool) -> Outcome {
+        for (entry, grant) in self.granted() {
+            let (range, bounds) = (grant.range, grant.bounds);
+            check!(!range.is_empty(), "an empty grant, of {} ids asked for", entry.count);
+            check!(range.len() <= entry.count, "{} ids asked for, {range:?} granted", entry.count);
+            let last = range.end() - 1;
+            check!(range.start() >= bounds.start(), "{range:?} begins before {}", bounds.start());
+            check!(last <= u128::from(bounds.max()), "{range:?} goes beyond the last id, {}", bounds.max());
+            check!(last <= u128::from(entry.ceiling), "{range:?} goes beyond the ceiling {}", entry.ceiling);
+            let end = u128::from(bounds.max().min(entry.ceiling));
+            check!(
+                window || range.len() == entry.count || last == end,
+                "{} ids asked for, only {range:?} granted, although ids up to {end} are left",
+                entry.count
+            );
+        }
+        Ok(())
+    }
+
+    /// A reserve that begins after another was answered gets larger ids.
+    pub(super) fn growing(&self) -> Outcome {
+        for granted in self.by_identity().into_values() {
+            let mut ended: Vec<_> = granted.iter().map(|(entry, grant)| (entry.ended, grant.range)).collect();
+            let mut began: Vec<_> = granted.iter().map(|(entry, grant)| (entry.began, grant.range)).collect();
+            ended.sort_by_key(|(time, _)| *time);
+            began.sort_by_key(|(time, _)| *time);
+            let (mut reached, mut ended) = (0, ended.into_iter().peekable());
+            for (time, range) in began {
+                while let Some((_, before)) = ended.next_if(|(end, _)| *end < time) {
+                    reached = before.end().max(reached);
+                }
+                check!(
+                    u128::from(range.start()) >= reached,
+                    "{range:?} was asked for after ids up to {} had been answered",
+                    reached - 1
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The stored sequence has moved by what was granted, and by no more than what is in doubt (and the
+    /// `window` that the store reserves ahead for).
+    pub(super) fn accounted(&self, info: &SequenceInfo, window: u64) -> Outcome {
+        let reached = info.next.map_or(u128::from(info.bounds.max()) + 1, u128::from);
+        let identity = self.by_identity().remove(&info.identity).unwrap_or_default();
+        let ids: u128 = identity.iter().map(|(_, grant)| u128::from(grant.range.len())).sum();
+        let end = identity.iter().map(|(_, grant)| grant.range.end()).max().unwrap_or(0);
+        check!(reached >= end, "ids below {end} were granted, but the stored sequence is only at {reached}");
+        let moved = reached - u128::from(info.bounds.start());
+        let most = ids + self.doubtful() + u128::from(window);
+        check!(
+            moved <= most,
+            "ids are lost: the sequence moved by {moved}, {ids} were granted, {} are in doubt",
+            self.doubtful()
+        );
+        Ok(())
+    }
+
+    /// Every error was one that passes: what a fault causes is no reason to give up on a sequence.
+    pub(super) fn passing(&self) -> Outcome {
+        for entry in self.entries() {
+            if let Reply::Failed(kind, said) = &entry.reply
+                && kind.status() == Status::Permanent
+            {
+                fail!("a fault that passes became an error that is said to stay ({}): {said}", kind.as_str());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! The suite that every store of [`idmill`] has to pass, also those of others.
+//!
+//! One builder says how to connect to the store and, if it has one, how to start its engine. The suite does
+//! the rest: it runs every [trial](trials) from several tasks and several real processes, kills and pauses
+//! the engine, cuts and garbles connections, and checks what was granted.
+//!
+//! ```no_run
+//! use idmill_conformance::Suite;
+//! use idmill::store::{MemoryStore, Store};
+//! use std::sync::Arc;
+//!
+//! // tests/conformance.rs, with `harness = false` in Cargo.toml
+//! fn main() {
+//!     let store = MemoryStore::new();
+//!     Suite::new("memory", move |_endpoint| {
+//!         let client: Arc<dyn Store> = Arc::new(store.clone());
+//!         async move { Ok(client) }
+//!     })
+//!     .one_process("what is in memory is not shared with other processes")
+//!     .main()
+//! }
+//! ```
+//!
+//! `cargo test --test conformance -- --list` shows the trials; a word runs those whose names hold it. The
+//! guide `docs/conformance.md` says what each of them proves.
+//!
+//! Several processes are the test's own executable, started again with a variable in its environment: its
+//! `main` reaches the same builder, which then works for the suite instead of running it.
+
+#[cfg(not(unix))]
+compile_error!("the suite sends signals to processes, which is for Unix");
+
+mod client;
+mod context;
+mod daemon;
+mod draws;
+mod engine;
+mod ledger;
+mod load;
+mod outcome;
+mod process;
+mod proxy;
+mod report;
+mod run;
+mod suite;
+mod tracker;
+mod trials;
+mod worker;
+
+pub use daemon::{Daemon, free_port};
+pub use engine::Engine;
+pub use report::{Report, Verdict};
+pub use run::main;
+pub use suite::{Endpoint, Suite, Timeouts};
+pub use trials::{Trial, trials};

@@ -1,0 +1,74 @@
+//! Clients that reserve as fast as they can.
+
+use std::time::Duration;
+
+use idmill::store::Reserve;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::client::Client;
+use super::ledger::{Ledger, Reply};
+use super::outcome::Outcome;
+use super::worker::{Order, State, say_entry};
+
+/// Every client reserves `times` times, each in `tasks` tasks, all at once; a healthy store is expected to
+/// grant all of it. Counts vary: lengths that are all the same hide errors of arithmetic.
+pub(super) async fn healthy(
+    clients: Vec<Client>,
+    tasks: u64,
+    times: u64,
+    ledger: &Ledger,
+    request: &Reserve,
+) -> Outcome {
+    let mut running: JoinSet<Outcome> = JoinSet::new();
+    for client in clients {
+        for task in 0..tasks {
+            let (client, ledger, request) = (client.clone(), ledger.clone(), request.clone());
+            running.spawn(async move {
+                for round in 0..times {
+                    let count = request.count + (task * 7 + round) % 13;
+                    client.granted(&ledger, &Reserve { count, ..request.clone() }).await?;
+                }
+                Ok(())
+            });
+        }
+    }
+    while let Some(outcome) = running.join_next().await {
+        outcome??;
+    }
+    Ok(())
+}
+
+/// Reserves again and again until it is told to stop, whatever comes of it; at most `pace` a second.
+pub(super) async fn stubborn(client: Client, ledger: Ledger, request: Reserve, patience: Duration) {
+    loop {
+        let reply = client.record(&ledger, &request, patience).await;
+        let pause = if matches!(reply, Reply::Granted(_)) { 1 } else { 20 };
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+/// What a process of [`Job::Reserve`](super::worker::Job) does, printing each reserve.
+pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
+    let mut running: JoinSet<()> = JoinSet::new();
+    for task in 0..order.tasks {
+        let (client, order, orders) = (client.clone(), order.clone(), orders.clone());
+        running.spawn(async move {
+            let mut round = 0;
+            while *orders.borrow() == State::Running && (order.times == 0 || round < order.times) {
+                let count = order.request.count + (task * 7 + round) % 13;
+                let request = Reserve { count, ..order.request.clone() };
+                let entry = client.attempt(&request, order.patience).await;
+                say_entry(&entry);
+                if !matches!(entry.reply, Reply::Granted(_)) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                round += 1;
+            }
+        });
+    }
+    while let Some(outcome) = running.join_next().await {
+        outcome?;
+    }
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Running suites: the command line, one trial after the other, the report.
+
+use std::path::PathBuf;
+use std::process::exit;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idmill::store::{Bounds, Capabilities, Reserve};
+use idmill::{ErrorKind, SequenceName};
+use tokio::time::timeout;
+
+use super::client::Client;
+use super::context::Context;
+use super::ledger::Ledger;
+use super::outcome::{Outcome, Stop, panicked};
+use super::report::{Report, Verdict};
+use super::suite::{Setup, Suite};
+use super::trials::{Trial, trials};
+use super::worker;
+
+const SEED: &str = "IDMILL_CONFORMANCE_SEED";
+
+const USAGE: &str = "\
+[STORE…] [WORD…] [--list]
+
+  STORE   run the suites of these stores; `all` for all there are
+  WORD    run only trials whose names hold one of these words
+  --list  the stores, and the trials with what they prove
+
+IDMILL_CONFORMANCE_SEED repeats what is random; IDMILL_CI_REPORT names a file to which results are added.
+";
+
+/// [`Suite::main`] for several suites in one executable: arguments name those that are to run, `all` is all
+/// of them. Without, it says which there are.
+pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
+    let mut suites: Vec<_> = suites.into_iter().collect();
+    if let Some(order) = worker::order() {
+        let Some(suite) = suites.into_iter().find(|suite| suite.name() == order.suite) else {
+            panic!("asked to work for the suite {:?}, which is not here", order.suite)
+        };
+        worker::serve(&suite.setup, &order)
+    }
+    let (mut chosen, mut words) = (Vec::new(), Vec::new());
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--list" => {
+                list(&suites);
+                exit(0)
+            }
+            "--help" | "-h" => {
+                println!("{USAGE}");
+                exit(0)
+            }
+            // What `cargo test -- …` passes to every test of a workspace.
+            "--nocapture" | "--exact" | "-q" | "--quiet" | "--show-output" => {}
+            other if other.starts_with("--test-threads") => {}
+            other if other.starts_with('-') => {
+                eprintln!("unknown option {other}\n{USAGE}");
+                exit(2)
+            }
+            "all" => chosen.extend(suites.iter().map(|suite| suite.name().to_owned())),
+            name if suites.iter().any(|suite| suite.name() == name) => chosen.push(argument),
+            _ => words.push(argument),
+        }
+    }
+    // One suite is what its executable is for; of several, most need an engine
+    // that nobody may have asked for.
+    if chosen.is_empty() && suites.len() > 1 {
+        let names: Vec<_> = suites.iter().map(Suite::name).collect();
+        println!("skipped: no store was named, of {}; `all` is all of them", names.join(", "));
+        exit(0)
+    }
+    suites.retain(|suite| chosen.is_empty() || chosen.iter().any(|name| name == suite.name()));
+    exit(i32::from(!run_all(suites, &words)))
+}
+
+/// Whether something ran, and nothing failed.
+fn run_all(suites: Vec<Suite>, words: &[String]) -> bool {
+    let mut reports = Vec::new();
+    for mut suite in suites {
+        suite.filters.extend(words.iter().cloned());
+        let report = suite.run();
+        report.hand_in();
+        reports.push(report);
+    }
+    println!();
+    for report in &reports {
+        println!("{report}");
+    }
+    if reports.iter().all(|report| report.trials.is_empty()) {
+        println!("FAILED: no trial's name holds any of the words {words:?}");
+        return false;
+    }
+    reports.iter().all(|report| report.failed().is_empty())
+}
+
+fn list(suites: &[Suite]) {
+    let names: Vec<_> = suites.iter().map(Suite::name).collect();
+    println!("stores: {}\n", names.join(" "));
+    for trial in trials() {
+        println!("{:<28} {}", trial.name(), trial.promise());
+    }
+}
+
+pub(super) fn run(suite: Suite) -> Report {
+    if let Some(order) = worker::order().filter(|order| order.suite == suite.setup.name) {
+        worker::serve(&suite.setup, &order)
+    }
+    let seed = suite.seed.or_else(seed_from_environment).unwrap_or_else(|| fastrand::u64(..));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
+    let runtime = runtime.expect("threads for the suite");
+    println!("\n{}: {SEED}={seed}", suite.setup.name);
+    let report = runtime.block_on(async {
+        let dir = Dir::new();
+        let report = Run { setup: Arc::new(suite.setup), dir: dir.0.clone(), filters: suite.filters, seed };
+        report.run().await
+    });
+    // Tasks that hang were found to hang; nobody waits for them.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    report
+}
+
+fn seed_from_environment() -> Option<u64> {
+    let text = std::env::var(SEED).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{SEED}={text:?}: {error}")))
+}
+
+/// A directory that is gone when this is dropped.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Self {
+        let name = format!("idmill-conformance-{}-{:08x}", std::process::id(), fastrand::u32(..));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Run {
+    setup: Arc<Setup>,
+    dir: PathBuf,
+    filters: Vec<String>,
+    seed: u64,
+}
+
+impl Run {
+    async fn run(mut self) -> Report {
+        let mut report = Report {
+            store: self.setup.name.clone(),
+            engine: "embedded".to_owned(),
+            trials: Vec::new(),
+            seed: self.seed,
+        };
+        let capabilities = self.begin(&mut report.engine).await;
+        for trial in trials() {
+            if !self.filters.is_empty()
+                && !self.filters.iter().any(|word| trial.name().contains(word.as_str()))
+            {
+                continue;
+            }
+            let began = Instant::now();
+            let verdict = match &capabilities {
+                Ok(capabilities) => self.verdict(trial, *capabilities).await,
+                Err(Stop::Failed(reason)) => Verdict::Failed(reason.clone()),
+                Err(Stop::Skipped(reason)) => Verdict::Skipped(reason.clone()),
+            };
+            let took = began.elapsed();
+            println!("{:<28} {:>6.1} s  {verdict}", trial.name(), took.as_secs_f64());
+            report.trials.push((trial.name(), verdict, took));
+        }
+        if let Some(engine) = &self.setup.engine {
+            engine.kill();
+        }
+        report
+    }
+
+    /// Starts the engine and asks a client what the store can do.
+    async fn begin(&mut self, version: &mut String) -> Outcome<Capabilities> {
+        if let Some(engine) = &self.setup.engine {
+            engine.name().clone_into(version);
+            engine.start().await.map_err(|error| match error.kind() {
+                ErrorKind::Unsupported if !in_ci() => Stop::Skipped(error.to_string()),
+                _ => Stop::Failed(format!("the engine does not start: {error}")),
+            })?;
+            format!("{} {}", engine.name(), engine.version()).trim().clone_into(version);
+        }
+        let client = self.setup.connect(self.setup.endpoint(self.dir.clone(), false)).await?;
+        let slowest = slowest_reserve(&client).await?;
+        let setup = Arc::get_mut(&mut self.setup).expect("no trial has begun");
+        let scaled = setup.timeouts.scaled(slowest);
+        if scaled.pause > setup.timeouts.pause {
+            println!("a reserve takes up to {slowest:.1?} here: pauses last {:.1?}", scaled.pause);
+        }
+        setup.timeouts = scaled;
+        Ok(client.capabilities())
+    }
+
+    async fn verdict(&self, trial: &'static Trial, capabilities: Capabilities) -> Verdict {
+        let skip = self.setup.skips.iter().find(|(name, _)| name == trial.name());
+        if let Some(reason) =
+            skip.map(|(_, reason)| reason.clone()).or_else(|| trial.obstacle(&self.setup, capabilities))
+        {
+            return Verdict::Skipped(reason);
+        }
+        match self.attempt(trial).await {
+            Ok(()) => Verdict::Passed,
+            Err(Stop::Failed(reason)) => Verdict::Failed(reason),
+            Err(Stop::Skipped(reason)) => Verdict::Skipped(reason),
+        }
+    }
+
+    async fn attempt(&self, trial: &'static Trial) -> Outcome {
+        if let Some(engine) = &self.setup.engine {
+            // The trial before may have failed with the engine in whatever state.
+            engine.resume();
+            engine.start().await?;
+        }
+        let context = Arc::new(Context::new(self.setup.clone(), self.dir.clone(), trial, self.seed));
+        // In a task, so that its panics are a verdict.
+        let mut running = tokio::spawn(trial.run(context.clone()));
+        let limit = self.setup.timeouts.trial;
+        let outcome = match timeout(limit, &mut running).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => Err(Stop::Failed(panicked(error))),
+            Err(_) => {
+                running.abort();
+                Err(Stop::Failed(format!("not done within {limit:?}")))
+            }
+        };
+        context.clean_up().await;
+        outcome
+    }
+}
+
+/// How long a reserve takes here at worst, by a few of them after the first, which creates the sequence.
+async fn slowest_reserve(client: &Client) -> Outcome<Duration> {
+    const TIMES: u32 = 8;
+    let name = SequenceName::new(&format!("machine-{:08x}", fastrand::u32(..))).expect("a legal name");
+    let create = Bounds::new(1, 1_000_000).expect("at least one id");
+    let request = Reserve { name, count: 1, ceiling: u64::MAX, create: Some(create) };
+    let (ledger, mut slowest) = (Ledger::default(), Duration::ZERO);
+    client.granted(&ledger, &request).await?;
+    for _ in 0..TIMES {
+        let began = Instant::now();
+        client.granted(&ledger, &request).await?;
+        slowest = slowest.max(began.elapsed());
+    }
+    client.remove(&request.name).await??;
+    Ok(slowest)
+}
+
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}

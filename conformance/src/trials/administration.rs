@@ -1,0 +1,313 @@
+//! Creating, reading, listing, changing and removing.
+
+use std::sync::Arc;
+
+use idmill::store::{Bounds, Change, Identity, Page, SequenceInfo};
+use idmill::{ErrorKind, Result};
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::ledger::{Ledger, Reply, now};
+use crate::outcome::{Outcome, check, fail};
+
+fn expect<T: std::fmt::Debug>(what: &str, answer: &Result<T>, kind: ErrorKind) -> Outcome {
+    match answer {
+        Err(error) if error.kind() == kind => Ok(()),
+        Err(error) => fail!("{what}: expected {}, got {}: {error}", kind.as_str(), error.kind().as_str()),
+        Ok(value) => fail!("{what}: expected {}, got {value:?}", kind.as_str()),
+    }
+}
+
+pub(super) async fn create_once(context: Arc<Context>) -> Outcome {
+    let (client, name) = (context.connect().await?, context.name("once"));
+    check!(client.inspect(&name).await??.is_none(), "it exists before it was created");
+    let bounds = Bounds::new(10, 90)?;
+    let created = client.create(&name, bounds).await??;
+    check!(created.name == name && created.bounds == bounds, "created as {created:?}");
+    check!(created.next == Some(10) && created.identity.epoch == 0, "created as {created:?}");
+    check!(created.identity.incarnation != 0, "the incarnation is 0, which stands for none");
+    for bounds in [bounds, Bounds::new(1, 5)?] {
+        expect("create again", &client.create(&name, bounds).await?, ErrorKind::AlreadyExists)?;
+    }
+    let stored = context.connect().await?.look(&name).await?;
+    check!(stored == created, "created {created:?}, stored {stored:?}");
+    let reserved = context.name("reserved");
+    client.reserve(&context.request(&reserved, 1)).await??;
+    expect("create after reserve", &client.create(&reserved, bounds).await?, ErrorKind::AlreadyExists)
+}
+
+pub(super) async fn looking_consumes_nothing(context: Arc<Context>) -> Outcome {
+    let (client, name) = (context.connect().await?, context.name("look"));
+    check!(client.inspect(&name).await??.is_none(), "it exists before it was created");
+    check!(client.inspect(&name).await??.is_none(), "looking at it created it");
+    check!(client.list().await??.iter().all(|info| info.name != name), "looking at it created it");
+    client.reserve(&context.request(&name, 5)).await??;
+    let before = client.look(&name).await?;
+    for _ in 0..3 {
+        client.list().await??;
+        let after = client.look(&name).await?;
+        check!(after == before, "looking changed {before:?} to {after:?}");
+    }
+    Ok(())
+}
+
+pub(super) async fn list_is_sorted_and_complete(context: Arc<Context>) -> Outcome {
+    let (client, other) = (context.connect().await?, context.connect().await?);
+    let mut names: Vec<_> = (0..30).map(|number| context.name(&format!("list{}", number * 7 % 30))).collect();
+    for (number, name) in (0..).zip(&names) {
+        client.create(name, Bounds::new(number, 100)?).await??;
+    }
+    let listed = other.list().await??;
+    names.sort();
+    let ours: Vec<_> = listed.iter().filter(|info| names.contains(&info.name)).collect();
+    let listed_names: Vec<_> = ours.iter().map(|info| info.name.clone()).collect();
+    check!(listed_names == names, "listed {listed_names:?} instead of {names:?}");
+    for info in ours {
+        let looked = client.look(&info.name).await?;
+        check!(*info == looked, "listed as {info:?}, but it is {looked:?}");
+    }
+    Ok(())
+}
+
+pub(super) async fn list_comes_in_pages(context: Arc<Context>) -> Outcome {
+    let (client, other) = (context.connect().await?, context.connect().await?);
+    let names: Vec<_> = (0..25).map(|number| context.name(&format!("page{number:02}"))).collect();
+    for (number, name) in (0..).zip(&names) {
+        client.create(name, Bounds::new(number, 100)?).await??;
+    }
+    let number = names[0].find("page00").unwrap_or_default() + "page0".len();
+    let mut page = Page::of(&names[0][..number]).limit(4);
+    let mut found = Vec::new();
+    loop {
+        let listing = other.page(&page).await??;
+        let sorted = listing.sequences.windows(2).all(|pair| pair[0].name < pair[1].name);
+        check!(sorted, "a page is not sorted by name: {listing:?}");
+        found.extend(listing.sequences);
+        let Some(next) = listing.next else { break };
+        check!(page.after.as_ref() != Some(&next), "the page after {next:?} begins again");
+        page.after = Some(next);
+    }
+    let foreign = found.iter().find(|info| !info.name.starts_with(&page.prefix));
+    check!(foreign.is_none(), "{foreign:?} does not begin with {:?}", page.prefix);
+    for name in &names[..10] {
+        let looked = client.look(name).await?;
+        let listed: Vec<_> = found.iter().filter(|info| info.name == *name).collect();
+        check!(!listed.is_empty(), "`{name}` is on no page");
+        check!(listed.iter().all(|info| **info == looked), "listed as {listed:?}, but it is {looked:?}");
+    }
+    Ok(())
+}
+
+async fn created(context: &Context, label: &str) -> Outcome<(Client, SequenceInfo)> {
+    let (client, name) = (context.connect().await?, context.name(label));
+    let info = client.create(&name, Bounds::new(1, 1000)?).await??;
+    Ok((client, info))
+}
+
+/// What the arithmetic of the crate says of a change.
+fn predicted(info: &SequenceInfo, change: &Change) -> Result<SequenceInfo> {
+    let mut info = info.clone();
+    info.apply(change)?;
+    Ok(info)
+}
+
+pub(super) async fn set_does_what_it_says(context: Arc<Context>) -> Outcome {
+    let (client, mut info) = created(&context, "set").await?;
+    let next = |next| Change { next: Some(next), ..Change::default() };
+    let max = |max| Change { max: Some(max), ..Change::default() };
+    let back = |change| Change { backwards: true, ..change };
+    let stranger = Some(Identity { incarnation: 1, epoch: 99 });
+    let changes = [
+        next(500),
+        next(100),
+        back(next(100)),
+        back(next(200)),
+        max(2000),
+        max(50),
+        back(max(50)),
+        max(800),
+        next(801),
+        next(0),
+        max(0),
+        Change { next: Some(900), max: Some(950), ..Change::default() },
+        Change { expect: stranger, ..next(940) },
+        Change { expect: Some(Identity { incarnation: 0, epoch: 0 }), ..next(940) },
+        next(951),
+        back(next(1)),
+        Change::default(),
+    ];
+    for change in changes {
+        let expected = predicted(&info, &change);
+        let answer = client.set(&info.name, change).await?;
+        match (&expected, &answer) {
+            (Ok(expected), Ok(answer)) => {
+                check!(answer == expected, "{change:?} of {info:?}: {answer:?} instead of {expected:?}");
+                info = answer.clone();
+            }
+            (Err(expected), answer) => expect(&format!("{change:?} of {info:?}"), answer, expected.kind())?,
+            (Ok(expected), Err(error)) => fail!("{change:?} of {info:?}: expected {expected:?}, got {error}"),
+        }
+        let stored = client.look(&info.name).await?;
+        check!(stored == info, "after {change:?}: {stored:?} instead of {info:?}");
+    }
+    let expect_own = Change { expect: Some(info.identity), ..next(7) };
+    info = client.set(&info.name, expect_own).await??;
+    check!(info.next == Some(7), "set to 7, but next is {:?}", info.next);
+    let nobody = context.name("nobody");
+    expect("set of nothing", &client.set(&nobody, next(5)).await?, ErrorKind::NotFound)?;
+    check!(client.inspect(&nobody).await??.is_none(), "setting what does not exist created it");
+    Ok(())
+}
+
+pub(super) async fn set_moves_reserves(context: Arc<Context>) -> Outcome {
+    let (client, info) = created(&context, "moves").await?;
+    let request = context.request(&info.name, 10);
+    client.reserve(&request).await??;
+    client.set(&info.name, Change { next: Some(300), ..Change::default() }).await??;
+    let forwards = context.connect().await?.reserve(&request).await??;
+    check!(forwards.range.start() == 300, "set forwards to 300, then {:?} was granted", forwards.range);
+    check!(forwards.identity == info.identity, "a step forwards changed the identity");
+    let back = Change { next: Some(5), backwards: true, ..Change::default() };
+    client.set(&info.name, back).await??;
+    let backwards = client.reserve(&request).await??;
+    check!(backwards.range.start() == 5, "set backwards to 5, then {:?} was granted", backwards.range);
+    let epoch = backwards.identity.epoch;
+    check!(
+        epoch == info.identity.epoch + 1,
+        "a step backwards left the epoch at {epoch}: nobody would notice"
+    );
+    check!(
+        backwards.identity.incarnation == info.identity.incarnation,
+        "a step backwards made another incarnation"
+    );
+    Ok(())
+}
+
+/// Several that expect the same identity, and change it: one may win.
+pub(super) async fn set_compares(context: Arc<Context>) -> Outcome {
+    let (client, info) = created(&context, "compare").await?;
+    client.reserve(&context.request(&info.name, 500)).await??;
+    let mut info = client.look(&info.name).await?;
+    for _ in 0..5 {
+        let mut racing = JoinSet::new();
+        for (number, client) in (0..).zip(context.connect_many(6).await?) {
+            let (name, expect) = (info.name.clone(), Some(info.identity));
+            let next = info.next.map(|next| next - 10 - number);
+            let change = Change { next, expect, backwards: true, ..Change::default() };
+            racing.spawn(async move { client.set(&name, change).await });
+        }
+        let mut won = Vec::new();
+        while let Some(answer) = racing.join_next().await {
+            match answer?? {
+                Ok(info) => won.push(info),
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                Err(error) => fail!("who loses hears {} instead of conflict: {error}", error.kind().as_str()),
+            }
+        }
+        check!(won.len() == 1, "{} of 6 changed the sequence that they expected", won.len());
+        let stored = client.look(&info.name).await?;
+        check!(stored == won[0], "the winner was told {:?}, stored is {stored:?}", won[0]);
+        info = stored;
+    }
+    Ok(())
+}
+
+pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
+    let (client, info) = created(&context, "remove").await?;
+    let request = context.request(&info.name, 5);
+    let before = client.reserve(&request).await??;
+    check!(client.remove(&info.name).await??, "it was there, and could not be removed");
+    check!(client.inspect(&info.name).await??.is_none(), "it was removed, and is still there");
+    check!(
+        client.list().await??.iter().all(|other| other.name != info.name),
+        "it was removed, and is still listed"
+    );
+    check!(!client.remove(&info.name).await??, "what is not there was removed again");
+    let change = Change { next: Some(5), ..Change::default() };
+    expect("set of what was removed", &client.set(&info.name, change).await?, ErrorKind::NotFound)?;
+    let after = context.connect().await?.reserve(&request).await??;
+    let same = after.identity.incarnation == before.identity.incarnation;
+    check!(!same, "removed and created again, it has the same incarnation: nobody would notice");
+    let expect_old = Change { next: Some(500), expect: Some(before.identity), ..Change::default() };
+    expect("set of what it was", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
+}
+
+/// Steps forwards among reserves: each is taken account of, none is undone.
+pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
+    let name = context.name("among");
+    let (client, ledger) = (context.connect().await?, Ledger::default());
+    client.create(&name, context.bounds()).await??;
+    let mut running: JoinSet<Outcome> = JoinSet::new();
+    for reserver in context.connect_many(3).await? {
+        let (ledger, request) = (ledger.clone(), context.request(&name, 3));
+        running.spawn(async move {
+            for _ in 0..40 {
+                reserver.granted(&ledger, &request).await?;
+            }
+            Ok(())
+        });
+    }
+    let mut steps = Vec::new();
+    for step in 1..=12_u64 {
+        let to = step * 10_000;
+        let info = client.set(&name, Change { next: Some(to), ..Change::default() }).await??;
+        check!(info.next == Some(to), "set to {to}, but next is {:?}", info.next);
+        steps.push((now(), to));
+        // What others reserved meanwhile must not be taken back.
+        let behind = client.set(&name, Change { next: Some(to - 1), ..Change::default() }).await?;
+        expect("a step backwards among reserves", &behind, ErrorKind::Conflict)?;
+    }
+    while let Some(outcome) = running.join_next().await {
+        outcome??;
+    }
+    ledger.disjoint()?;
+    if context.windowed() {
+        return Ok(());
+    }
+    ledger.growing()?;
+    for entry in ledger.entries() {
+        let Reply::Granted(grant) = entry.reply else { continue };
+        let due = steps.iter().rev().find(|(done, _)| *done < entry.began).map_or(0, |(_, to)| *to);
+        check!(
+            grant.range.start() >= due,
+            "{:?} was granted after the sequence had been set to {due}",
+            grant.range
+        );
+    }
+    Ok(())
+}
+
+/// Steps backwards and removals among reserves: within one identity nothing is granted twice.
+pub(super) async fn resets_among_reserves(context: Arc<Context>) -> Outcome {
+    let (name, ledger) = (context.name("resets"), Ledger::default());
+    let client = context.connect().await?;
+    client.create(&name, context.bounds()).await??;
+    let mut running: JoinSet<Outcome> = JoinSet::new();
+    for reserver in context.connect_many(3).await? {
+        let (ledger, request) = (ledger.clone(), context.request(&name, 3));
+        running.spawn(async move {
+            for _ in 0..40 {
+                reserver.granted(&ledger, &request).await?;
+            }
+            Ok(())
+        });
+    }
+    for step in 0..12 {
+        let change = Change { next: Some(1), backwards: true, ..Change::default() };
+        let answer = match step % 3 {
+            2 => client.remove(&name).await?.map(drop),
+            _ => client.set(&name, change).await?.map(drop),
+        };
+        match answer {
+            // Removed, and not created again yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            answer => answer?,
+        }
+    }
+    while let Some(outcome) = running.join_next().await {
+        outcome??;
+    }
+    ledger.disjoint()?;
+    ledger.sound(context.windowed())
+}

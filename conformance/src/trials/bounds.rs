@@ -1,0 +1,128 @@
+//! The first id, the last one, and none after it.
+
+use std::sync::Arc;
+
+use idmill::store::{Bounds, Reserve};
+use idmill::{ErrorKind, Range, SequenceName};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::ledger::Ledger;
+use crate::outcome::{Outcome, check, fail};
+
+/// Reserves `count` at a time until the sequence is exhausted, and demands that every id from
+/// `start` to `last` came once.
+async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64, last: u64) -> Outcome {
+    let ledger = Ledger::default();
+    // More than enough, unless grants get no one anywhere.
+    for _ in 0..1000 {
+        if client.granted_or_exhausted(&ledger, request).await?.is_none() {
+            break;
+        }
+    }
+    ledger.sound(context.windowed())?;
+    ledger.disjoint()?;
+    let mut ranges: Vec<Range> = ledger.grants().iter().map(|grant| grant.range).collect();
+    ranges.sort_by_key(Range::start);
+    let (first, end) = (ranges.first().map(Range::start), ranges.last().map(Range::end));
+    check!(first == Some(start), "the first id is {first:?} instead of {start}");
+    check!(end == Some(u128::from(last) + 1), "the ids end before {end:?} instead of with {last}");
+    let all = u128::from(last) + 1 - u128::from(start);
+    check!(ledger.ids() == all, "{} ids were granted of {all}", ledger.ids());
+    for _ in 0..3 {
+        client.refused(request, ErrorKind::Exhausted).await?;
+    }
+    Ok(())
+}
+
+async fn bounded(
+    context: &Context,
+    label: &str,
+    start: u64,
+    last: u64,
+    count: u64,
+) -> Outcome<(Client, SequenceName)> {
+    let (client, name) = (context.connect().await?, context.name(label));
+    let bounds = Bounds::new(start, last)?;
+    let created = client.create(&name, bounds).await??;
+    check!(created.next == Some(start), "created to begin with {start}, but next is {:?}", created.next);
+    check!(created.bounds == bounds, "created with {bounds:?}, but it has {:?}", created.bounds);
+    drain(context, &client, &context.request(&name, count), start, last).await?;
+    let info = client.look(&name).await?;
+    check!(info.next.is_none() && info.remaining() == 0, "exhausted, but next is {:?}", info.next);
+    // To others too, and for good.
+    context.connect().await?.refused(&context.request(&name, 1), ErrorKind::Exhausted).await?;
+    Ok((client, name))
+}
+
+pub(super) async fn first_to_last(context: Arc<Context>) -> Outcome {
+    for (start, last, count) in [(1, 10, 3), (0, 4, 5), (7, 7, 1), (1_000, 1_040, 41), (0, 0, 9)] {
+        bounded(&context, &format!("{start}-{last}"), start, last, count).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn end_of_i32(context: Arc<Context>) -> Outcome {
+    let last = u64::from(i32::MAX.unsigned_abs());
+    bounded(&context, "i32", last - 9, last, 4).await.map(drop)
+}
+
+pub(super) async fn end_of_the_store(context: Arc<Context>) -> Outcome {
+    let last = context.setup.largest;
+    bounded(&context, "last", last - 9, last, 4).await?;
+    if last < u64::MAX {
+        let (client, name) = (context.connect().await?, context.name("beyond"));
+        match client.create(&name, Bounds::new(1, last + 1)?).await? {
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {}
+            other => fail!("a last id that the store cannot keep became {other:?}"),
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn ceiling(context: Arc<Context>) -> Outcome {
+    let (client, name) = (context.connect().await?, context.name("ceiling"));
+    client.create(&name, Bounds::new(1, 100)?).await??;
+    let low = Reserve { ceiling: 20, ..context.request(&name, 8) };
+    drain(&context, &client, &low, 1, 20).await?;
+    // Whoever can hold larger ids goes on.
+    drain(&context, &client, &context.request(&name, 30), 21, 100).await
+}
+
+pub(super) async fn creation_below_the_ceiling(context: Arc<Context>) -> Outcome {
+    let (client, name) = (context.connect().await?, context.name("below"));
+    let request = Reserve { ceiling: 9, create: Some(Bounds::new(10, 20)?), ..context.request(&name, 1) };
+    client.refused(&request, ErrorKind::Exhausted).await?;
+    // Whether it exists now is the store's affair; that nothing of it is gone is not.
+    drain(&context, &client, &Reserve { ceiling: u64::MAX, ..request }, 10, 20).await
+}
+
+pub(super) async fn stored_bounds_win(context: Arc<Context>) -> Outcome {
+    let (client, name) = (context.connect().await?, context.name("bounds"));
+    client.create(&name, Bounds::new(50, 60)?).await??;
+    let other = Reserve { create: Some(Bounds::new(1, 1000)?), ..context.request(&name, 4) };
+    drain(&context, &client, &other, 50, 60).await
+}
+
+pub(super) async fn large_counts(context: Arc<Context>) -> Outcome {
+    let (client, name, ledger) = (context.connect().await?, context.name("large"), Ledger::default());
+    let largest = context.setup.largest;
+    for count in [1, u64::from(u16::MAX), u64::from(u32::MAX), 1 << 40, 3, largest / 4] {
+        client.granted(&ledger, &context.request(&name, count)).await?;
+    }
+    ledger.sound(context.windowed())?;
+    ledger.disjoint()?;
+    let info = client.look(&name).await?;
+    ledger.accounted(&info, context.window())?;
+    // More than there is: what is left, without an overflow.
+    let all = context.request(&name, u64::MAX);
+    for _ in 0..1000 {
+        if client.granted_or_exhausted(&ledger, &all).await?.is_none() {
+            break;
+        }
+    }
+    ledger.sound(context.windowed())?;
+    ledger.disjoint()?;
+    check!(ledger.ids() == u128::from(largest), "{} ids were granted of {largest}", ledger.ids());
+    client.refused(&all, ErrorKind::Exhausted).await
+}

@@ -1,0 +1,210 @@
+//! Connections that break at the worst moments: is what the store says of it true?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::{SequenceName, Status};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::ledger::{Ledger, Reply};
+use crate::outcome::{Outcome, check};
+use crate::proxy::{Fault, Nonsense, Proxy};
+use crate::tracker::Tracker;
+
+/// How many faults one trial has a client meet.
+const FAULTS: u32 = 12;
+
+/// A client behind a proxy, an observer that is not, and one sequence.
+struct Scene {
+    context: Arc<Context>,
+    proxy: Proxy,
+    client: Client,
+    observer: Client,
+    name: SequenceName,
+    ledger: Ledger,
+    tracker: Tracker,
+    probe: SequenceName,
+    probed: Ledger,
+    /// In how many pieces a reserve is sent.
+    pieces: u64,
+    met: u32,
+}
+
+/// A client that nothing befalls, and that therefore may wait as long as in the trials without faults.
+pub(super) async fn undisturbed(context: &Context) -> Outcome<Client> {
+    context.connect_to(context.setup.endpoint(context.dir.clone(), false)).await
+}
+
+impl Scene {
+    async fn new(context: Arc<Context>, label: &str) -> Outcome<Self> {
+        let endpoint = context.endpoint();
+        let proxy = Proxy::start(endpoint.address()).await?;
+        let client = context.connect_to(endpoint.to(proxy.address())).await?;
+        let (observer, name, ledger) = (undisturbed(&context).await?, context.name(label), Ledger::default());
+        observer.create(&name, context.bounds()).await??;
+        let (request, mut pieces) = (context.request(&name, 1), 0);
+        for _ in 0..3 {
+            let before = proxy.pieces();
+            client.granted(&ledger, &request).await?;
+            // The last is the one that counts: connections are made by then.
+            pieces = proxy.pieces() - before;
+        }
+        check!(
+            pieces > 0,
+            "reserves do not go through the proxy: `connect` must use the endpoint's address alone"
+        );
+        let tracker = Tracker::new(&observer.look(&name).await?)?;
+        let (probe, probed) = (context.name("probe"), Ledger::default());
+        Ok(Self { context, proxy, client, observer, name, ledger, tracker, probe, probed, pieces, met: 0 })
+    }
+
+    /// One reserve, noted. `None` when too many have failed to go on.
+    async fn reserve(&mut self, patience: Duration) -> Option<Reply> {
+        let request = self.context.request(&self.name, self.tracker.count()?);
+        let reply = self.client.record(&self.ledger, &request, patience).await;
+        self.tracker.note(&reply);
+        Some(reply)
+    }
+
+    /// What was said so far is true.
+    async fn verify(&self) -> Outcome {
+        if self.context.windowed() {
+            return Ok(());
+        }
+        self.tracker.look(&self.observer).await.map(drop)
+    }
+
+    /// One reserve that meets a fault at its next piece but `skip`; `None` when
+    /// too many have failed to go on.
+    async fn meet(&mut self, fault: Fault, skip: u64, patience: Duration) -> Outcome<Option<Reply>> {
+        self.proxy.arm(fault, skip);
+        let reply = self.reserve(patience).await;
+        self.met += u32::from(self.proxy.disarm());
+        self.verify().await?;
+        Ok(reply)
+    }
+
+    /// The same client works again. Tried on a sequence of its own, since nobody knows how often it takes.
+    async fn recover(&mut self) -> Outcome {
+        let begun = tokio::time::Instant::now();
+        let timeouts = self.context.setup.timeouts;
+        let request = self.context.request(&self.probe, 1);
+        loop {
+            let reply = self.client.record(&self.probed, &request, timeouts.pause).await;
+            if matches!(reply, Reply::Granted(_)) {
+                break;
+            }
+            let late = begun.elapsed() > timeouts.recovery;
+            check!(!late, "the connection is whole again, but the store has not recovered: {reply:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.reserve(timeouts.call).await;
+        self.verify().await
+    }
+
+    /// The end of every trial.
+    async fn close(&mut self, permanent: bool) -> Outcome {
+        check!(self.met > 0, "no fault was ever met: the trial proves nothing");
+        self.recover().await?;
+        for ledger in [&self.ledger, &self.probed] {
+            ledger.disjoint()?;
+            ledger.one_identity()?;
+            ledger.sound(self.context.windowed())?;
+            if !permanent {
+                ledger.passing()?;
+            }
+        }
+        self.verify().await
+    }
+}
+
+/// Rounds of one fault each, at every piece of a reserve in turn, until enough were met.
+async fn cut(context: Arc<Context>, label: &str, fault: Fault) -> Outcome {
+    let mut scene = Scene::new(context, label).await?;
+    for round in 0..3 * FAULTS {
+        if scene.met >= FAULTS {
+            break;
+        }
+        let (skip, patience) = (u64::from(round) % scene.pieces, scene.context.setup.timeouts.call);
+        match scene.meet(fault, skip, patience).await? {
+            None => break,
+            Some(reply) => check!(
+                reply != Reply::Silent,
+                "its connection was cut, and it has not noticed in {patience:?}"
+            ),
+        }
+        scene.recover().await?;
+    }
+    scene.close(false).await
+}
+
+pub(super) async fn cut_before_arrival(context: Arc<Context>) -> Outcome {
+    cut(context, "before", Fault::CutBefore).await
+}
+
+pub(super) async fn cut_after_arrival(context: Arc<Context>) -> Outcome {
+    cut(context, "after", Fault::CutAfter).await
+}
+
+pub(super) async fn cut_before_the_reply(context: Arc<Context>) -> Outcome {
+    cut(context, "reply", Fault::CutReply).await
+}
+
+pub(super) async fn reply_withheld(context: Arc<Context>) -> Outcome {
+    let mut scene = Scene::new(context, "withheld").await?;
+    for round in 0..FAULTS / 2 {
+        let (skip, patience) = (u64::from(round / 2) % scene.pieces, scene.context.setup.timeouts.pause);
+        if scene.meet(Fault::Withhold, skip, patience).await?.is_none() {
+            break;
+        }
+        // Late answers must not be taken for those of other requests.
+        if round % 2 == 0 {
+            scene.proxy.release();
+        } else {
+            scene.proxy.cut();
+        }
+        scene.recover().await?;
+    }
+    scene.close(false).await
+}
+
+pub(super) async fn garbled_replies(context: Arc<Context>) -> Outcome {
+    let mut scene = Scene::new(context, "garbled").await?;
+    let kinds = [Nonsense::Noise, Nonsense::Half, Nonsense::Stranger, Nonsense::Flipped];
+    for (round, nonsense) in (0..FAULTS).zip(kinds.into_iter().cycle()) {
+        let (skip, patience) = (u64::from(round / 4) % scene.pieces, scene.context.setup.timeouts.call);
+        match scene.meet(Fault::Garble(nonsense), skip, patience).await? {
+            None => break,
+            Some(reply) => {
+                check!(
+                    reply != Reply::Silent,
+                    "nonsense, and the end of the connection, and it waits for {patience:?}"
+                );
+            }
+        }
+        scene.recover().await?;
+    }
+    scene.close(true).await
+}
+
+pub(super) async fn unreachable(context: Arc<Context>) -> Outcome {
+    let mut scene = Scene::new(context, "unreachable").await?;
+    for _ in 0..3 {
+        scene.proxy.refuse(true);
+        let reply = scene.reserve(scene.context.setup.timeouts.pause).await;
+        if let Some(Reply::Failed(kind, said)) = &reply {
+            let passes = kind.status() != Status::Permanent;
+            check!(passes, "nobody answers, and it is said to stay so ({}): {said}", kind.as_str());
+        }
+        check!(
+            !matches!(reply, Some(Reply::Granted(_))) || scene.context.windowed(),
+            "granted by nobody: {reply:?}"
+        );
+        scene.verify().await?;
+        scene.met += 1;
+        scene.proxy.refuse(false);
+        scene.recover().await?;
+    }
+    scene.close(false).await
+}

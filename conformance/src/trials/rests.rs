@@ -1,0 +1,168 @@
+//! What is given back of a range: taken once, from its owner alone, and granted again.
+
+use std::sync::Arc;
+
+use idmill::store::{Change, GiveBack, Grant, SequenceInfo};
+use idmill::{Result, SequenceName, Status};
+use tokio::task::JoinSet;
+
+use super::connections::undisturbed;
+use crate::client::Client;
+use crate::context::Context;
+use crate::ledger::{Entry, Ledger, Reply, now};
+use crate::outcome::{Outcome, check};
+use crate::proxy::{Fault, Proxy};
+
+/// How many ids each reserve here has, of which a few are kept.
+const LEN: u64 = 10;
+
+/// All of a grant but the first ids.
+fn rest(name: &SequenceName, mut grant: Grant, kept: u64) -> GiveBack {
+    let _ = grant.range.take_front(kept);
+    GiveBack { name: name.clone(), identity: grant.identity, rest: grant.range }
+}
+
+async fn granted(context: &Context, client: &Client, name: &SequenceName) -> Outcome<Grant> {
+    Ok(client.reserve(&context.request(name, LEN)).await??)
+}
+
+fn next_is(info: &SequenceInfo, expected: u64, after: &str) -> Outcome {
+    check!(info.next == Some(expected), "{after}, next is {:?} instead of {expected}", info.next);
+    Ok(())
+}
+
+pub(super) async fn rests_are_granted_again(context: Arc<Context>) -> Outcome {
+    let (client, other) = (context.connect().await?, context.connect().await?);
+    let name = context.name("again");
+    for kept in [3, 0, 9] {
+        let grant = granted(&context, &client, &name).await?;
+        let back = rest(&name, grant, kept);
+        check!(
+            client.give_back(&back).await??,
+            "{:?} is the end of all that was reserved, and not taken",
+            back.rest
+        );
+        let again = granted(&context, &other, &name).await?.range;
+        check!(
+            again.start() == back.rest.start(),
+            "{:?} was taken back, but {again:?} granted next",
+            back.rest
+        );
+    }
+    let name = context.name("last");
+    let last = context.setup.largest;
+    client.create(&name, idmill::store::Bounds::new(last - LEN + 1, last)?).await??;
+    let back = rest(&name, granted(&context, &client, &name).await?, 1);
+    check!(client.give_back(&back).await??, "the last ids of a sequence are not taken back");
+    next_is(&other.look(&name).await?, last - LEN + 2, "after the last ids were taken back")
+}
+
+/// Demands that it is refused, and leaves all as it was.
+async fn refused(client: &Client, back: &GiveBack, why: &str) -> Outcome {
+    let before = client.inspect(&back.name).await??;
+    let taken = client.give_back(back).await??;
+    check!(!taken, "{:?} was taken back, although {why}", back.rest);
+    let after = client.inspect(&back.name).await??;
+    check!(before == after, "{:?} was refused, but {before:?} is now {after:?}", back.rest);
+    Ok(())
+}
+
+pub(super) async fn rests_of_others_stay(context: Arc<Context>) -> Outcome {
+    let (client, other) = (context.connect().await?, context.connect().await?);
+    let name = context.name("others");
+    let grant = granted(&context, &client, &name).await?;
+    let back = rest(&name, grant, 3);
+    let unknown = GiveBack { name: context.name("unknown"), ..back.clone() };
+    refused(&client, &unknown, "there is no such sequence").await?;
+    let shorter = Grant { range: back.rest, ..grant };
+    let shorter = GiveBack { rest: { shorter.range }.take_front(4), ..back.clone() };
+    refused(&client, &shorter, "it is not the end").await?;
+    granted(&context, &other, &name).await?;
+    refused(&client, &back, "others have reserved after it").await?;
+    // The same numbers again, in another time of the sequence.
+    let start = Some(grant.range.start());
+    client.set(&name, Change { next: start, backwards: true, ..Change::default() }).await??;
+    granted(&context, &other, &name).await?;
+    refused(&client, &back, "the sequence was reset since").await?;
+    client.remove(&name).await??;
+    granted(&context, &other, &name).await?;
+    refused(&client, &back, "another sequence has its name now").await?;
+    let back = rest(&name, granted(&context, &client, &name).await?, 3);
+    check!(client.give_back(&back).await??, "{:?} is the end, and not taken", back.rest);
+    granted(&context, &other, &name).await?;
+    refused(&client, &back, "it was taken back before, and others have it now").await
+}
+
+pub(super) async fn rests_at_once(context: Arc<Context>) -> Outcome {
+    let (ledger, name) = (Ledger::default(), context.name("at-once"));
+    let mut running: JoinSet<Outcome<u32>> = JoinSet::new();
+    for client in context.connect_many(4).await? {
+        let (context, ledger, name) = (context.clone(), ledger.clone(), name.clone());
+        running.spawn(async move { reserve_and_give_back(&context, &client, &name, &ledger).await });
+    }
+    let mut taken = 0;
+    while let Some(outcome) = running.join_next().await {
+        taken += outcome??;
+    }
+    check!(taken > 0, "of many rests not one was taken back: the trial proves nothing");
+    ledger.disjoint()
+}
+
+/// Keeps the front of each grant, which is written down, and gives the rest back; how many were taken.
+async fn reserve_and_give_back(
+    context: &Context,
+    client: &Client,
+    name: &SequenceName,
+    ledger: &Ledger,
+) -> Outcome<u32> {
+    let mut taken = 0;
+    for round in 0..30 {
+        let (began, count) = (now(), LEN + round % 3);
+        let mut grant = client.reserve(&context.request(name, count)).await??;
+        let back = rest(name, grant, 1 + round % 4);
+        // In doubt, it is not its owner's any more, as with an allocator.
+        taken += u32::from(client.give_back(&back).await?.is_ok_and(|taken| taken));
+        grant.range = grant.range.take_front(1 + round % 4);
+        ledger.add(Entry { began, ended: now(), count, ceiling: u64::MAX, reply: Reply::Granted(grant) });
+    }
+    Ok(taken)
+}
+
+/// Sent through a connection that breaks: what was said of it is true, and it was sent once.
+pub(super) async fn rests_through_cuts(context: Arc<Context>) -> Outcome {
+    let endpoint = context.endpoint();
+    let proxy = Proxy::start(endpoint.address()).await?;
+    let client = context.connect_to(endpoint.to(proxy.address())).await?;
+    let (observer, name) = (undisturbed(&context).await?, context.name("cut"));
+    let mut met = 0;
+    for round in 0..18 {
+        let grant = context.until("a reserve after a cut", || async {
+            Ok(client.reserve(&context.request(&name, LEN)).await.ok().and_then(Result::ok))
+        });
+        let back = rest(&name, grant.await?, 1 + round % 5);
+        let fault =
+            [Fault::CutBefore, Fault::CutAfter, Fault::CutReply][usize::try_from(round % 3).expect("small")];
+        proxy.arm(fault, round / 3 % 3);
+        let outcome = client.give_back(&back).await?;
+        met += u32::from(proxy.disarm());
+        is_true(&observer.look(&name).await?, &back, &outcome)?;
+    }
+    check!(met > 0, "no fault was ever met: the trial proves nothing");
+    Ok(())
+}
+
+fn is_true(info: &SequenceInfo, back: &GiveBack, outcome: &Result<bool>) -> Outcome {
+    let moved = info.next == Some(back.rest.start());
+    let claimed = match outcome {
+        Ok(taken) => *taken,
+        Err(error) if error.kind().status() == Status::Unknown => return Ok(()),
+        Err(_) => false,
+    };
+    check!(
+        claimed == moved,
+        "{:?} was given back, the answer was {outcome:?}, but next is {:?}",
+        back.rest,
+        info.next
+    );
+    Ok(())
+}

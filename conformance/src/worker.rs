@@ -1,0 +1,435 @@
+//! Other processes that work for the suite: this executable again, told by a variable
+//! in its environment what to do.
+//!
+//! They answer on standard output, a line each time, and do as standard input says: its first line lets
+//! them begin, its end ends them.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, Command, Stdio, exit};
+use std::str::{FromStr, SplitWhitespace};
+use std::thread;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Grant, Identity, Reserve};
+use idmill::{ErrorKind, Range, SequenceName};
+use rustix::process::Signal;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::context::Context;
+use super::ledger::{Entry, Ledger, Reply};
+use super::outcome::{Outcome, Stop, fail};
+use super::process::Process;
+use super::suite::{Endpoint, Setup};
+use super::{draws, load};
+
+const VARIABLE: &str = "IDMILL_CONFORMANCE_WORKER";
+/// Standard output may have other lines too, and a harness may write before ours on the same one.
+const MARK: &str = "idmill-conformance:";
+
+/// What a process is to do, and for which suite.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) suite: String,
+    pub(super) endpoint: Endpoint,
+    pub(super) job: Job,
+    pub(super) request: Reserve,
+    pub(super) tasks: u64,
+    /// 0 for as long as it is let.
+    pub(super) times: u64,
+    /// After this long without an answer a call is given up.
+    pub(super) patience: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Reserves from the store.
+    Reserve,
+    /// Draws from an allocator over the store.
+    Draw,
+}
+
+impl Order {
+    fn print(&self) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        let request = &self.request;
+        form.append_pair("suite", &self.suite);
+        if let Some(address) = self.endpoint.given() {
+            form.append_pair("address", &address.to_string());
+        }
+        let timeout = u64::try_from(self.endpoint.timeout().as_millis()).expect("not for ever");
+        form.append_pair("dir", self.endpoint.dir().to_str().expect("the suite's own path"));
+        form.append_pair("job", if self.job == Job::Draw { "draw" } else { "reserve" });
+        form.append_pair("name", &request.name);
+        let patience = u64::try_from(self.patience.as_millis()).expect("not for ever");
+        let create = request.create.expect("a worker creates its sequence");
+        let numbers = [
+            ("count", request.count),
+            ("ceiling", request.ceiling),
+            ("start", create.start()),
+            ("max", create.max()),
+            ("tasks", self.tasks),
+            ("times", self.times),
+            ("patience", patience),
+            ("timeout", timeout),
+        ];
+        for (key, number) in numbers {
+            form.append_pair(key, &number.to_string());
+        }
+        form.finish()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
+        let get = |key: &str| pairs.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
+        let number = |key: &str| get(key)?.parse::<u64>().ok();
+        let address = match get("address") {
+            Some(address) => Some(address.parse().ok()?),
+            None => None,
+        };
+        let request = Reserve {
+            name: SequenceName::new(get("name")?).ok()?,
+            count: number("count")?,
+            ceiling: number("ceiling")?,
+            create: Some(Bounds::new(number("start")?, number("max")?).ok()?),
+        };
+        Some(Self {
+            suite: get("suite")?.to_owned(),
+            endpoint: Endpoint::new(address, get("dir")?.into(), Duration::from_millis(number("timeout")?)),
+            job: if get("job")? == "draw" { Job::Draw } else { Job::Reserve },
+            request,
+            tasks: number("tasks")?,
+            times: number("times")?,
+            patience: Duration::from_millis(number("patience")?),
+        })
+    }
+}
+
+/// What this process was started for; `None` if it was not started by a suite.
+pub(super) fn order() -> Option<Order> {
+    let text = std::env::var(VARIABLE).ok()?;
+    Some(Order::parse(&text).unwrap_or_else(|| panic!("{VARIABLE} is not of this version: {text}")))
+}
+
+// ----------------------------------------------------------------------------------------------
+// in the other process
+
+/// Does as it was told, and exits.
+pub(super) fn serve(setup: &Setup, order: &Order) -> ! {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = runtime.expect("threads").block_on(async {
+        let client = setup.connect(order.endpoint.clone()).await?;
+        let mut orders = listen();
+        say("ready");
+        // An error is the end of standard input: nobody is there any more.
+        let _ = orders.wait_for(|state| *state != State::Waiting).await;
+        match order.job {
+            Job::Reserve => load::worker(client, order, orders).await,
+            Job::Draw => draws::worker(client, order, orders).await,
+        }
+    });
+    match outcome {
+        Ok(()) => say("done"),
+        Err(Stop::Failed(reason) | Stop::Skipped(reason)) => {
+            say(&format!("failed {}", reason.replace(['\n', '\r'], " ")));
+        }
+    }
+    exit(0)
+}
+
+/// What standard input has said so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting,
+    Running,
+    Ended,
+}
+
+fn listen() -> watch::Receiver<State> {
+    let (sender, receiver) = watch::channel(State::Waiting);
+    thread::spawn(move || {
+        let mut lines = std::io::stdin().lines();
+        if let Some(Ok(_)) = lines.next() {
+            let _ = sender.send(State::Running);
+        }
+        while let Some(Ok(_)) = lines.next() {}
+        let _ = sender.send(State::Ended);
+        // Kept, so that the last value stays what it is.
+        thread::park();
+    });
+    receiver
+}
+
+/// One write for each line, so that a kill leaves whole lines but for the last.
+fn say(line: &str) {
+    let line = format!("{MARK} {line}\n");
+    // A reader that is gone ends this process by other means.
+    let _ = std::io::stdout().lock().write_all(line.as_bytes());
+}
+
+pub(super) fn say_entry(entry: &Entry) {
+    say(&line_of(entry));
+}
+
+fn line_of(entry: &Entry) -> String {
+    let mut line = format!("entry {} {} {} {} ", entry.began, entry.ended, entry.count, entry.ceiling);
+    let written = match &entry.reply {
+        Reply::Granted(Grant { range, identity, bounds }) => write!(
+            line,
+            "granted {} {} {} {} {} {}",
+            range.start(),
+            range.len(),
+            identity.incarnation,
+            identity.epoch,
+            bounds.start(),
+            bounds.max()
+        ),
+        Reply::Failed(kind, said) => write!(line, "{} {}", kind.as_str(), said.replace(['\n', '\r'], " ")),
+        Reply::Silent => write!(line, "silent"),
+    };
+    written.expect("into a string");
+    line
+}
+
+pub(super) fn say_drawn(range: Range) {
+    say(&format!("drawn {} {}", range.start(), range.len()));
+}
+
+// ----------------------------------------------------------------------------------------------------
+// in the suite's
+
+/// What another process told.
+#[derive(Debug)]
+enum Event {
+    Ready,
+    Done,
+    Failed(String),
+}
+
+/// Where what other processes did is written down.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Books {
+    pub(super) ledger: Ledger,
+    pub(super) drawn: super::draws::Drawn,
+}
+
+/// Another process that works for the suite; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Worker {
+    process: Process,
+    stdin: Option<ChildStdin>,
+    events: mpsc::UnboundedReceiver<Event>,
+    patience: Duration,
+}
+
+impl Worker {
+    /// Starts one, and returns when it has connected.
+    pub(super) async fn start(context: &Context, order: &Order, books: &Books) -> Outcome<Self> {
+        let mut worker = Self::spawn(context, order, books)?;
+        worker.ready().await?;
+        Ok(worker)
+    }
+
+    /// Starts several at once.
+    pub(super) async fn start_many(
+        context: &Context,
+        count: usize,
+        order: &Order,
+        books: &Books,
+    ) -> Outcome<Vec<Self>> {
+        let workers: Outcome<Vec<_>> = (0..count).map(|_| Self::spawn(context, order, books)).collect();
+        let mut workers = workers?;
+        for worker in &mut workers {
+            worker.ready().await?;
+        }
+        Ok(workers)
+    }
+
+    fn spawn(context: &Context, order: &Order, books: &Books) -> Outcome<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(&context.setup.worker_arguments).env(VARIABLE, order.print());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut process = Process::spawn(command)?;
+        let (sender, events) = mpsc::unbounded_channel();
+        let stdout = process.child.stdout.take().expect("piped");
+        let books = books.clone();
+        thread::spawn(move || read(BufReader::new(stdout), &books, &sender));
+        let stdin = process.child.stdin.take();
+        Ok(Self { process, stdin, events, patience: context.setup.timeouts.call })
+    }
+
+    async fn event(&mut self, patience: Duration) -> Outcome<Event> {
+        match timeout(patience, self.events.recv()).await {
+            Ok(Some(Event::Failed(reason))) => fail!("in another process: {reason}"),
+            Ok(Some(event)) => Ok(event),
+            Ok(None) => fail!("another process ended by itself: {:?}", self.process.child.wait()),
+            Err(_) => fail!("another process does not get on, within {patience:?}"),
+        }
+    }
+
+    async fn ready(&mut self) -> Outcome {
+        match self.event(self.patience).await? {
+            Event::Ready => Ok(()),
+            event => fail!("another process said {event:?} before it was ready"),
+        }
+    }
+
+    /// Lets it begin.
+    pub(super) fn begin(&mut self) -> Outcome {
+        Ok(self.stdin.as_mut().expect("not ended yet").write_all(b"begin\n")?)
+    }
+
+    /// Waits until it has done its work: all of what it was told, or what it has
+    /// begun where it was told no end.
+    pub(super) async fn finish(mut self, patience: Duration) -> Outcome {
+        match self.event(patience).await? {
+            Event::Done => Ok(()),
+            event => fail!("another process said {event:?} instead of that it is done"),
+        }
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(super) async fn end(mut self, patience: Duration) -> Outcome {
+        self.stdin = None;
+        self.finish(patience).await
+    }
+
+    /// Ends it as a crash would. All that it printed is in the books.
+    pub(super) async fn kill(mut self) {
+        self.process.kill();
+        while self.events.recv().await.is_some() {}
+    }
+
+    pub(super) fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    pub(super) fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+}
+
+/// Writes down what a process prints until it ends.
+fn read(mut stdout: impl BufRead, books: &Books, events: &mpsc::UnboundedSender<Event>) {
+    let mut line = String::new();
+    while stdout.read_line(&mut line).is_ok_and(|length| length > 0) {
+        if line.ends_with('\n')
+            && let Some((_, said)) = line.split_once(MARK)
+        {
+            hear(said.trim(), books, events);
+        }
+        line.clear();
+    }
+}
+
+fn hear(said: &str, books: &Books, events: &mpsc::UnboundedSender<Event>) {
+    let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+    let event = match word {
+        "ready" => Event::Ready,
+        "done" => Event::Done,
+        "entry" => match parse_entry(rest) {
+            Some(entry) => return books.ledger.add(entry),
+            None => Event::Failed(format!("an unreadable line: {said}")),
+        },
+        "drawn" => match parse_range(&mut rest.split_whitespace()) {
+            Some(range) => return books.drawn.add(range),
+            None => Event::Failed(format!("an unreadable line: {said}")),
+        },
+        _ => Event::Failed(rest.to_owned()),
+    };
+    // Nobody may be interested any more.
+    let _ = events.send(event);
+}
+
+fn parse_range(words: &mut SplitWhitespace<'_>) -> Option<Range> {
+    let (start, len) = (number(words)?, number(words)?);
+    Range::new(start, len)
+}
+
+fn number<T: FromStr>(words: &mut SplitWhitespace<'_>) -> Option<T> {
+    words.next()?.parse().ok()
+}
+
+fn parse_entry(line: &str) -> Option<Entry> {
+    let words = &mut line.split_whitespace();
+    let (began, ended, count, ceiling) = (number(words)?, number(words)?, number(words)?, number(words)?);
+    let reply = match words.next()? {
+        "granted" => {
+            let range = parse_range(words)?;
+            let identity = Identity { incarnation: number(words)?, epoch: number(words)? };
+            let bounds = Bounds::new(number(words)?, number(words)?).ok()?;
+            Reply::Granted(Grant { range, identity, bounds })
+        }
+        "silent" => Reply::Silent,
+        kind => {
+            let kind = KINDS.into_iter().find(|known| known.as_str() == kind)?;
+            Reply::Failed(kind, words.collect::<Vec<_>>().join(" "))
+        }
+    };
+    Some(Entry { began, ended, count, ceiling, reply })
+}
+
+const KINDS: [ErrorKind; 14] = [
+    ErrorKind::Dry,
+    ErrorKind::Exhausted,
+    ErrorKind::Overloaded,
+    ErrorKind::Deadline,
+    ErrorKind::Unavailable,
+    ErrorKind::UnknownOutcome,
+    ErrorKind::Closed,
+    ErrorKind::InvalidInput,
+    ErrorKind::NotFound,
+    ErrorKind::AlreadyExists,
+    ErrorKind::Conflict,
+    ErrorKind::Denied,
+    ErrorKind::Unsupported,
+    ErrorKind::StoreViolation,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_read_back() {
+        let order = Order {
+            suite: "a & b".to_owned(),
+            endpoint: Endpoint::new(
+                Some(([127, 0, 0, 1], 7).into()),
+                "/tmp/x y".into(),
+                Duration::from_secs(2),
+            ),
+            job: Job::Draw,
+            request: Reserve {
+                name: SequenceName::new("é=1&%").unwrap(),
+                count: 3,
+                ceiling: u64::MAX,
+                create: Some(Bounds::new(4, 5).unwrap()),
+            },
+            tasks: 6,
+            times: 7,
+            patience: Duration::from_millis(8),
+        };
+        assert_eq!(format!("{:?}", Order::parse(&order.print()).unwrap()), format!("{order:?}"));
+    }
+
+    #[test]
+    fn entries_read_back_and_torn_ones_are_not_taken() {
+        let range = Range::new(u64::MAX - 4, 5).unwrap();
+        let identity = Identity { incarnation: 6, epoch: 7 };
+        let granted = Reply::Granted(Grant { range, identity, bounds: Bounds::new(8, u64::MAX).unwrap() });
+        for reply in [granted, Reply::Silent, Reply::Failed(ErrorKind::UnknownOutcome, "a b".to_owned())] {
+            let entry = Entry { began: 1, ended: 2, count: 3, ceiling: 4, reply };
+            let line = line_of(&entry);
+            let (_, rest) = line.split_once(' ').unwrap();
+            assert_eq!(format!("{:?}", parse_entry(rest).unwrap()), format!("{entry:?}"));
+        }
+        let books = Books::default();
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let text = format!("noise\ntest x ... {MARK} drawn 1 5\n{MARK} ready\n{MARK} drawn 6 50");
+        read(text.as_bytes(), &books, &sender);
+        assert!(matches!(events.try_recv(), Ok(Event::Ready)));
+        assert_eq!(books.drawn.ids(), 5);
+    }
+}

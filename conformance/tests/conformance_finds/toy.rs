@@ -1,0 +1,438 @@
+//! An engine of a few lines, and a client with the bugs that clients have.
+//!
+//! The server is this test binary again. A request is a line of words between tabs, and so is its answer.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    RetryCost, SequenceInfo, Store, StoreFuture,
+};
+use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill_conformance::{Daemon, Endpoint, Suite, Timeouts, free_port};
+use idmill_sqlite::SqliteStore;
+use idmill_sqlite::rusqlite::Connection;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+
+use crate::patient;
+
+const SERVER: &str = "IDMILL_TEST_TOY_SERVER";
+const DIR: &str = "IDMILL_TEST_TOY_DIR";
+const FORGETS: &str = "IDMILL_TEST_TOY_FORGETS";
+
+// --------------------------------------------------------------------------------------------------------
+// the server
+
+/// Not a test by itself: what the engine's process runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server() {
+    let (Ok(address), Ok(dir)) = (std::env::var(SERVER), std::env::var(DIR)) else { return };
+    let file = Path::new(&dir).join("toy.db");
+    let store = SqliteStore::open(&file).await.unwrap();
+    if let Ok(statement) = std::env::var(FORGETS) {
+        Connection::open(&file).unwrap().execute(&statement, []).unwrap();
+    }
+    let listener = TcpListener::bind(&address).await.unwrap();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut stream = BufStream::new(stream);
+            let mut line = String::new();
+            while stream.read_line(&mut line).await.is_ok_and(|length| length > 0) {
+                let words: Vec<_> = line.trim_end_matches('\n').split('\t').collect();
+                let answer = answer(&store, &words).await.unwrap_or_else(|error| {
+                    vec![
+                        "error".to_owned(),
+                        error.kind().as_str().to_owned(),
+                        error.to_string().replace('\n', " "),
+                    ]
+                });
+                let answer = answer.join("\t") + "\n";
+                if stream.write_all(answer.as_bytes()).await.is_err() || stream.flush().await.is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+    }
+}
+
+async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
+    let Some(&verb) = words.first() else { return Err(garbage(words)) };
+    let name = words.get(1).map(|name| SequenceName::new(name)).transpose()?;
+    let name = || name.clone().ok_or_else(|| garbage(words));
+    Ok(match verb {
+        "reserve" => {
+            let create = match (words.get(4), words.get(5)) {
+                (Some(&""), Some(&"")) => None,
+                _ => Some(Bounds::new(number(words, 4)?, number(words, 5)?)?),
+            };
+            let request =
+                Reserve { name: name()?, count: number(words, 2)?, ceiling: number(words, 3)?, create };
+            let Grant { range, identity, bounds } = store.reserve(&request).await?;
+            let numbers = [
+                range.start(),
+                range.len(),
+                identity.incarnation,
+                identity.epoch,
+                bounds.start(),
+                bounds.max(),
+            ];
+            numbers.iter().map(u64::to_string).collect()
+        }
+        "back" => {
+            let identity = Identity { incarnation: number(words, 4)?, epoch: number(words, 5)? };
+            let rest = Range::new(number(words, 2)?, number(words, 3)?).ok_or_else(|| garbage(words))?;
+            vec![store.give_back(&GiveBack { name: name()?, identity, rest }).await?.to_string()]
+        }
+        "create" => shown(&store.create(&name()?, Bounds::new(number(words, 2)?, number(words, 3)?)?).await?),
+        "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
+        "list" => store.list_all().await?.iter().flat_map(shown).collect(),
+        "set" => {
+            let expect = number(words, 5).ok().zip(number(words, 6).ok());
+            let expect = expect.map(|(incarnation, epoch)| Identity { incarnation, epoch });
+            let (next, max) = (number(words, 2).ok(), number(words, 3).ok());
+            let change = Change { next, max, backwards: words.get(4) == Some(&"true"), expect };
+            shown(&store.set(&name()?, change).await?)
+        }
+        "remove" => vec![store.remove(&name()?).await?.to_string()],
+        _ => return Err(garbage(words)),
+    })
+}
+
+fn shown(info: &SequenceInfo) -> Vec<String> {
+    let numbers = [info.bounds.start(), info.bounds.max(), info.identity.incarnation, info.identity.epoch];
+    let next = info.next.map_or_else(|| "none".to_owned(), |next| next.to_string());
+    [info.name.to_string(), next].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
+}
+
+// --------------------------------------------------------------------------------------------------------
+// the client
+
+/// What is wrong with a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// Says that nothing was reserved whenever it has no answer.
+    ClaimsUnavailable,
+    /// Asks again when it has no answer.
+    AsksAgain,
+    /// The same, of rests alone.
+    GivesBackAgain,
+    /// Leaves a connection as it is when a call is dropped, for the next call.
+    TakesLateReplies,
+    /// Trusts the engine to make sense.
+    Panics,
+    /// A broken connection stays.
+    NeverReconnects,
+    /// Takes a broken connection for a refusal.
+    GivesUp,
+    /// Goes by another way than it was told.
+    GoesAround,
+    /// Waits for an answer on a connection that has ended.
+    Waits,
+    /// Reads and writes back, under a lock that other processes do not have.
+    LocksItselfOnly,
+}
+
+#[derive(Debug)]
+pub(crate) struct Toy {
+    endpoint: Endpoint,
+    bug: Bug,
+    connection: Mutex<Option<BufStream<TcpStream>>>,
+    alone: Mutex<()>,
+    broken: std::sync::atomic::AtomicBool,
+}
+
+impl Toy {
+    fn new(endpoint: Endpoint, bug: Bug) -> Self {
+        let (connection, alone) = (Mutex::new(None), Mutex::new(()));
+        Self { endpoint, bug, connection, alone, broken: false.into() }
+    }
+
+    async fn connect(&self) -> Result<BufStream<TcpStream>> {
+        use std::sync::atomic::Ordering::SeqCst;
+        if self.bug == Bug::NeverReconnects && self.broken.swap(true, SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "not connected"));
+        }
+        let around = self.endpoint.dir().join("address");
+        let address = match self.bug {
+            Bug::GoesAround if around.exists() => std::fs::read_to_string(around).unwrap().parse().unwrap(),
+            Bug::GoesAround => {
+                std::fs::write(around, self.endpoint.address().to_string()).unwrap();
+                self.endpoint.address()
+            }
+            _ => self.endpoint.address(),
+        };
+        let stream = TcpStream::connect(address).await;
+        let stream =
+            stream.map_err(|error| Error::new(ErrorKind::Unavailable, "no connection").because(error))?;
+        Ok(BufStream::new(stream))
+    }
+
+    async fn call(&self, words: &[String], writes: bool) -> Result<Vec<String>> {
+        let mut slot = self.connection.lock().await;
+        let mut attempts = 0;
+        loop {
+            // Out of its place while it is used: a call that is dropped takes it along.
+            let mut connection = match slot.take() {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            let outcome = if self.bug == Bug::TakesLateReplies {
+                let placed = slot.insert(connection);
+                let outcome = self.exchange(placed, words, writes).await;
+                if outcome.is_err() {
+                    *slot = None;
+                }
+                outcome
+            } else {
+                let outcome = self.exchange(&mut connection, words, writes).await;
+                if outcome.is_ok() {
+                    *slot = Some(connection);
+                }
+                outcome
+            };
+            attempts += 1;
+            let again = match self.bug {
+                Bug::AsksAgain => true,
+                Bug::GivesBackAgain => words[0] == "back",
+                _ => false,
+            };
+            if outcome.is_err() && again && attempts == 1 {
+                continue;
+            }
+            return answered(&outcome?);
+        }
+    }
+
+    async fn exchange(
+        &self,
+        connection: &mut BufStream<TcpStream>,
+        words: &[String],
+        writes: bool,
+    ) -> Result<Vec<String>> {
+        let line = words.join("\t") + "\n";
+        let mut answer = String::new();
+        let exchange = async {
+            connection.write_all(line.as_bytes()).await?;
+            connection.flush().await?;
+            connection.read_line(&mut answer).await
+        };
+        let lost = match self.bug {
+            Bug::ClaimsUnavailable => ErrorKind::Unavailable,
+            Bug::GivesUp => ErrorKind::Denied,
+            _ if writes => ErrorKind::UnknownOutcome,
+            _ => ErrorKind::Unavailable,
+        };
+        let read = exchange.await;
+        if self.bug == Bug::Panics
+            && read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::InvalidData)
+        {
+            panic!("an answer has to be text");
+        }
+        if !answer.ends_with('\n') {
+            if self.bug == Bug::Waits {
+                std::future::pending::<()>().await;
+            }
+            return Err(Error::new(lost, format!("no answer: {read:?}")));
+        }
+        Ok(answer.trim_end_matches('\n').split('\t').map(str::to_owned).collect())
+    }
+
+    async fn reserve_alone(&self, request: &Reserve) -> Result<Grant> {
+        let _alone = self.alone.lock().await;
+        let mut info = match self.inspect(&request.name).await? {
+            Some(info) => info,
+            None => match self.create(&request.name, request.creation()?).await {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    self.inspect(&request.name).await?.expect("it exists")
+                }
+                created => created?,
+            },
+        };
+        let grant = info.grant(request.count, request.ceiling)?;
+        let change = Change { next: info.next, backwards: true, ..Change::default() };
+        self.set(&request.name, change).await?;
+        Ok(Grant { identity: Identity { epoch: 0, ..grant.identity }, ..grant })
+    }
+}
+
+fn answered(answer: &[String]) -> Result<Vec<String>> {
+    if answer.first().map(String::as_str) != Some("error") {
+        return Ok(if answer == [""] { Vec::new() } else { answer.to_vec() });
+    }
+    let kinds = [
+        ErrorKind::Exhausted,
+        ErrorKind::AlreadyExists,
+        ErrorKind::NotFound,
+        ErrorKind::Conflict,
+        ErrorKind::InvalidInput,
+        ErrorKind::Unavailable,
+        ErrorKind::UnknownOutcome,
+    ];
+    let kind = kinds.into_iter().find(|kind| Some(kind.as_str()) == answer.get(1).map(String::as_str));
+    Err(Error::new(kind.unwrap_or(ErrorKind::StoreViolation), answer.last().cloned().unwrap_or_default()))
+}
+
+fn garbage<W: std::fmt::Debug>(words: &[W]) -> Error {
+    Error::new(ErrorKind::StoreViolation, format!("nonsense: {words:?}"))
+}
+
+fn number<W: AsRef<str> + std::fmt::Debug>(words: &[W], at: usize) -> Result<u64> {
+    words.get(at).and_then(|word| word.as_ref().parse().ok()).ok_or_else(|| garbage(words))
+}
+
+fn info(words: &[String]) -> Result<SequenceInfo> {
+    Ok(SequenceInfo {
+        name: SequenceName::new(words.first().map_or("", String::as_str))?,
+        next: number(words, 1).ok(),
+        bounds: Bounds::new(number(words, 2)?, number(words, 3)?)?,
+        identity: Identity { incarnation: number(words, 4)?, epoch: number(words, 5)? },
+    })
+}
+
+fn words(verb: &str, name: &SequenceName, numbers: &[u64]) -> Vec<String> {
+    let start = [verb.to_owned(), name.to_string()];
+    start.into_iter().chain(numbers.iter().map(u64::to_string)).collect()
+}
+
+impl Store for Toy {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: true,
+        }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            if self.bug == Bug::LocksItselfOnly {
+                return self.reserve_alone(request).await;
+            }
+            let mut asked = words("reserve", &request.name, &[request.count, request.ceiling]);
+            // Empty where it has to exist.
+            let bound = |of: fn(Bounds) -> u64| {
+                request.create.map_or_else(String::new, |create| of(create).to_string())
+            };
+            asked.extend([bound(Bounds::start), bound(Bounds::max)]);
+            let answer = self.call(&asked, true).await?;
+            let range =
+                Range::new(number(&answer, 0)?, number(&answer, 1)?).ok_or_else(|| garbage(&answer))?;
+            let identity = Identity { incarnation: number(&answer, 2)?, epoch: number(&answer, 3)? };
+            Ok(Grant { range, identity, bounds: Bounds::new(number(&answer, 4)?, number(&answer, 5)?)? })
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let (rest, identity) = (back.rest, back.identity);
+            let numbers = [rest.start(), rest.len(), identity.incarnation, identity.epoch];
+            match self.call(&words("back", &back.name, &numbers), true).await?.as_slice() {
+                [answer] if answer == "true" => Ok(true),
+                [answer] if answer == "false" => Ok(false),
+                other => Err(garbage(other)),
+            }
+        })
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            info(&self.call(&words("create", name, &[bounds.start(), bounds.max()]), true).await?)
+        })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        Box::pin(async move {
+            let answer = self.call(&words("inspect", name, &[]), false).await?;
+            if answer.is_empty() { Ok(None) } else { info(&answer).map(Some) }
+        })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move {
+            let all = self.call(&["list".to_owned()], false).await?;
+            let all = all.chunks(6).map(info).collect::<Result<Vec<_>>>()?;
+            let after = page.after.as_ref().map_or("", Cursor::as_str);
+            let mut rest = all.into_iter().filter(|info| info.name.as_str() > after);
+            let mut rest = rest.by_ref().filter(|info| info.name.starts_with(&page.prefix));
+            let sequences: Vec<_> = rest.by_ref().take(page.limit).collect();
+            let next = rest.next().and(sequences.last()).map(|last| Cursor::new(last.name.as_str()));
+            Ok(Listing { sequences, unreadable: Vec::new(), next })
+        })
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            let shown =
+                |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+            let mut words = words("set", name, &[]);
+            words.extend([shown(change.next), shown(change.max), change.backwards.to_string()]);
+            words.extend(
+                change.expect.iter().flat_map(|one| [one.incarnation.to_string(), one.epoch.to_string()]),
+            );
+            info(&self.call(&words, true).await?)
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { Ok(self.call(&words("remove", name, &[]), true).await? == ["true"]) })
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// the suite
+
+/// What an engine has forgotten when it starts, in SQL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Forgets {
+    Nothing,
+    /// As one does whose answers leave before its log is on the disk.
+    TheLast,
+    Everything,
+}
+
+/// The engine as a process.
+fn engine(dir: PathBuf, forgets: Forgets) -> Daemon {
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let daemon = Daemon::new(address, move || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["toy::server", "--exact", "--nocapture"]);
+        command.env(SERVER, address.to_string()).env(DIR, &dir);
+        match forgets {
+            Forgets::Nothing => &mut command,
+            Forgets::TheLast => command.env(FORGETS, "UPDATE idmill_sequences SET next = max(1, next - 40)"),
+            Forgets::Everything => command.env(FORGETS, "DELETE FROM idmill_sequences"),
+        };
+        command
+    });
+    daemon.named("toy", "1")
+}
+
+/// The suite of a client with a bug; `test` is the test that calls this, which other processes are to reach.
+pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let connect = move |endpoint| async move {
+        let store: Arc<dyn Store> = Arc::new(Toy::new(endpoint, bug));
+        store.list(&Page::default()).await?;
+        Ok(store)
+    };
+    let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(dir.path().to_owned(), forgets));
+    let timeouts = match bug {
+        Bug::None => Timeouts::default().pause(Duration::from_millis(600)),
+        // A call that never ends is how it shows: calls that have to succeed come before it.
+        Bug::Waits => patient().call(Duration::from_secs(10)),
+        Bug::NeverReconnects => patient().recovery(Duration::from_secs(3)),
+        _ => patient(),
+    };
+    (suite.timeouts(timeouts).worker_arguments([test, "--exact", "--nocapture"]), dir)
+}

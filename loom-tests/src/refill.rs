@@ -1,0 +1,10 @@
+//! The actor's decisions, and the driver that carries them out. The models themselves are the actor.
+
+library! {
+    "../../src/refill/driver.rs" driver,
+    "../../src/refill/engine.rs" engine,
+    "../../src/refill/event.rs" event,
+    "../../src/refill/policy.rs" policy,
+    "../../src/refill/queue.rs" queue,
+    "../../src/refill/retry.rs" retry,
+}

@@ -1,0 +1,17 @@
+//! What callers and the actor share, but for what needs tokio, or thread-locals.
+
+library! {
+    "../../src/sequence/block.rs" block,
+    "../../src/sequence/mailbox.rs" mailbox,
+    "../../src/sequence/metrics/off.rs" metrics,
+    "../../src/sequence/process.rs" process,
+    "../../src/sequence/registry.rs" registry,
+    "../../src/sequence/reply.rs" reply,
+    "../../src/sequence/seen.rs" seen,
+    "../../src/sequence/segment.rs" segment,
+    "../../src/sequence/settings.rs" settings,
+    "../../src/sequence/state.rs" state,
+    "../../src/sequence/stats.rs" stats,
+    "../../src/sequence/stock.rs" stock,
+    "../../src/sequence/time.rs" time,
+}

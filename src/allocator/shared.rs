@@ -1,0 +1,114 @@
+//! What the allocators of one store share.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::runtime::Handle as RuntimeHandle;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::sequence::clock::Clock;
+use crate::sequence::mailbox::Ending;
+use crate::sequence::registry::Registry;
+use crate::sequence::settings::Settings;
+use crate::sequence::state::{Core, Mailbox};
+use crate::sequence::task::{Task, lost};
+use crate::store::{Capabilities, Store};
+use crate::sync::{Arc, Mutex};
+
+/// What the sequences of one store share. Allocators and handles hold it; the actor does not, and ends with
+/// it.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) clock: Clock,
+    /// Places for callers that wait.
+    pub(crate) places: Arc<Semaphore>,
+    /// The actor's, with its timers.
+    pub(crate) runtime: RuntimeHandle,
+    /// Where the store's work runs: the same runtime, or a thread that may be blocked.
+    pub(crate) store_runtime: RuntimeHandle,
+    pub(crate) store_timeout: Duration,
+    /// What the store can do.
+    pub(crate) can: Capabilities,
+    pub(crate) seed: Option<u64>,
+    /// The settings that a sequence was last created with: usually those of the next one too.
+    pub(crate) settings: Mutex<Option<Arc<Settings>>>,
+    /// Closed when the actor has ended.
+    pub(crate) ended: watch::Receiver<()>,
+}
+
+impl Shared {
+    /// One copy of the settings for all sequences that are created with the same ones in a row.
+    pub(crate) fn shared_settings(&self, settings: Settings) -> Arc<Settings> {
+        let mut last = self.settings.lock();
+        match &*last {
+            Some(same) if **same == settings => same.clone(),
+            _ => last.insert(Arc::new(settings)).clone(),
+        }
+    }
+
+    /// Runs the store's work on the store's runtime, whatever executor the caller is on, for no longer than
+    /// the limit and no longer than the caller waits for it.
+    pub(crate) async fn ask_store<R: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<R>> + Send + 'static,
+    ) -> Result<R> {
+        if self.mailbox.is_closed() {
+            return Err(ErrorKind::Closed.into());
+        }
+        let asked = Task::spawn(&self.store_runtime, work);
+        // The timer is the actor's: the store may block its own thread.
+        let answered = Task::spawn(&self.runtime, async move { timeout(limit, asked).await }).await;
+        match answered.and_then(|in_time| in_time.unwrap_or(Ok(Err(silent(limit))))) {
+            Ok(outcome) => outcome,
+            Err(failure) if failure.is_cancelled() && self.mailbox.is_closed() => {
+                Err(ErrorKind::Closed.into())
+            }
+            Err(failure) => Err(lost(failure)),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.mailbox.close(Ending::Abandoned);
+    }
+}
+
+/// One user of a core. It keeps the core from being evicted, and the actor alive.
+pub(crate) struct Tenant {
+    pub(crate) core: Arc<Core>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Tenant {
+    /// Creates a user for a core that already counts it.
+    pub(crate) fn new(core: Arc<Core>, shared: Arc<Shared>) -> Self {
+        Self { core, shared }
+    }
+}
+
+impl Clone for Tenant {
+    fn clone(&self) -> Self {
+        // Cannot fail: this user keeps it from being evicted.
+        self.core.enter();
+        Self { core: self.core.clone(), shared: self.shared.clone() }
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.core.leave();
+    }
+}
+
+fn silent(limit: Duration) -> Error {
+    let message = format!(
+        "the store did not answer within {limit:?}; if it is only slow, raise `patience` or `store_timeout`"
+    );
+    Error::new(ErrorKind::Deadline, message)
+}

@@ -1,0 +1,86 @@
+//! A block of ids that one thread took for itself: a draw from it is a plain increment.
+//!
+//! Ids in a block lie outside any segment, so revoking cannot seal them. Each draw therefore checks the
+//! stock's generation, which was read *before* the block was taken: see [`Stock::generation`].
+
+use crate::range::Range;
+use crate::sequence::stats::Stats;
+use crate::sequence::stock::Stock;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) next: u64,
+    /// One past the last id, which wraps to 0 behind `u64::MAX`: compared for equality only.
+    pub(crate) end: u64,
+    pub(crate) generation: u64,
+}
+
+/// The generation of a block that was given up, which no stock has.
+const GIVEN_UP: u64 = u64::MAX;
+
+impl Block {
+    pub(crate) const EMPTY: Self = Self { next: 0, end: 0, generation: 0 };
+
+    fn new(range: Range, generation: u64) -> Self {
+        Self { next: range.start(), end: range.start().wrapping_add(range.len()), generation }
+    }
+
+    /// The next id, if there is one that was not revoked.
+    #[inline]
+    pub(crate) fn draw(&mut self, stock: &Stock) -> Option<u64> {
+        let id = self.next;
+        if id == self.end || !stock.stands(self.generation) {
+            return None;
+        }
+        self.next = id.wrapping_add(1);
+        Some(id)
+    }
+
+    /// Has ids taken from memory in place of what is left, which was revoked; and draws from them. `None` if
+    /// nothing is in memory.
+    #[inline]
+    pub(crate) fn renew(
+        &mut self,
+        stock: &Stock,
+        stats: &Stats,
+        take: impl FnOnce() -> Range,
+    ) -> Option<u64> {
+        self.abandon(stats);
+        let generation = stock.generation();
+        *self = Self::new(take(), generation);
+        self.draw(stock)
+    }
+
+    /// Gives up what is left if it comes before `id`.
+    #[cold]
+    pub(crate) fn catch_up(&mut self, stats: &Stats, id: u64) {
+        if self.next < id {
+            self.abandon(stats);
+            *self = Self::EMPTY;
+        }
+    }
+
+    /// Gives up what is left if it was revoked, for somebody else than its thread.
+    /// Returns how many ids that are.
+    #[cold]
+    pub(crate) fn give_up(&mut self, stock: &Stock, stats: &Stats) -> u64 {
+        if stock.stands(self.generation) {
+            return 0;
+        }
+        let left = self.abandon(stats);
+        // The ids stay as they are: its thread may be in the middle of a draw, and writes `next` after this.
+        self.generation = GIVEN_UP;
+        left
+    }
+
+    /// Gives up what is left, as a gap. Returns how many ids that are.
+    #[inline]
+    pub(crate) fn abandon(&self, stats: &Stats) -> u64 {
+        let left = self.end.wrapping_sub(self.next);
+        if left == 0 || self.generation == GIVEN_UP {
+            return 0;
+        }
+        stats.gap_dropped(left);
+        left
+    }
+}

@@ -1,0 +1,125 @@
+//! Counters, gauges and a histogram through the [`metrics`] facade, by the feature `metrics`; labelled with
+//! the sequence's name. `docs/metrics.md` lists them.
+//!
+//! Recorded by the actor at every event of a refill, and for all sequences by
+//! [`Sequences::record_metrics`](crate::Sequences::record_metrics); never by a draw.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+use crate::error::{Result, Status};
+use crate::sequence::snapshot::{Health, Snapshot};
+use crate::sequence::state::Core;
+use crate::store::Grant;
+use crate::sync::Arc;
+
+const COUNTERS: [(&str, Unit, &str); 8] = [
+    ("idmill_draws_total", Unit::Count, "Ids handed out"),
+    ("idmill_granted_total", Unit::Count, "Ids that the store granted"),
+    ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
+    (FAILURES, Unit::Count, "Reserves that failed or whose outcome is unknown"),
+    ("idmill_waits_total", Unit::Count, "Calls that found nothing in memory"),
+    (DRY, Unit::Milliseconds, "Time during which at least one caller waited, up to now"),
+    ("idmill_given_back_total", Unit::Count, "Ids that the store took back at the end"),
+    ("idmill_gaps_total", Unit::Count, "Ids never to be handed out, by reason"),
+];
+const GAUGES: [(&str, Unit, &str); 7] = [
+    ("idmill_remaining", Unit::Count, "Ids in memory"),
+    ("idmill_rate", Unit::CountPerSecond, "Ids drawn a second"),
+    ("idmill_seconds_to_dry", Unit::Seconds, "How long memory lasts without the store"),
+    (EXHAUSTION, Unit::Seconds, "How long the sequence lasts, if this were its only process"),
+    (LAST_GRANT, Unit::Seconds, "When the store last granted ids, in seconds since 1970"),
+    ("idmill_failures_in_a_row", Unit::Count, "Reserves that failed since the last grant"),
+    (
+        HEALTH,
+        Unit::Count,
+        "2 while the store answers, 1 while it fails and memory lasts, 0 while it fails and callers find nothing",
+    ),
+];
+const FAILURES: &str = "idmill_reserve_failures_total";
+const DRY: &str = "idmill_dry_milliseconds_total";
+const EXHAUSTION: &str = "idmill_seconds_to_exhaustion";
+const LAST_GRANT: &str = "idmill_last_grant_timestamp_seconds";
+const HEALTH: &str = "idmill_health";
+const LATENCY: &str = "idmill_reserve_seconds";
+
+/// Tells the recorder what everything means. One that is installed later is told by the next call.
+pub(crate) fn describe() {
+    for (name, unit, what) in COUNTERS {
+        describe_counter!(name, unit, what);
+    }
+    for (name, unit, what) in GAUGES {
+        describe_gauge!(name, unit, what);
+    }
+    describe_histogram!(LATENCY, Unit::Seconds, "How long the store took to answer a reserve, by outcome");
+}
+
+/// The store answered a reserve, or was not heard of, after this time.
+pub(crate) fn answered(core: &Core, latency: Duration, outcome: &Result<Grant>) {
+    let outcome = match outcome {
+        Ok(_) => "granted",
+        Err(error) if error.status() == Status::Unknown => "unknown",
+        Err(_) => "failed",
+    };
+    histogram!(LATENCY, "sequence" => shared(core), "outcome" => outcome).record(latency.as_secs_f64());
+}
+
+/// Tells the recorder; one that panics loses what it was told, and harms nobody else.
+pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+        tracing::warn!(sequence = %core.name, "the recorder of metrics panicked");
+    }
+}
+
+/// All that is counted of a sequence, as of `now` by the actor's clock.
+pub(crate) fn record(core: &Core, now: Duration) {
+    let name = || shared(core);
+    let now = Snapshot::of(core, now);
+    counter!("idmill_draws_total", "sequence" => name()).absolute(now.drawn);
+    counter!("idmill_granted_total", "sequence" => name()).absolute(now.granted);
+    counter!("idmill_reserves_total", "sequence" => name()).absolute(now.reserves);
+    counter!(FAILURES, "sequence" => name()).absolute(now.failures);
+    counter!("idmill_waits_total", "sequence" => name()).absolute(now.waits);
+    let dry = u64::try_from(now.dry_time.as_millis()).unwrap_or(u64::MAX);
+    counter!(DRY, "sequence" => name()).absolute(dry);
+    counter!("idmill_given_back_total", "sequence" => name()).absolute(now.given_back);
+    let gaps = now.gaps;
+    for (reason, ids) in [
+        ("revoked", gaps.revoked),
+        ("abandoned", gaps.abandoned),
+        ("dropped", gaps.dropped),
+        ("unknown", gaps.unknown),
+    ] {
+        counter!("idmill_gaps_total", "sequence" => name(), "reason" => reason).absolute(ids);
+    }
+    gauge!("idmill_remaining", "sequence" => name()).set(now.remaining as f64);
+    gauge!("idmill_rate", "sequence" => name()).set(now.rate);
+    gauge!("idmill_seconds_to_dry", "sequence" => name()).set(seconds(now.time_to_dry));
+    gauge!(EXHAUSTION, "sequence" => name()).set(seconds(now.time_to_exhaustion));
+    record_health(core, &now);
+}
+
+fn record_health(core: &Core, now: &Snapshot) {
+    let name = || shared(core);
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if let Some(ago) = now.since_grant {
+        gauge!(LAST_GRANT, "sequence" => name()).set(since_1970.saturating_sub(ago).as_secs_f64());
+    }
+    gauge!("idmill_failures_in_a_row", "sequence" => name()).set(now.failures_in_a_row as f64);
+    gauge!(HEALTH, "sequence" => name()).set(match now.health() {
+        Health::Dry => 0.0,
+        Health::Failing => 1.0,
+        Health::Serving => 2.0,
+    });
+}
+
+fn shared(core: &Core) -> Arc<str> {
+    core.name.clone().into()
+}
+
+/// For ever, where nothing is drawn.
+fn seconds(duration: Option<Duration>) -> f64 {
+    duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64())
+}

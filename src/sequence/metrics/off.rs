@@ -1,0 +1,15 @@
+//! What nobody is told without the feature `metrics`.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::sequence::state::Core;
+use crate::store::Grant;
+
+pub(crate) fn describe() {}
+
+pub(crate) fn answered(_: &Core, _: Duration, _: &Result<Grant>) {}
+
+pub(crate) fn harmless(_: &Core, _: impl FnOnce()) {}
+
+pub(crate) fn record(_: &Core, _: Duration) {}

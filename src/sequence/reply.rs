@@ -1,0 +1,49 @@
+//! A reply of the refill actor that is under way to a caller.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use crate::error::{ErrorKind, Result};
+use crate::range::Ranges;
+use crate::sequence::state::{Core, Message, Request};
+use crate::sequence::time::Time;
+use crate::sync::{Arc, oneshot};
+
+/// Dropping it is giving up: ids that were sent meanwhile are counted as a gap.
+pub(crate) struct Reply {
+    receiver: oneshot::Receiver<Result<Ranges>>,
+    core: Arc<Core>,
+}
+
+impl Reply {
+    /// Queues a call for the actor.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] if the actor is gone.
+    pub(crate) fn ask(core: &Arc<Core>, want: u64, deadline: Time) -> Result<Self, ErrorKind> {
+        let (reply, receiver) = oneshot::channel();
+        core.send(Message::Request(Request { core: core.clone(), want, deadline, reply }))?;
+        Ok(Self { receiver, core: core.clone() })
+    }
+}
+
+impl Future for Reply {
+    type Output = Result<Ranges>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Ranges>> {
+        // The actor answers everybody; dropping the question unanswered means that it is gone.
+        let answer = ready!(Pin::new(&mut self.receiver).poll(cx));
+        Poll::Ready(answer.unwrap_or_else(|_| Err(ErrorKind::Closed.into())))
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        // Cancelled after the reply was sent: its ids are nobody's now.
+        self.receiver.close();
+        if let Ok(Ok(ids)) = self.receiver.try_recv() {
+            self.core.stats.gap_dropped(ids.len());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A number for each living thread: the least that no other one has. It picks the
+//! thread's stripe of every sequence.
+//!
+//! It is found without a lock and without a destructor, also while the thread ends: a draw in the
+//! destructor of another thread-local is a draw like any other. Only the guard, which gives the number
+//! back, is a value with a destructor.
+
+use std::cell::{Cell, OnceCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::sync::Mutex;
+
+/// How many seats the first row has, as has the second; each row after that has
+/// twice as many as the one before.
+const FIRST: usize = 8;
+
+/// A thread's number, as where it sits in rows that are made when they are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seat {
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+}
+
+/// Beyond every row: the thread has no number yet.
+const NONE: Seat = Seat { row: usize::MAX - 1, column: 0 };
+/// Beyond every row: the thread is ending, and its number may be another's already.
+const ENDED: Seat = Seat { row: usize::MAX, column: 0 };
+
+thread_local! {
+    static SEAT: Cell<Seat> = const { Cell::new(NONE) };
+    static GUARD: OnceCell<Guard> = const { OnceCell::new() };
+}
+
+/// The numbers that no living thread has.
+struct Free {
+    /// The least that no thread had yet.
+    next: usize,
+    given_back: BinaryHeap<Reverse<usize>>,
+}
+
+static FREE: Mutex<Free> = Mutex::new(Free { next: 0, given_back: BinaryHeap::new() });
+
+/// Gives the number back when the thread ends. The lock hands on what the thread did with it to the next one.
+struct Guard(usize);
+
+impl Guard {
+    fn new() -> Self {
+        let mut free = FREE.lock();
+        Self(free.given_back.pop().map_or_else(
+            || {
+                free.next += 1;
+                free.next - 1
+            },
+            |Reverse(number)| number,
+        ))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Before it is anybody else's. Where this fails, so does every other look at it.
+        let _ = SEAT.try_with(|seat| seat.set(ENDED));
+        FREE.lock().given_back.push(Reverse(self.0));
+    }
+}
+
+impl Seat {
+    /// How many seats `row` has.
+    pub(crate) const fn columns(row: usize) -> usize {
+        FIRST << row.saturating_sub(1)
+    }
+
+    fn numbered(number: usize) -> Self {
+        match (number / FIRST).checked_ilog2() {
+            None => Self { row: 0, column: number },
+            Some(doublings) => Self { row: doublings as usize + 1, column: number - (FIRST << doublings) },
+        }
+    }
+
+    /// This thread's seat; in no row if it has none.
+    #[allow(clippy::inline_always)] // two loads
+    #[inline(always)]
+    pub(crate) fn mine() -> Self {
+        SEAT.try_with(Cell::get).unwrap_or(ENDED)
+    }
+
+    /// This thread's seat, from now until it ends; `None` while it does.
+    pub(crate) fn take() -> Option<Self> {
+        match Self::mine() {
+            ENDED => None,
+            NONE => {
+                let number = GUARD.try_with(|guard| guard.get_or_init(Guard::new).0).ok()?;
+                SEAT.try_with(|seat| {
+                    seat.set(Self::numbered(number));
+                    seat.get()
+                })
+                .ok()
+            }
+            seat => Some(seat),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_fill_the_rows_one_after_the_other() {
+        let (mut row, mut column) = (0, 0);
+        for number in 0..10_000 {
+            assert_eq!(Seat::numbered(number), Seat { row, column });
+            column += 1;
+            if column == Seat::columns(row) {
+                (row, column) = (row + 1, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A range in memory that is being drawn from.
+//!
+//! The hot path of the crate is [`Segment::draw_noting`]: one `fetch_add` on the segment's cursor, and one
+//! branch.
+//!
+//! # Orderings
+//!
+//! The cursor is an *offset*, never an id, so that nothing wraps at the end of an id type; a draw that finds
+//! it at or beyond `len` got nothing. All accesses to it are `Relaxed`:
+//!
+//! - *No id twice* needs only that read-modify-writes of one location are atomic, which they are in any
+//!   ordering.
+//! - *Growing* needs that a draw which happens after another sees a later offset: coherence of one location.
+//! - `start`, `len` and `mark` never change; whoever holds the `Arc` got it through an `ArcSwap`
+//!   (release/acquire, see [`stock`](crate::sequence::stock)) or is its creator.
+//!
+//! The watermark's single signal rests on the same atomicity: the offsets `[0, len)` are dealt to draws
+//! without overlap, so exactly one draw holds the offset `mark`.
+
+use crate::error::ErrorKind;
+use crate::range::Range;
+use crate::sync::{ArcSwapOption, AtomicU64, Ordering};
+
+/// Where [`Segment::seal`] puts the cursor: beyond every length, and so far from 2^63, which no offset may
+/// reach, that failing draws cannot bring it there (2^62 of them at one a nanosecond take 146 years).
+const SEALED: u64 = 1 << 62;
+
+/// The most ids in one segment. Keeps `cursor + n` far from [`SEALED`] however many draws of a whole segment
+/// race.
+pub(crate) const MAX_LEN: u64 = 1 << 48;
+
+/// A cursor with nothing else on its cache line: the first field behind the 16 bytes of the `Arc`, in memory
+/// that allocators align to 16. So the offset is at least 8 bytes into its line, and the 48 after it reach
+/// the end. Not crossbeam's `CachePadded`, whose 128-byte alignment more than doubles an idle sequence's
+/// segment and measured no faster: what lies beyond the padding is written once.
+#[derive(Debug)]
+#[repr(C)]
+struct Cursor {
+    before: [u64; 7],
+    offset: AtomicU64,
+    after: [u64; 6],
+}
+
+impl Cursor {
+    fn new() -> Self {
+        Self { before: [0; 7], offset: AtomicU64::new(0), after: [0; 6] }
+    }
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Segment {
+    /// How many ids were asked of this segment so far. Every draw writes it.
+    cursor: Cursor,
+    start: u64,
+    len: u64,
+    /// The draw that gets this offset signals low water; `len` or more if none shall.
+    mark: u64,
+    /// What an empty segment tells its callers; a segment with ids, once they are drawn, is merely dry.
+    reason: ErrorKind,
+    /// The segment after this one: set once by the actor, cleared once this one has been left for good, so
+    /// that somebody idle who still holds an old segment does not keep all later ones alive.
+    next: ArcSwapOption<Segment>,
+}
+
+/// What a draw of one id got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) id: u64,
+    /// Whether this draw crossed the watermark: of all draws of a segment, exactly one does.
+    pub(crate) low: bool,
+}
+
+/// What a draw of several ids got: as many as there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) range: Range,
+    pub(crate) low: bool,
+}
+
+impl Segment {
+    /// A segment over `range` whose draw of the last `watermark` ids' first one signals; 0 for no signal.
+    pub(crate) fn new(range: Range, watermark: u64) -> Self {
+        debug_assert!(range.len() <= MAX_LEN);
+        let mark = range.len().saturating_sub(watermark);
+        Self::with(range, mark, ErrorKind::Dry)
+    }
+
+    /// A segment without ids, and why there are none.
+    pub(crate) fn empty(reason: ErrorKind) -> Self {
+        Self::with(Range::EMPTY, 0, reason)
+    }
+
+    fn with(range: Range, mark: u64, reason: ErrorKind) -> Self {
+        Self {
+            cursor: Cursor::new(),
+            start: range.start(),
+            len: range.len(),
+            mark,
+            reason,
+            next: ArcSwapOption::new(None),
+        }
+    }
+
+    /// Draws one id; `None` if there is none left here.
+    pub(crate) fn draw(&self) -> Option<Drawn> {
+        let mut low = false;
+        let id = self.draw_noting(|| low = true)?;
+        Some(Drawn { id, low })
+    }
+
+    /// Draws one id; `None` if there is none left here. The draw that crosses the watermark calls `low`.
+    #[inline]
+    pub(crate) fn draw_noting(&self, low: impl FnOnce()) -> Option<u64> {
+        // Relaxed: see the module's Orderings.
+        let offset = self.cursor.offset.fetch_add(1, Ordering::Relaxed);
+        // Both are negative where the draw meets neither the end nor the watermark, as all three are below
+        // 2^63. One branch, and not two: see docs/performance.md.
+        let within = offset.wrapping_sub(self.len) & (offset ^ self.mark).wrapping_neg();
+        (within.cast_signed().is_negative() || self.got_at_an_edge(offset, low)).then(|| self.start + offset)
+    }
+
+    /// Whether a draw that met the watermark or the end got an id.
+    #[cold]
+    #[inline(never)]
+    fn got_at_an_edge(&self, offset: u64, low: impl FnOnce()) -> bool {
+        let got = offset < self.len;
+        if got && offset == self.mark {
+            low();
+        }
+        got
+    }
+
+    /// Draws up to `n` ids: those that are left where there are fewer, which may be none.
+    pub(crate) fn take(&self, n: u64) -> Taken {
+        let n = n.min(self.len);
+        // A dry segment is not added to, so that no number of large draws brings the cursor around.
+        // Relaxed: a hint; the fetch_add decides.
+        if self.cursor.offset.load(Ordering::Relaxed) >= self.len {
+            return Taken { range: Range::EMPTY, low: false };
+        }
+        // Relaxed: see the module's Orderings.
+        let offset = self.cursor.offset.fetch_add(n, Ordering::Relaxed);
+        let range = self.whole().skip(offset).take_front(n);
+        let crossed = offset <= self.mark && self.mark < offset + n;
+        Taken { range, low: crossed && self.mark < self.len }
+    }
+
+    /// Ends the segment at once, for everybody who holds it: no draw that begins after this gets an id.
+    /// Returns what was left, which is the caller's alone.
+    pub(crate) fn seal(&self) -> Range {
+        // Relaxed: a swap is atomic against the draws, so each id is either drawn or returned here.
+        self.whole().skip(self.cursor.offset.swap(SEALED, Ordering::Relaxed))
+    }
+
+    /// How many ids are left: exact at one moment between call and return.
+    pub(crate) fn remaining(&self) -> u64 {
+        // Relaxed: a level, not a claim.
+        self.len.saturating_sub(self.cursor.offset.load(Ordering::Relaxed))
+    }
+
+    /// Whether the segment never had an id.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn reason(&self) -> ErrorKind {
+        self.reason
+    }
+
+    pub(crate) fn next(&self) -> &ArcSwapOption<Segment> {
+        &self.next
+    }
+
+    fn whole(&self) -> Range {
+        Range::new(self.start, self.len).expect("was one when the segment was made")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn segment(start: u64, len: u64, watermark: u64) -> Segment {
+        Segment::new(Range::new(start, len).unwrap(), watermark)
+    }
+
+    #[test]
+    fn the_last_id_of_u64_is_drawn_and_then_none() {
+        let segment = segment(u64::MAX - 1, 2, 0);
+        assert_eq!(segment.draw().map(|drawn| drawn.id), Some(u64::MAX - 1));
+        assert_eq!(segment.draw().map(|drawn| drawn.id), Some(u64::MAX));
+        assert_eq!(segment.draw(), None);
+        assert_eq!(segment.take(u64::MAX).range, Range::EMPTY);
+    }
+
+    #[test]
+    fn large_draws_of_a_dry_segment_do_not_bring_it_around() {
+        let segment = segment(7, MAX_LEN, 0);
+        assert_eq!(segment.take(u64::MAX).range.len(), MAX_LEN);
+        for _ in 0..1 << 17 {
+            assert!(segment.take(u64::MAX).range.is_empty());
+        }
+        assert_eq!(segment.draw(), None);
+    }
+
+    #[test]
+    fn sealing_returns_what_was_left() {
+        let segment = segment(1, 10, 5);
+        let _ = segment.take(3);
+        assert_eq!(segment.seal(), Range::new(4, 7).unwrap());
+        assert_eq!((segment.draw(), segment.take(1).range.len(), segment.seal().len()), (None, 0, 0));
+    }
+
+    proptest! {
+        // Sizes vary: with one length alone, `+=` for `*=` and the like can hide.
+        #[test]
+        fn draws_tile_the_range_and_signal_once(
+            len in 1..200_u64,
+            watermark in 0..220_u64,
+            sizes in prop::collection::vec(0..30_u64, 1..400),
+        ) {
+            let segment = segment(u64::MAX - len + 1, len, watermark);
+            let (mut expected, mut signals) = (u128::from(u64::MAX - len) + 1, 0);
+            for size in sizes {
+                let before = segment.remaining();
+                let (range, low) = if size == 0 {
+                    match segment.draw() {
+                        Some(drawn) => (Range::new(drawn.id, 1).unwrap(), drawn.low),
+                        None => (Range::EMPTY, false),
+                    }
+                } else {
+                    let taken = segment.take(size);
+                    (taken.range, taken.low)
+                };
+                prop_assert_eq!(range.len(), size.max(1).min(before));
+                if !range.is_empty() {
+                    prop_assert_eq!(u128::from(range.start()), expected);
+                    expected = range.end();
+                }
+                signals += u32::from(low);
+                let crossed = watermark > 0 && segment.remaining() < watermark;
+                prop_assert_eq!(signals, u32::from(crossed), "{} left of {}", segment.remaining(), len);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! How one sequence is served: what a caller chose, checked once when the sequence is opened.
+
+use std::time::Duration;
+
+use crate::error::{Error, Operation, Result};
+use crate::id::Id;
+use crate::sequence::segment::MAX_LEN;
+use crate::store::Bounds;
+
+/// How ids that are handed out relate to each other.
+///
+/// In every order, no id is ever handed out twice. See the guide "choose your guarantee" in `docs/`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Order {
+    /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the store,
+    /// which all callers that wait at that moment share. Nothing is prefetched, and `try_next` is always dry.
+    Global,
+    /// Ids grow within the process: an id requested after another was returned, in any thread, is larger.
+    /// Costs nanoseconds.
+    #[default]
+    Process,
+    /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain
+    /// increment; throughput grows with cores.
+    Thread,
+}
+
+/// How one sequence is served. Fixed when the sequence is opened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) order: Order,
+    pub(crate) sizing: Sizing,
+    /// The bounds to create the sequence with.
+    pub(crate) bounds: Bounds,
+    /// What the caller's type can hold.
+    pub(crate) floor: u64,
+    pub(crate) ceiling: u64,
+    /// How long a caller waits at most, unless it says otherwise.
+    pub(crate) patience: Duration,
+    /// How many ids a thread takes for itself at a time under [`Order::Thread`].
+    pub(crate) lease: u64,
+    /// How many ids one `take` may ask for.
+    pub(crate) max_take: u64,
+    /// Fixes the jitter of retries, for simulations that must be repeatable.
+    pub(crate) seed: Option<u64>,
+}
+
+impl Settings {
+    pub(crate) fn of<T: Id>() -> Self {
+        let bounds = Bounds::of::<T>();
+        Self {
+            order: Order::default(),
+            sizing: Sizing::Adaptive(Adaptive::for_bounds(bounds)),
+            bounds,
+            floor: T::MIN,
+            ceiling: T::MAX,
+            patience: Duration::from_secs(30),
+            lease: 64,
+            max_take: LARGEST_TAKE,
+            seed: None,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let invalid = |message: String| Err(Error::invalid(message).during(Operation::Configure));
+        let (start, max) = (self.bounds.start(), self.bounds.max());
+        if start < self.floor || max > self.ceiling {
+            let (floor, ceiling) = (self.floor, self.ceiling);
+            return invalid(format!(
+                "bounds {start}..={max} do not fit the id type, which holds {floor}..={ceiling}"
+            ));
+        }
+        if self.lease == 0 || self.lease > MAX_LEN {
+            return invalid(format!("a lease of {} ids; it must be 1 to 2^48", self.lease));
+        }
+        if self.max_take == 0 || self.max_take > MAX_LEN {
+            return invalid(format!("a max_take of {} ids; it must be 1 to 2^48", self.max_take));
+        }
+        self.sizing.check().map_err(|message| Error::invalid(message).during(Operation::Configure))
+    }
+}
+
+/// How much a refill reserves and when it starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sizing {
+    /// Always the same.
+    Fixed {
+        /// How many ids a refill reserves; at least 1.
+        step: u64,
+        /// How many ids remain when it starts: 0 (only when dry: the *batch* mode) up to `step`.
+        watermark: u64,
+    },
+    /// From the measured rate and latency.
+    Adaptive(Adaptive),
+}
+
+/// The default limit of one `take`: no more than a restart of the largest sequence may waste by default, so
+/// that a cancelled take costs no more than that; and more than databases accept in one statement.
+const LARGEST_TAKE: u64 = 1_000_000;
+
+/// The first step of adaptive sizes, and every step while replies are lost; less if the settings allow less.
+const LEAST_STEP: u64 = 32;
+
+/// The settings of [`Sizing::Adaptive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Adaptive {
+    /// How long to keep serving at the present rate while the store is away.
+    pub(crate) outage_budget: Duration,
+    /// The most ids that may be in memory, which a restart loses; wins over the budget.
+    pub(crate) max_waste: u64,
+    /// The smallest refill, and the first.
+    pub(crate) min_step: u64,
+}
+
+impl Adaptive {
+    /// The default for a sequence of these bounds: a budget of 5 s, and a cap of a ten-thousandth of the
+    /// sequence, but at most a million ids.
+    pub(crate) fn for_bounds(bounds: Bounds) -> Self {
+        Self::of(Duration::from_secs(5), ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000))
+    }
+
+    /// The smallest step follows from the cap.
+    pub(crate) fn of(outage_budget: Duration, max_waste: u64) -> Self {
+        Self { outage_budget, max_waste, min_step: max_waste.div_ceil(2).min(LEAST_STEP) }
+    }
+}
+
+impl Sizing {
+    /// The most ids that may be in memory. A fixed step has no limit of its own: ids reserved for callers
+    /// that have given up stay for others.
+    pub(crate) fn most_in_memory(&self) -> u64 {
+        match *self {
+            Self::Fixed { .. } => MAX_LEN,
+            Self::Adaptive(Adaptive { max_waste, .. }) => max_waste,
+        }
+    }
+
+    /// The default limit of one `take`: ids that may be in memory anyway cost nobody more.
+    pub(crate) fn largest_take(&self) -> u64 {
+        match *self {
+            Self::Fixed { step, .. } => step.max(LARGEST_TAKE),
+            Self::Adaptive(Adaptive { max_waste, .. }) => max_waste.max(LARGEST_TAKE),
+        }
+    }
+
+    /// How many ids to reserve while replies are lost: each lost reply makes a gap of this size.
+    pub(crate) fn least_step(&self) -> u64 {
+        match *self {
+            Self::Fixed { step, .. } => step.min(LEAST_STEP),
+            Self::Adaptive(Adaptive { min_step, .. }) => min_step,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match *self {
+            Self::Fixed { step, .. } if step == 0 || step > MAX_LEN => {
+                Err(format!("a step of {step} ids; it must be 1 to 2^48"))
+            }
+            Self::Fixed { step, watermark } if watermark > step => Err(format!(
+                "a watermark of {watermark} is above the step of {step}: one refill would not lead above it"
+            )),
+            Self::Adaptive(Adaptive { min_step, max_waste, .. })
+                if min_step == 0 || min_step > max_waste || max_waste > MAX_LEN =>
+            {
+                Err(format!(
+                    "a smallest step of {min_step} and a waste cap of {max_waste} ids; it must be 1 <= step <= cap <= 2^48"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What can be seen of a running sequence.
+
+use std::time::Duration;
+
+use crate::sequence::state::Core;
+use crate::store::Identity;
+
+/// Counters since the allocator was opened, levels now, and estimates; from
+/// [`Allocator::snapshot`](crate::Allocator::snapshot).
+///
+/// Each field is correct by itself. They are not read at one instant.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Ids handed out, including those that leases and stripes hold.
+    pub drawn: u64,
+    /// Ids in memory, not drawn yet: what a crash would waste now, in addition to leases.
+    pub remaining: u64,
+    /// Ids that the store granted.
+    pub granted: u64,
+    /// Reserves sent to the store.
+    pub reserves: u64,
+    /// Reserves that failed or whose outcome is unknown.
+    pub failures: u64,
+    /// Calls that found nothing in memory and had to wait.
+    pub waits: u64,
+    /// For how long at least one caller was waiting, in all and up to now.
+    pub dry_time: Duration,
+    /// How long ago the store last granted ids; `None` before the first time.
+    pub since_grant: Option<Duration>,
+    /// Reserves that failed since then; a sequence that has come to its end has not failed.
+    pub failures_in_a_row: u64,
+    /// Whether callers wait now.
+    pub is_dry: bool,
+    /// Ids that were in memory at the [close](crate::Sequences::close) and that the store took
+    /// back: the next reserve gets them.
+    pub given_back: u64,
+    /// Ids that were reserved and will never be handed out.
+    pub gaps: Gaps,
+    /// Ids drawn a second, as the refill policy believes.
+    pub rate: f64,
+    /// How long memory lasts at that rate without the store; `None` while nothing is drawn.
+    pub time_to_dry: Option<Duration>,
+    /// How long the whole sequence lasts at that rate, if this were its only process;
+    /// `None` while that is not known.
+    pub time_to_exhaustion: Option<Duration>,
+    /// Which sequence the ids come from; `None` before the first grant.
+    pub identity: Option<Identity>,
+}
+
+/// Ids that were reserved and will never be handed out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gaps {
+    /// In memory when it was revoked, closed or evicted, and not given back to the store.
+    pub revoked: u64,
+    /// Granted after the callers that wanted them had given up, or after the sequence was revoked or reset.
+    pub abandoned: u64,
+    /// Had left memory when a caller was cancelled, a `take` failed or a lease ended.
+    pub dropped: u64,
+    /// May have been reserved by requests whose outcome is unknown: an upper bound.
+    pub unknown: u64,
+}
+
+impl Gaps {
+    /// All of them: an upper bound, for the sake of `unknown`.
+    pub fn total(&self) -> u64 {
+        self.revoked + self.abandoned + self.dropped + self.unknown
+    }
+}
+
+/// How a sequence is served: see [`Snapshot::health`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Health {
+    /// The store fails, and callers find nothing in memory.
+    Dry,
+    /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long.
+    Failing,
+    /// The store answered the last reserve, or was never asked.
+    Serving,
+}
+
+impl Snapshot {
+    /// Whether ids can be drawn now, and for how long. An alarm may follow
+    /// [`Health::Failing`]: nothing is lost yet.
+    pub fn health(&self) -> Health {
+        match self {
+            Self { failures_in_a_row: 0, .. } => Health::Serving,
+            Self { is_dry: false, remaining: 1.., .. } => Health::Failing,
+            _ => Health::Dry,
+        }
+    }
+
+    /// As of `now`, by the clock of the core's actor.
+    pub(crate) fn of(core: &Core, now: Duration) -> Self {
+        let stats = &core.stats;
+        let (remaining, rate) = (core.stock.remaining(), stats.rate());
+        let unreserved = stats.unreserved(core.settings.ceiling);
+        Self {
+            drawn: core.drawn(),
+            remaining,
+            granted: stats.granted(),
+            reserves: stats.reserves(),
+            failures: stats.failures(),
+            waits: stats.waits(),
+            dry_time: stats.dry(now),
+            since_grant: stats.granted_at().map(|at| now.saturating_sub(at)),
+            failures_in_a_row: stats.failing(),
+            is_dry: stats.is_dry(),
+            given_back: stats.given_back(),
+            gaps: Gaps {
+                revoked: stats.revoked().saturating_sub(stats.given_back()),
+                abandoned: stats.abandoned(),
+                dropped: stats.dropped(),
+                unknown: stats.unknown(),
+            },
+            rate,
+            time_to_dry: lasts(remaining, rate),
+            time_to_exhaustion: unreserved.and_then(|left| lasts(left.saturating_add(remaining), rate)),
+            identity: stats.identity(),
+        }
+    }
+}
+
+fn lasts(ids: u64, rate: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(ids as f64 / rate).ok()
+}

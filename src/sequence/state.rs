@@ -1,0 +1,259 @@
+//! The in-process state of one sequence: what its callers and the refill actor share.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::SequenceName;
+use crate::range::{Range, Ranges};
+use crate::sequence::mailbox::{self, Sender};
+use crate::sequence::segment::{Segment, Taken};
+use crate::sequence::settings::{Order, Settings};
+use crate::sequence::stats::Stats;
+use crate::sequence::stock::Stock;
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
+
+pub(crate) type Mailbox = mailbox::Mailbox<Core>;
+pub(crate) type Message = mailbox::Message<Core>;
+pub(crate) type Request = mailbox::Request<Core>;
+
+/// `users` of a core that was evicted: nobody may take it up again.
+const EVICTED: usize = usize::MAX;
+
+/// In this order, so that what a draw reads lies on one cache line, whichever of a
+/// thousand sequences it is of.
+#[repr(C)]
+pub(crate) struct Core {
+    /// What the threads hold for themselves under [`Order::Thread`].
+    #[cfg(not(idmill_loom))]
+    pub(crate) stripes: Option<Box<crate::sequence::stripes::Stripes>>,
+    /// Unique in the process and never used again, unlike an address: what per-thread caches are keyed by.
+    pub(crate) key: u64,
+    pub(crate) stock: Stock,
+    pub(crate) name: SequenceName,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) stats: Stats,
+    mailbox: Arc<Mailbox>,
+    /// Whether a low-water signal is under way to the actor: the permit that is neither lost nor piles up.
+    low: AtomicBool,
+    /// Whether the actor is still to hear of a revocation; set under the lock of its mailbox.
+    revoked: AtomicBool,
+    /// How many allocators and handles refer to this core, or [`EVICTED`].
+    users: AtomicUsize,
+    /// Where the actor keeps its side; written by the actor alone.
+    pub(crate) slot: AtomicUsize,
+}
+
+/// [`Core::slot`] before the actor has heard of the core.
+pub(crate) const NO_SLOT: usize = usize::MAX;
+
+/// What a `take` could not get from memory, and what it got.
+pub(crate) struct Short {
+    pub(crate) missing: u64,
+    pub(crate) got: Ranges,
+}
+
+impl Core {
+    /// A core with one user: the caller.
+    pub(crate) fn new(name: SequenceName, settings: Arc<Settings>, mailbox: Arc<Mailbox>) -> Self {
+        Self {
+            key: next_key(),
+            name,
+            stock: Stock::new(),
+            stats: Stats::default(),
+            mailbox,
+            low: AtomicBool::new(false),
+            revoked: AtomicBool::new(false),
+            users: AtomicUsize::new(1),
+            slot: AtomicUsize::new(NO_SLOT),
+            #[cfg(not(idmill_loom))]
+            stripes: (settings.order == Order::Thread).then(Box::default),
+            settings,
+        }
+    }
+
+    /// Draws one id from this very segment.
+    #[inline]
+    pub(crate) fn draw_here(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
+        segment.draw_noting(|| self.signal_low())
+    }
+
+    /// Draws one id from memory, from `segment` on; leaves in it the segment to begin with the next time.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
+        let drawn = self.stock.draw(segment)?;
+        if drawn.low {
+            self.signal_low();
+        }
+        Ok(drawn.id)
+    }
+
+    /// Draws `n` ids from memory, or says how many are missing.
+    pub(crate) fn take(self: &Arc<Self>, n: u64) -> Result<Ranges, Short> {
+        let mut got = Ranges::none();
+        let outcome = self.stock.take(n, |taken| got.push(self.noted(taken)));
+        match outcome {
+            Ok(()) => Ok(got),
+            Err((missing, _)) => Err(Short { missing, got }),
+        }
+    }
+
+    /// Draws up to `n` consecutive ids from memory, from `segment` on, leaving in it the segment to begin
+    /// with the next time; empty only if nothing is in memory.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> Range {
+        loop {
+            let range = self.noted(segment.take(n));
+            if !range.is_empty() {
+                return range;
+            }
+            match self.stock.advance(segment) {
+                Ok(next) => *segment = next,
+                Err(_) => return range,
+            }
+        }
+    }
+
+    /// How many ids were drawn or replied so far.
+    pub(crate) fn drawn(&self) -> u64 {
+        let stats = &self.stats;
+        let in_memory = self.stock.remaining() + stats.revoked() + stats.dropped();
+        (stats.published() + stats.replied()).saturating_sub(in_memory)
+    }
+
+    fn noted(self: &Arc<Self>, taken: Taken) -> Range {
+        if taken.low {
+            self.signal_low();
+        }
+        taken.range
+    }
+
+    /// The error of a caller that does not wait. That nothing is in memory is a signal as the watermark is:
+    /// else a caller that only ever tries would get an id from nobody.
+    #[cold]
+    pub(crate) fn refused(self: &Arc<Self>, reason: ErrorKind) -> Error {
+        if reason == ErrorKind::Dry && self.settings.order != Order::Global {
+            self.signal_low();
+        }
+        reason.into()
+    }
+
+    /// Leaves the actor a permit to refill. Called by the one draw that crosses the watermark,
+    /// and by those that find nothing.
+    #[cold]
+    fn signal_low(self: &Arc<Self>) {
+        if self.stock.is_forked() {
+            return self.stock.disown();
+        }
+        // AcqRel: pairs with `low_seen`. Finding it set means that the actor has not yet looked at the level,
+        // and will do so after this draw.
+        if !self.low.swap(true, Ordering::AcqRel) {
+            self.mailbox.signal(self);
+        }
+    }
+
+    /// The actor takes the permit, before it looks at the level.
+    pub(crate) fn low_seen(&self) {
+        // AcqRel: pairs with `signal_low`, whose draw is seen by the look at the level that follows.
+        self.low.swap(false, Ordering::AcqRel);
+    }
+
+    /// Queues a message for the actor.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] if the actor is gone.
+    pub(crate) fn send(&self, message: Message) -> Result<(), ErrorKind> {
+        self.mailbox.send(message)
+    }
+
+    /// Takes everything in memory away from everybody; see [`Stock::revoke`].
+    pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
+        let lost = self.stock.revoke(ErrorKind::Dry).len();
+        self.stats.gap_revoked(lost);
+        let held = self.give_up_stripes();
+        // A closed mailbox has no actor that would have to hear of it.
+        let _ = self.send(Message::Revoked(self.clone()));
+        lost + held
+    }
+
+    /// The actor hears of the revocations up to now, before it marks what is in flight.
+    pub(crate) fn revocation_seen(&self) {
+        // AcqRel: pairs with `revocation_is_known`.
+        self.revoked.swap(false, Ordering::AcqRel);
+    }
+
+    /// Ends the sequence in this process: whoever draws hears that it is closed.
+    pub(crate) fn close(&self) {
+        self.stats.gap_revoked(self.stock.revoke(ErrorKind::Closed).len());
+        self.give_up_stripes();
+    }
+
+    /// Counts what the threads hold as lost, after the stock was revoked. Returns how many ids that are.
+    pub(crate) fn give_up_stripes(&self) -> u64 {
+        #[cfg(not(idmill_loom))]
+        if let Some(stripes) = &self.stripes {
+            return stripes.give_up(&self.stock, &self.stats);
+        }
+        0
+    }
+
+    /// Another allocator or handle refers to this core; `false` if it was evicted meanwhile.
+    pub(crate) fn enter(&self) -> bool {
+        let mut users = self.users.load(Ordering::Relaxed);
+        loop {
+            if users == EVICTED {
+                return false;
+            }
+            // AcqRel: pairs with `evict`, so that exactly one of the two wins;
+            // nothing else is published by it.
+            match self.users.compare_exchange_weak(users, users + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => users = now,
+            }
+        }
+    }
+
+    /// One of them is gone.
+    pub(crate) fn leave(&self) {
+        // Release: what the user did with the core happens before its eviction.
+        self.users.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether anybody refers to this core now.
+    pub(crate) fn is_used(&self) -> bool {
+        // Relaxed: a hint. Whoever comes after it finds memory as it is, and asks.
+        self.users.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether nobody refers to this core and, from now on, nobody can.
+    pub(crate) fn evict(&self) -> bool {
+        // AcqRel: pairs with `enter` and `leave`.
+        self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Sender for Core {
+    fn low_seen(&self) {
+        self.low_seen();
+    }
+
+    fn revocation_is_known(&self) -> bool {
+        // AcqRel: pairs with `revocation_seen`. Finding it set means that the actor has yet to mark what is
+        // in flight, and will do so after this revocation.
+        self.revoked.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("key", &self.key).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Not behind the facade: a plain counter of the process, with no part in any protocol,
+/// that must outlive a model run.
+fn next_key() -> u64 {
+    static KEY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    KEY.fetch_add(1, Ordering::Relaxed)
+}

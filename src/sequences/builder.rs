@@ -1,0 +1,275 @@
+//! Opening a sequence: settings, checks, and its creation in the store.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::allocator::{Allocator, Shared, Tenant, block_on_reply};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::id::Id;
+use crate::name::SequenceName;
+use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
+use crate::sequence::state::Core;
+use crate::store::{self, Bounds, SequenceInfo};
+use crate::sync::Arc;
+
+/// A sequence about to be opened. Await it to open the sequence: it is created in the store if it does not
+/// exist; if it exists, it is checked against the settings asked for.
+///
+/// ```
+/// # async fn demo(ids: idmill::Sequences) -> idmill::Result<()> {
+/// use std::time::Duration;
+///
+/// let users = ids.sequence::<i32>("users").await?;
+/// let orders = ids
+///     .sequence::<u64>("orders")
+///     .start(1_000)
+///     .outage_budget(Duration::from_secs(300))
+///     .max_waste(100_000)
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "await it, or call `lazy` or `open_blocking`"]
+pub struct SequenceBuilder<T: Id = u64> {
+    shared: Arc<Shared>,
+    name: Result<SequenceName>,
+    start: Option<u64>,
+    max: Option<u64>,
+    step: Option<u64>,
+    watermark: Option<u64>,
+    outage_budget: Option<Duration>,
+    max_waste: Option<u64>,
+    max_take: Option<u64>,
+    settings: Settings,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Id> SequenceBuilder<T> {
+    pub(crate) fn new(shared: Arc<Shared>, name: &str) -> Self {
+        let settings = Settings { seed: shared.seed, ..Settings::of::<T>() };
+        let name = SequenceName::new(name);
+        Self {
+            shared,
+            name,
+            start: None,
+            max: None,
+            step: None,
+            watermark: None,
+            outage_budget: None,
+            max_waste: None,
+            max_take: None,
+            settings,
+            of: PhantomData,
+        }
+    }
+
+    /// Sets the first id, used if the sequence must be created. Default: 1.
+    pub fn start(mut self, start: u64) -> Self {
+        self.start = Some(start);
+        self
+    }
+
+    /// Sets the last id, inclusive, used if the sequence must be created. Default: the largest that the type
+    /// holds.
+    pub fn max(mut self, max: u64) -> Self {
+        self.max = Some(max);
+        self
+    }
+
+    /// Always reserves this many ids, 1 to 2^48, instead of adapting to the load. The
+    /// [`watermark`](Self::watermark) is then half of it unless set.
+    pub fn step(mut self, ids: u64) -> Self {
+        self.step = Some(ids);
+        self
+    }
+
+    /// Sets how many ids remain when the refill starts; needs a [`step`](Self::step), and is at most that. It
+    /// should cover the ids drawn while the store answers: latency × rate. 0 turns prefetching off: this is
+    /// the *batch* mode, in which nothing is reserved that nobody asked for.
+    pub fn watermark(mut self, ids: u64) -> Self {
+        self.watermark = Some(ids);
+        self
+    }
+
+    /// Sets how long to keep serving at the present rate while the store is away. Default: 5 s.
+    pub fn outage_budget(mut self, budget: Duration) -> Self {
+        self.outage_budget = Some(budget);
+        self
+    }
+
+    /// Sets the most ids in memory, which is what a crash wastes; wins over the outage budget. Default: a
+    /// ten-thousandth of the sequence, but at most a million. Ids above it that were reserved for a caller
+    /// that gave up go back to a store that [takes them](crate::store::Capabilities::gives_back), or become a
+    /// gap.
+    pub fn max_waste(mut self, ids: u64) -> Self {
+        self.max_waste = Some(ids);
+        self
+    }
+
+    /// Sets how many ids one [`take`](Allocator::take) may ask for, 1 to 2^48. Default: a million, or the
+    /// waste cap or the step if that is more, so that a cancelled take costs no more than a crash may.
+    pub fn max_take(mut self, ids: u64) -> Self {
+        self.max_take = Some(ids);
+        self
+    }
+
+    /// Sets how ids relate to each other. Default: [`Order::Process`].
+    pub fn order(mut self, order: Order) -> Self {
+        self.settings.order = order;
+        self
+    }
+
+    /// Sets how long `next` and `take` wait at most. Opening waits as long, or for the [store's
+    /// timeout](crate::SequencesBuilder::store_timeout) if that is longer. Default: 30 s.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// Sets how many ids a thread takes for itself at a time under [`Order::Thread`], 1 to 2^48. Default: 64.
+    pub fn lease_size(mut self, ids: u64) -> Self {
+        self.settings.lease = ids;
+        self
+    }
+
+    /// Opens the sequence without asking the store. If the sequence does not exist, the first reserve creates
+    /// it. Differences from an existing sequence are not detected.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for an invalid name or invalid settings; [`ErrorKind::Conflict`] if the
+    /// sequence is open in this process with other settings; [`ErrorKind::Closed`].
+    pub fn lazy(self) -> Result<Allocator<T>> {
+        let (name, settings) = self.checked()?;
+        Self::register(&self.shared, &name, settings)
+    }
+
+    /// Opens the sequence, on a thread outside any async runtime.
+    ///
+    /// # Errors
+    /// The same as awaiting it: those of [`lazy`](Self::lazy); [`ErrorKind::Conflict`] if the sequence exists
+    /// with another start or max than asked for; errors of the store; [`ErrorKind::Deadline`] if the store
+    /// does not answer within the longer of [`patience`](Self::patience) and the [store's
+    /// timeout](crate::SequencesBuilder::store_timeout). Also [`ErrorKind::InvalidInput`] when called in
+    /// async code of a runtime that drives the refills and has no other thread.
+    pub fn open_blocking(self) -> Result<Allocator<T>> {
+        let (shared, name, limit) = (self.shared.clone(), self.name.clone()?, self.limit());
+        let outcome = block_on_reply(&shared.runtime, "`.await`", self.into_future(), limit);
+        outcome.map_err(|error| error.of(&name).during(Operation::Configure))
+    }
+
+    /// How long the store may take to describe the sequence.
+    fn limit(&self) -> Duration {
+        self.settings.patience.max(self.shared.store_timeout)
+    }
+
+    async fn open(self) -> Result<Allocator<T>> {
+        let (name, settings) = self.checked()?;
+        let info = {
+            let (name, store, seen) =
+                (name.clone(), self.shared.store.clone(), self.shared.registry.seen(&name));
+            let find = async move {
+                let Some(seen) = seen else { return store::ensure(&*store, &name, settings.bounds).await };
+                store.inspect(&name).await?.ok_or_else(|| seen.gone(&name, &store::not_found(&name)))
+            };
+            self.shared.ask_store(self.limit(), find).await
+        };
+        let agreed = info.and_then(|info| agrees::<T>(&info, self.start, self.max));
+        agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
+        let allocator = Self::register(&self.shared, &name, settings)?;
+        allocator.core().stats.meet();
+        Ok(allocator)
+    }
+
+    /// Returns this process's allocator for the sequence, unless there is one with other settings.
+    fn register(shared: &Arc<Shared>, name: &SequenceName, settings: Settings) -> Result<Allocator<T>> {
+        let core = shared.registry.find_or_create(name, || {
+            Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone())
+        });
+        // From here on the tenant gives up the user that `core` counts for this call.
+        let allocator = Allocator::new(Tenant::new(core.clone(), shared.clone()));
+        if shared.mailbox.is_closed() {
+            core.close();
+            return Err(Error::from(ErrorKind::Closed).of(name).during(Operation::Configure));
+        }
+        if *core.settings != settings {
+            let message = "it is open in this process with other settings or another id type; open it once and clone it";
+            return Err(Error::new(ErrorKind::Conflict, message).of(name).during(Operation::Configure));
+        }
+        Ok(allocator)
+    }
+
+    /// The name and the settings, worked out once and found sound.
+    fn checked(&self) -> Result<(SequenceName, Settings)> {
+        let name = self.name.clone()?;
+        let settings = self.settings().map_err(|error| error.of(&name))?;
+        Ok((name, settings))
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        let defaults = self.settings.bounds;
+        let bounds = Bounds::new(self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()))?;
+        let sizing = self.sizing(bounds)?;
+        let max_take = self.max_take.unwrap_or_else(|| sizing.largest_take());
+        let settings = Settings { sizing, bounds, max_take, ..self.settings };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn sizing(&self, bounds: Bounds) -> Result<Sizing> {
+        let adapts = self.outage_budget.is_some() || self.max_waste.is_some();
+        let clash = |what: &str| Err(Error::invalid(what.to_owned()).during(Operation::Configure));
+        match (self.step, self.watermark) {
+            (Some(_), _) if adapts => {
+                clash("a fixed step leaves no room for an outage budget or a waste cap; set one or the other")
+            }
+            (Some(step), watermark) => Ok(Sizing::Fixed { step, watermark: watermark.unwrap_or(step / 2) }),
+            (None, Some(_)) => clash("a watermark needs a step; without a step both adapt to the load"),
+            (None, None) => {
+                let adaptive = Adaptive::for_bounds(bounds);
+                let budget = self.outage_budget.unwrap_or(adaptive.outage_budget);
+                Ok(Sizing::Adaptive(Adaptive::of(budget, self.max_waste.unwrap_or(adaptive.max_waste))))
+            }
+        }
+    }
+}
+
+/// Checks an existing sequence against the start and max that were asked for, if any.
+fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> Result<()> {
+    let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
+    let differs = |what, asked: u64, has| {
+        let message = format!(
+            "it exists with {what} {has}, not {asked}; leave {what} out, or change the stored sequence"
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
+    };
+    if let Some(asked) = start.filter(|asked| *asked != has_start) {
+        return differs("start", asked, has_start);
+    }
+    if let Some(asked) = max.filter(|asked| *asked != has_max) {
+        return differs("max", asked, has_max);
+    }
+    if info.next.is_some_and(|next| next < T::MIN) {
+        return differs("a next id of", T::MIN, info.next.unwrap_or_default());
+    }
+    Ok(())
+}
+
+impl<T: Id> IntoFuture for SequenceBuilder<T> {
+    type Output = Result<Allocator<T>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<Allocator<T>>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
+    }
+}
+
+impl<T: Id> fmt::Debug for SequenceBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SequenceBuilder")
+            .field("name", &self.name)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

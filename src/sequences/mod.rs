@@ -1,0 +1,109 @@
+//! All sequences of one store that a process uses.
+
+mod builder;
+mod start;
+mod threads;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::allocator::{Shared, block_on_reply};
+use crate::error::Result;
+use crate::id::Id;
+use crate::sequence::mailbox::Ending;
+#[cfg(feature = "metrics")]
+use crate::sequence::metrics;
+use crate::store::Store;
+use crate::sync::Arc;
+
+pub use builder::SequenceBuilder;
+pub use start::{SequencesBuilder, connect};
+
+/// The sequences of one store: name → allocator, with one refill actor for all of them.
+///
+/// Cheap to clone. The actor ends by itself when the last clone and the last allocator are dropped;
+/// [`close`](Self::close) ends it at once and waits for that.
+#[derive(Clone)]
+pub struct Sequences {
+    shared: Arc<Shared>,
+}
+
+impl Sequences {
+    /// Returns a builder for the sequence of this name. Add settings and open it, or `.await` it for the
+    /// defaults. See [`SequenceBuilder`].
+    pub fn sequence<T: Id>(&self, name: impl AsRef<str>) -> SequenceBuilder<T> {
+        SequenceBuilder::new(self.shared.clone(), name.as_ref())
+    }
+
+    /// Returns the store itself, for administration.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// Returns how many sequences are open in this process.
+    pub fn len(&self) -> usize {
+        self.shared.registry.len()
+    }
+
+    /// Returns whether no sequence is open in this process.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Records the metrics of every open sequence now, for an exporter that is about to be read; they are
+    /// also recorded at every refill. Their names are `idmill_*`, their label is `sequence`.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn record_metrics(&self) {
+        metrics::describe();
+        for core in self.shared.registry.cores() {
+            metrics::record(&core, self.shared.clock.now());
+        }
+    }
+
+    /// Ends all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The ids left in memory
+    /// go back to a store that [can take them](crate::store::Capabilities::gives_back), provided that nobody
+    /// has reserved after them; the next reserve then gets those ids. Everything else becomes a gap: ids that
+    /// leases and stripes hold, a refill under way, and ids that could not be given back within the [store's
+    /// timeout](SequencesBuilder::store_timeout).
+    ///
+    /// Returns when the actor has ended. Cancelling this call does not undo it. Dropping the last clone
+    /// instead gives nothing back.
+    ///
+    /// [`ErrorKind::Closed`]: crate::ErrorKind::Closed
+    pub async fn close(&self) {
+        self.shared.mailbox.close(Ending::Asked);
+        let mut ended = self.shared.ended.clone();
+        // Nothing is ever sent: an error says that the sender is gone, with the actor.
+        while ended.changed().await.is_ok() {}
+    }
+
+    /// [`close`](Self::close) for threads outside any async runtime.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] in async code of a runtime that drives the refills and has no other
+    /// thread; [`ErrorKind::Deadline`] if the refills' runtime is kept from running for twice the store's
+    /// timeout. The sequences are closed either way; the error only means that this call did not wait until
+    /// the remaining ids were given back.
+    ///
+    /// [`ErrorKind::InvalidInput`]: crate::ErrorKind::InvalidInput
+    /// [`ErrorKind::Deadline`]: crate::ErrorKind::Deadline
+    pub fn close_blocking(&self) -> Result<()> {
+        self.shared.mailbox.close(Ending::Asked);
+        let (runtime, limit) = (&self.shared.runtime, self.shared.store_timeout.saturating_mul(2));
+        let ended = async {
+            self.close().await;
+            Ok(())
+        };
+        block_on_reply(runtime, "`close`", ended, limit.max(SHORTEST_CLOSE))
+    }
+}
+
+impl fmt::Debug for Sequences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sequences").field("store", &self.shared.store).finish_non_exhaustive()
+    }
+}
+
+/// How long a thread waits at least for the end. On a machine with nothing else to do, the end comes at once.
+const SHORTEST_CLOSE: Duration = Duration::from_secs(10);

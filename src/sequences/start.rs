@@ -1,0 +1,186 @@
+//! Starting: from a store or its URL to sequences and the actor that refills them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use tokio::runtime::Handle as RuntimeHandle;
+use tokio::sync::{Semaphore, watch};
+
+use super::Sequences;
+use super::threads::Home;
+use crate::allocator::{Shared, block_on};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::refill::actor::{Actor, Duties};
+use crate::sequence::clock::Clock;
+use crate::sequence::metrics;
+use crate::sequence::registry::Registry;
+use crate::sequence::state::Mailbox;
+use crate::sequence::task::{Task, lost};
+use crate::store::{self, Capabilities, Store};
+use crate::sync::{Arc, Mutex};
+
+impl Sequences {
+    /// Starts the sequences of a store, with the defaults of [`builder`](Self::builder).
+    ///
+    /// # Errors
+    /// Those of [`SequencesBuilder::start`].
+    pub fn new(store: impl Into<Arc<dyn Store>>) -> Result<Self> {
+        Self::builder(store).start()
+    }
+
+    /// Returns a builder for the sequences of a store, with settings of your own.
+    pub fn builder(store: impl Into<Arc<dyn Store>>) -> SequencesBuilder {
+        SequencesBuilder {
+            store: store.into(),
+            store_timeout: Duration::from_secs(10),
+            idle_eviction: None,
+            max_waiting: 65_536,
+            own_thread: false,
+            seed: None,
+        }
+    }
+
+    /// Opens the store at `url` and its sequences on a thread of their own, for programs without an async
+    /// runtime.
+    ///
+    /// # Errors
+    /// Those of [`connect`].
+    pub fn connect_blocking(url: &str) -> Result<Self> {
+        let home = Home::of_its_own()?;
+        let url = url.to_owned();
+        let connect = Task::spawn(&home.store, async move { store::connect(&url).await });
+        let store = block_on(connect).map_err(lost)??;
+        Self::builder(store).start_at(home)
+    }
+}
+
+/// Settings of [`Sequences`].
+#[derive(Debug)]
+#[must_use = "call `start`"]
+pub struct SequencesBuilder {
+    store: Arc<dyn Store>,
+    store_timeout: Duration,
+    idle_eviction: Option<Duration>,
+    max_waiting: usize,
+    own_thread: bool,
+    seed: Option<u64>,
+}
+
+impl SequencesBuilder {
+    /// Sets how long the store may take to answer a reserve before the outcome counts as unknown (a gap, and
+    /// another attempt). Default: 10 s.
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = timeout;
+        self
+    }
+
+    /// Evicts a sequence when no allocator or handle refers to it and nothing was drawn from it for this
+    /// long; this may take up to twice as long. Its ids in memory become a gap. Default: never.
+    pub fn idle_eviction(mut self, after: Duration) -> Self {
+        self.idle_eviction = Some(after);
+        self
+    }
+
+    /// Sets how many callers may wait for ids at the same time, over all sequences. Further callers wait for
+    /// a place, and get [`ErrorKind::Overloaded`] if none is free in time. Default: 65,536.
+    pub fn max_waiting(mut self, callers: usize) -> Self {
+        self.max_waiting = callers;
+        self
+    }
+
+    /// Runs the actor on a thread of its own, and the store's work on another, even inside a tokio runtime. A
+    /// store that blocks its thread then delays its own requests, but nobody's deadline.
+    pub fn own_thread(mut self) -> Self {
+        self.own_thread = true;
+        self
+    }
+
+    /// Fixes the randomness of retries, for simulations that must be repeatable.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the refill actor on the current tokio runtime, or on a thread of its own if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for invalid settings, and on a tokio runtime without timers (tokio reports
+    /// this by a panic, which is caught here and whose message may be printed); [`ErrorKind::Unavailable`] if
+    /// the system provides no thread; [`ErrorKind::StoreViolation`] if the store panics.
+    pub fn start(self) -> Result<Sequences> {
+        match RuntimeHandle::try_current() {
+            Ok(runtime) if !self.own_thread => {
+                has_timers()?;
+                self.start_at(Home::within(runtime))
+            }
+            _ => self.start_at(Home::of_its_own()?),
+        }
+    }
+
+    fn start_at(self, home: Home) -> Result<Sequences> {
+        if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
+            let message =
+                format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
+            return Err(Error::invalid(message).during(Operation::Configure));
+        }
+        let can = capabilities(&*self.store)?;
+        let registry = if self.idle_eviction.is_some() { Registry::evicting() } else { Registry::new() };
+        let (mailbox, registry) = (Arc::new(Mailbox::new()), Arc::new(registry));
+        let (alive, ended) = watch::channel(());
+        metrics::describe();
+        let clock = Clock::start(&home.refill);
+        let duties = Duties { store_timeout: self.store_timeout, idle: self.idle_eviction, can };
+        let places = Arc::new(Semaphore::new(self.max_waiting));
+        let store = (self.store.clone(), home.store.clone());
+        let actor =
+            Actor::new(mailbox.clone(), store, registry.clone(), clock.clone(), duties, places.clone());
+        let keepers = home.keepers;
+        home.refill.spawn(async move {
+            // Dropped after the actor, and so the sign that it has ended.
+            let _alive = (alive, keepers);
+            actor.run().await;
+        });
+        let shared = Shared {
+            store: self.store,
+            registry,
+            mailbox,
+            clock,
+            places,
+            runtime: home.refill,
+            store_runtime: home.store,
+            store_timeout: self.store_timeout,
+            can,
+            seed: self.seed,
+            settings: Mutex::new(None),
+            ended,
+        };
+        Ok(Sequences { shared: Arc::new(shared) })
+    }
+}
+
+/// Refuses a runtime whose timers are not enabled. The only way to find out is to create one: it panics.
+fn has_timers() -> Result<()> {
+    catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
+        let message = "this tokio runtime has no timers; build it with `enable_time` (or `enable_all`), or use \
+                       `SequencesBuilder::own_thread`";
+        Error::invalid(message).during(Operation::Configure)
+    })
+}
+
+/// Returns what the store can do; a panic of the store becomes an error.
+fn capabilities(store: &dyn Store) -> Result<Capabilities> {
+    catch_unwind(AssertUnwindSafe(|| store.capabilities())).map_err(|_| {
+        let message = "the store panicked when it was asked what it can do";
+        Error::new(ErrorKind::StoreViolation, message).during(Operation::Configure)
+    })
+}
+
+/// Opens the store at `url`, such as `sqlite:ids.db`, and its sequences.
+///
+/// Runs on the current tokio runtime; see [`Sequences::connect_blocking`] for programs without one.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] for an invalid URL, naming the remedy; otherwise errors of the store.
+pub async fn connect(url: &str) -> Result<Sequences> {
+    Sequences::new(store::connect(url).await?)
+}

@@ -1,0 +1,41 @@
+//! Where a sequence begins and ends.
+
+use crate::error::{Error, Operation, Result};
+use crate::id::Id;
+
+/// The first and the last id of a sequence, both inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    start: u64,
+    max: u64,
+}
+
+impl Bounds {
+    /// Ids from `start` to `max`, both handed out.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `start > max`.
+    pub fn new(start: u64, max: u64) -> Result<Self> {
+        if start > max {
+            let message = format!("start {start} is larger than max {max}; a sequence needs at least one id");
+            return Err(Error::invalid(message).during(Operation::Configure));
+        }
+        Ok(Self { start, max })
+    }
+
+    /// The default bounds of a sequence of this id type: 1 to the type's largest.
+    pub fn of<T: Id>() -> Self {
+        // A type that holds 0 alone has a sequence of that one id.
+        Self { start: T::MIN.max(1).min(T::MAX), max: T::MAX }
+    }
+
+    /// The first id.
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The last id, handed out too.
+    pub fn max(self) -> u64 {
+        self.max
+    }
+}

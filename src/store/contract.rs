@@ -1,0 +1,204 @@
+//! What every store can be asked.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use super::{Bounds, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Unreadable, not_found};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
+
+/// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation
+/// for a refill costs nothing beside its round trip.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// How long a grant survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Until the process ends.
+    Process,
+    /// A crash of the machine, once the grant has been returned.
+    Disk,
+}
+
+/// What another try costs after a reserve whose outcome is unknown. It is never unsafe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetryCost {
+    /// The ids that may have been reserved become a gap.
+    Gap,
+    /// None: the store recognises the retry and returns the same range again.
+    Nothing,
+}
+
+/// What a store can do; declared, not probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// How long a grant survives.
+    pub durability: Durability,
+    /// What a retry costs after an unknown outcome.
+    pub retry: RetryCost,
+    /// Whether [`Store::reserve_many`] is one round trip. If not, each sequence is asked for on its own, so
+    /// that none waits for another.
+    pub batches: bool,
+    /// Whether several processes may use it at the same time.
+    pub shared: bool,
+    /// Whether [`Store::give_back`] takes anything back.
+    pub gives_back: bool,
+}
+
+/// Where sequences live. See the [module](super) for the contract that an implementation must keep.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// What this store can do. Asked once, before anything else.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Reserves the next range of a sequence, creating the sequence if it does not exist and the request
+    /// [says](Reserve::create) how.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if it does not exist and has to; [`ErrorKind::Exhausted`] if no id is left;
+    /// [`ErrorKind::Unavailable`] if certainly nothing was reserved; [`ErrorKind::UnknownOutcome`] if that is
+    /// not known; permanent kinds for what does not pass by itself.
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>>;
+
+    /// Reserves for several sequences in one round trip; the results are in the order of the requests, and
+    /// one sequence's failure is its own. Called only if [`Capabilities::batches`] is set.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve), for each request.
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(async move {
+            let mut results = Vec::with_capacity(requests.len());
+            for request in requests {
+                results.push(self.reserve(request).await);
+            }
+            results
+        })
+    }
+
+    /// Takes back the unused rest of a range if it is the end of all that was reserved: the next reserve
+    /// grants it again. Returns `false` if it is not, or if the store cannot do this; the rest is then a gap.
+    /// Called only if [`Capabilities::gives_back`] is set.
+    ///
+    /// This is one compare-and-set: `next` moves to `rest.start` on the condition that it *is*
+    /// `rest.end` and that the identity is the same. It must reach the store at most once, and is never
+    /// sent again: the first one may have been applied and the ids reserved by others, so that the
+    /// condition holds a second time.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve). After any, the rest is a gap.
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        let _ = back;
+        Box::pin(async { Ok(false) })
+    }
+
+    /// Creates a sequence.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if there is one of this name.
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>>;
+
+    /// Reads a sequence; `None` if there is none of this name. Consumes nothing.
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>>;
+
+    /// Reads a page of the sequences. [`Pages`] reads one after the other.
+    ///
+    /// All pages together have every sequence that exists from the first page to the last, and none that does
+    /// not exist at some time in between; a sequence may come twice. A row that cannot be read as a sequence
+    /// is reported beside those that can ([`Listing::unreadable`]), and does not stop a page from being read.
+    /// The store takes memory and time for a page that do not grow with the number of sequences, unless its
+    /// page in the docs says otherwise.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a cursor of another store; any other error
+    /// if the store cannot be read.
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
+
+    /// Every sequence, by name: for few of them, since all are in memory at once.
+    ///
+    /// # Errors
+    /// Those of [`list`](Self::list), and that of the first row that cannot be read.
+    fn list_all(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+        Box::pin(async move {
+            let (mut all, mut pages) = (Listing::default(), Pages::new(self, Page::default()));
+            while let Some(page) = pages.next().await? {
+                if let Some(Unreadable { error, .. }) = page.unreadable.into_iter().next() {
+                    return Err(error);
+                }
+                all.sequences.extend(page.sequences);
+            }
+            Ok(all.sorted().sequences)
+        })
+    }
+
+    /// Changes a sequence, as [`SequenceInfo::apply`] describes, atomically; returns it as it is now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], and those of [`SequenceInfo::apply`].
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>>;
+
+    /// Removes a sequence; `false` if there was none. One created later under the same
+    /// name is another incarnation.
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
+}
+
+/// Reads a sequence, and creates it first if it does not exist. Several may create it at once.
+pub(crate) async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+    if let Some(info) = store.inspect(name).await? {
+        return Ok(info);
+    }
+    match store.create(name, bounds).await {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            store.inspect(name).await?.ok_or_else(|| not_found(name).during(Operation::Create))
+        }
+        outcome => outcome,
+    }
+}
+
+/// All pages of a store, one after the other.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
+/// use idmill::store::{MemoryStore, Page, Pages};
+///
+/// let store = MemoryStore::new();
+/// let mut pages = Pages::new(&store, Page::of("invoices-"));
+/// while let Some(page) = pages.next().await? {
+///     for info in page.sequences {
+///         println!("{}: {:?}", info.name, info.next);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Pages<'a, S: ?Sized> {
+    store: &'a S,
+    page: Option<Page>,
+}
+
+impl<'a, S: Store + ?Sized> Pages<'a, S> {
+    /// From this page on.
+    pub fn new(store: &'a S, page: Page) -> Self {
+        Self { store, page: Some(page) }
+    }
+
+    /// The next page; `None` after the last. After an error, the same page is read again.
+    ///
+    /// # Errors
+    /// Those of [`Store::list`]; [`ErrorKind::StoreViolation`] if the store does not get on.
+    pub async fn next(&mut self) -> Result<Option<Listing>> {
+        let Some(page) = &mut self.page else { return Ok(None) };
+        let listing = self.store.list(page).await?;
+        match &listing.next {
+            None => self.page = None,
+            stuck if *stuck == page.after => {
+                let message =
+                    "the store began the same page of its list again; nothing after it can be listed";
+                return Err(Error::new(ErrorKind::StoreViolation, message).during(Operation::List));
+            }
+            next => page.after.clone_from(next),
+        }
+        Ok(Some(listing))
+    }
+}

@@ -1,0 +1,284 @@
+//! Makes a store of anything that can write on a condition. The loop "read, decide, write if nothing has
+//! changed" is written here, once.
+
+use std::fmt;
+
+use super::{Contention, Contest};
+use crate::error::{Error, Operation, Result};
+use crate::name::SequenceName;
+use crate::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
+    already_exists, not_found,
+};
+
+/// A sequence as it was read, with what tells later whether it has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen<V> {
+    /// The sequence.
+    pub info: SequenceInfo,
+    /// A version, a revision, or the value itself.
+    pub version: V,
+}
+
+/// What became of a write on a condition.
+#[derive(Clone, Debug)]
+pub enum Swapped<V> {
+    /// It was written.
+    Done,
+    /// It was certainly not written, since something else is stored. The error is the store's own for that,
+    /// if it has one.
+    Changed(Option<Error>),
+    /// The same, but this is what is stored instead (`None`: nothing). Nobody has to read it again.
+    Now(Option<Seen<V>>),
+}
+
+/// Whether a write that was not answered may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resend {
+    /// It may: its condition can hold only once.
+    Harmless,
+    /// It must not: its condition may hold a second time. Writes that give ids back, or create a sequence,
+    /// are like that.
+    Never,
+}
+
+/// A place for sequences that can write *if nothing has changed since the read*: by a transaction of etcd, a
+/// version of a document, an `UPDATE … WHERE`, or a file that is replaced under a lock. Whatever implements
+/// this is a [`Store`].
+///
+/// Any future may be dropped at any await point. What it had under way is then applied, or not.
+pub trait CompareAndSet: fmt::Debug + Send + Sync {
+    /// What tells two states of a sequence apart.
+    type Version: Clone + fmt::Debug + Send + Sync;
+
+    /// What this store can do: [`Store::capabilities`]. It can give back, so `gives_back` is `true`.
+    fn can(&self) -> Capabilities;
+
+    /// Reads a sequence; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// As [`Store::inspect`].
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<Self::Version>>>>;
+
+    /// What was last seen of a sequence, if the store remembers that. It may be out of date: what is decided
+    /// from it counts only if it is written.
+    fn remembered(&self, name: &SequenceName) -> Option<Seen<Self::Version>> {
+        let _ = name;
+        None
+    }
+
+    /// Writes `wanted` (`None`: removes the sequence) if `seen` (`None`: nothing) is still what is stored.
+    ///
+    /// # Errors
+    /// As [`Store::reserve`]: [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) where it may have been
+    /// written.
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Seen<Self::Version>>,
+        wanted: Option<&'a SequenceInfo>,
+        resend: Resend,
+    ) -> StoreFuture<'a, Result<Swapped<Self::Version>>>;
+
+    /// Reads a page of the sequences.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
+
+    /// Refuses bounds that this store cannot hold.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), naming the largest id that it can hold.
+    fn check(&self, bounds: Bounds) -> Result<()> {
+        let _ = bounds;
+        Ok(())
+    }
+
+    /// How this store tries again when others were faster.
+    fn contention(&self) -> Contention {
+        Contention::new()
+    }
+}
+
+/// What a sequence is to become (`None`: it is removed), and what to answer once that is written.
+pub type Decided<R> = Result<(Option<SequenceInfo>, R)>;
+
+/// Asks `decide` what a sequence is to become, and writes that if it differs from what is stored. Begins
+/// again if others changed the sequence in between, so `decide` may be called several times. The first time
+/// it may get what the store [remembers](CompareAndSet::remembered); the answer to that counts only if it is
+/// written.
+///
+/// # Errors
+/// Those of `decide`, and of reading and writing.
+pub async fn change<S: CompareAndSet + ?Sized, R>(
+    store: &S,
+    name: &SequenceName,
+    resend: Resend,
+    decide: impl Fn(Option<&SequenceInfo>) -> Decided<R>,
+) -> Result<R> {
+    let mut contest = store.contention().begin();
+    let (mut seen, mut is_fresh) = match store.remembered(name) {
+        Some(seen) => (Some(seen), false),
+        None => (store.read(name).await?, true),
+    };
+    loop {
+        let stored = seen.as_ref().map(|seen| &seen.info);
+        match decide(stored) {
+            Ok((wanted, outcome)) if wanted.as_ref() != stored => {
+                let resend = if seen.is_some() { resend } else { Resend::Never };
+                let swapped = store.swap(name, seen.as_ref(), wanted.as_ref(), resend).await?;
+                let Some(now) = after_a_loss(store, name, &mut contest, swapped).await? else {
+                    return Ok(outcome);
+                };
+                (seen, is_fresh) = (now, true);
+            }
+            decided if is_fresh => return decided.map(|(_, outcome)| outcome),
+            _ => (seen, is_fresh) = (store.read(name).await?, true),
+        }
+    }
+}
+
+/// What is stored instead, once the next attempt is to be made; `None` if it was no loss.
+async fn after_a_loss<S: CompareAndSet + ?Sized>(
+    store: &S,
+    name: &SequenceName,
+    contest: &mut Contest,
+    swapped: Swapped<S::Version>,
+) -> Result<Option<Option<Seen<S::Version>>>> {
+    Ok(match swapped {
+        Swapped::Done => None,
+        Swapped::Now(now) => {
+            contest.lost(None).await?;
+            Some(now)
+        }
+        Swapped::Changed(cause) => {
+            contest.lost(cause).await?;
+            Some(store.read(name).await?)
+        }
+    })
+}
+
+/// [`Store::reserve`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::reserve`].
+pub async fn reserve<S: CompareAndSet + ?Sized>(store: &S, request: &Reserve) -> Result<Grant> {
+    let Reserve { name, count, ceiling, create } = request;
+    if let Some(bounds) = create {
+        store.check(*bounds)?;
+    }
+    let fresh = create.map(|bounds| SequenceInfo::new(name.clone(), bounds));
+    let reserved = |stored: Option<&SequenceInfo>| {
+        let mut info = stored.or(fresh.as_ref()).cloned().ok_or_else(|| not_found(name))?;
+        let grant = info.grant(*count, *ceiling)?;
+        Ok((Some(info), grant))
+    };
+    change(store, name, Resend::Harmless, reserved).await
+}
+
+/// [`Store::give_back`]. Reads, and writes once; after a conflict the rest is a gap. The conflict may be with
+/// our own write, if something on the way sent it twice, and others may have reserved what that gave back.
+///
+/// # Errors
+/// Those of [`Store::give_back`].
+pub async fn give_back<S: CompareAndSet + ?Sized>(store: &S, back: &GiveBack) -> Result<bool> {
+    let taken = |seen: Seen<S::Version>| {
+        let mut wanted = seen.info.clone();
+        wanted.take_back(back).then_some((seen, wanted))
+    };
+    let taken_back = match store.remembered(&back.name).and_then(taken) {
+        Some(taken_back) => Some(taken_back),
+        None => store.read(&back.name).await?.and_then(taken),
+    };
+    let Some((seen, wanted)) = taken_back else { return Ok(false) };
+    let swapped = store.swap(&back.name, Some(&seen), Some(&wanted), Resend::Never).await?;
+    Ok(matches!(swapped, Swapped::Done))
+}
+
+/// [`Store::create`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::create`].
+pub async fn create<S: CompareAndSet + ?Sized>(
+    store: &S,
+    name: &SequenceName,
+    bounds: Bounds,
+) -> Result<SequenceInfo> {
+    store.check(bounds)?;
+    let fresh = SequenceInfo::new(name.clone(), bounds);
+    let created = |stored: Option<&SequenceInfo>| match stored {
+        // Our own: something on the way sent it twice, and the second was refused.
+        Some(info) if info.identity == fresh.identity => Ok((Some(info.clone()), info.clone())),
+        Some(_) => Err(already_exists(name)),
+        None => Ok((Some(fresh.clone()), fresh.clone())),
+    };
+    change(store, name, Resend::Never, created).await
+}
+
+/// [`Store::set`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::set`].
+pub async fn set<S: CompareAndSet + ?Sized>(
+    store: &S,
+    name: &SequenceName,
+    wanted: Change,
+) -> Result<SequenceInfo> {
+    let set = |stored: Option<&SequenceInfo>| {
+        let mut info = stored.cloned().ok_or_else(|| not_found(name))?;
+        info.apply(&wanted)?;
+        store.check(info.bounds)?;
+        Ok((Some(info.clone()), info))
+    };
+    change(store, name, Resend::Harmless, set).await
+}
+
+/// [`Store::remove`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::remove`].
+pub async fn remove<S: CompareAndSet + ?Sized>(store: &S, name: &SequenceName) -> Result<bool> {
+    change(store, name, Resend::Harmless, |stored| Ok((None, stored.is_some()))).await
+}
+
+impl<S: CompareAndSet> Store for S {
+    fn capabilities(&self) -> Capabilities {
+        self.can()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move { named(reserve(self, request).await, &request.name, Operation::Reserve) })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { named(give_back(self, back).await, &back.name, Operation::GiveBack) })
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move { named(create(self, name, bounds).await, name, Operation::Create) })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        Box::pin(async move {
+            let read = self.read(name).await.map(|seen| seen.map(|seen| seen.info));
+            named(read, name, Operation::Inspect)
+        })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move { self.read_page(page).await.map_err(|error| error.during(Operation::List)) })
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move { named(set(self, name, change).await, name, Operation::Set) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { named(remove(self, name).await, name, Operation::Remove) })
+    }
+}
+
+fn named<T>(outcome: Result<T>, name: &SequenceName, operation: Operation) -> Result<T> {
+    outcome.map_err(|error| error.of(name).during(operation))
+}

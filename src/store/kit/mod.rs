@@ -1,0 +1,27 @@
+//! For those who write stores: what every store needs, so that all of them read, print and fail alike.
+//!
+//! - [`CompareAndSet`]: makes a store of what can write on a condition.
+//! - [`Contention`]: how a store tries again while others are faster.
+//! - [`query`]: the options of a URL, read and printed.
+//! - [`secrets`]: what of a URL may be shown.
+//! - [`Mode`](mode::Mode): what opening a store may do, `mode=ro|rw|rwc`.
+//! - [`store_calls!`](crate::store_calls): the calls of [`Store`](crate::store::Store), for a store whose
+//!   work is in methods of its own.
+//!
+//! A URL leads to a store by a [`Target`](crate::store::Target), whose [`Scheme`](crate::store::Scheme) is
+//! [registered](crate::store::register).
+
+mod calls;
+pub mod cas;
+mod contention;
+pub mod mode;
+pub mod query;
+mod refuse;
+pub mod secrets;
+
+#[doc(hidden)]
+pub use crate::store_call;
+pub use crate::store_calls;
+pub use cas::{CompareAndSet, Resend, Seen, Swapped};
+pub use contention::{Contention, Contest};
+pub use refuse::refuse;

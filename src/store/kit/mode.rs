@@ -1,0 +1,63 @@
+//! What opening a store may do.
+
+use super::refuse;
+use crate::error::Result;
+
+/// What opening a store may do to the database that it is kept in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// `ro`: look only. The table must exist, and so must the file of SQLite. Every write is
+    /// [`Denied`](crate::ErrorKind::Denied).
+    ReadOnly,
+    /// `rw`: the table must exist, and so must the file of SQLite. This protects from a mistyped path, where
+    /// sequences would start anew, and needs no permission to change a schema.
+    ReadWrite,
+    /// `rwc`: creates the table if it does not exist, and with SQLite also the file. On an emulator of
+    /// Spanner, whose memory begins empty, it also creates the instance and the database.
+    #[default]
+    Create,
+}
+
+/// What to do about a table that is not there when a store is opened.
+pub const NEVER_MADE: &str = "if it was there before, correct its name, or restore it: made anew, it begins \
+                              every sequence at its start; if this is new, mode=rwc makes it";
+
+/// What to do about a table that is gone from under a store.
+pub const GONE: &str = "if it was there before, restore it: made anew, it begins every sequence at its \
+                        start, and repeats the ids in use; if this is new, open the store with mode=rwc, \
+                        which makes it";
+
+impl Mode {
+    /// Reads `ro`, `rw` or `rwc`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for anything else, naming the three.
+    pub fn parse(value: &str) -> Result<Self> {
+        let modes = [Self::ReadOnly, Self::ReadWrite, Self::Create];
+        let known = modes.into_iter().find(|mode| mode.as_str() == value);
+        known.ok_or_else(|| {
+            refuse(format!(
+                "mode={value:?} is unknown; there are ro (look only), rw (must exist), rwc (may create)"
+            ))
+        })
+    }
+
+    /// The mode as a URL has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "ro",
+            Self::ReadWrite => "rw",
+            Self::Create => "rwc",
+        }
+    }
+
+    /// The same mode, except that it creates nothing.
+    #[must_use]
+    pub fn existing(self) -> Self {
+        match self {
+            Self::Create => Self::ReadWrite,
+            mode @ (Self::ReadWrite | Self::ReadOnly) => mode,
+        }
+    }
+}

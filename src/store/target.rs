@@ -1,0 +1,56 @@
+//! What URLs name.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Store, StoreFuture};
+use crate::error::Result;
+
+/// What a URL names: a store, checked but not yet connected to. The options of a store implement it, and
+/// `FromStr`, by which a URL is read; see [`Scheme::store`](super::Scheme::store).
+///
+/// `Display` gives a URL that reads back as the same, except for a password, which must not be shown.
+pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
+    /// The scheme, in lower case.
+    fn scheme(&self) -> &'static str;
+
+    /// The file that the store is kept in; `None` for a store that is not one file.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The same store, but opening it creates nothing: what does not exist is
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    fn existing(&self) -> Arc<dyn Target>;
+
+    /// Whether opening it waits for another machine or process, which may never answer.
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    /// The statement that creates the table of the store, for those who create tables by migrations of their
+    /// own; `None` for a store that has no table to create.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a table that cannot be.
+    fn ddl(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// Opens the store.
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
+}
+
+/// What the option `window=URL` names: a [window](crate::tier) on a cache, checked but not yet connected to.
+/// See [`Scheme::window`](super::Scheme::window).
+///
+/// `Display` gives a URL that reads back as the same, except for a password, which must not be shown.
+pub trait WindowTarget: fmt::Debug + fmt::Display + Send + Sync {
+    /// Puts the window in front of a store. Does not connect to the cache, since the first draw does: looking
+    /// at sequences needs no cache.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for options that cannot be used.
+    fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>>;
+}

@@ -1,0 +1,130 @@
+//! Two datacenters that hand out 32-bit ids, each by itself, and one of them is cut off.
+//!
+//! `cargo run -p idmill-cassandra --example cassandra_geo` starts two nodes of its own, through
+//! `ci/engines/cassandra`. Over a cluster of yours, name it as each of two datacenters sees it, and cut them
+//! off from each other yourself:
+//!
+//! ```sh
+//! cargo run … -- 'cassandra://a1/ids?mode=geo&dc=dc1&range=1000' \
+//!     'cassandra://b1/ids?mode=geo&dc=dc2&range=1000'
+//! ```
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::time::Duration;
+
+use idmill::{Allocator, Sequences, Status, connect};
+use idmill_cassandra::Sizing;
+use idmill_conformance::{Daemon, free_port};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/engines/cassandra");
+const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    size()?;
+    let urls: Vec<String> = std::env::args().skip(1).collect();
+    match urls.as_slice() {
+        [] => with_nodes_of_our_own().await,
+        [first, second] => watch([first, second], Duration::from_secs(120)).await,
+        _ => Err("name the cluster as two datacenters see it, or nothing at all".into()),
+    }
+}
+
+/// How large a range would have to be in earnest.
+fn size() -> idmill::Result<()> {
+    let day = Duration::from_secs(24 * 3600);
+    let ids = u64::from(i32::MAX.unsigned_abs());
+    let size = Sizing::new(20.0, day).datacenters(2).ids(ids).plan()?;
+    println!("20 ids/s, a day cut off, 32 bits: range={}&threshold={}%", size.range, size.threshold);
+    Ok(())
+}
+
+async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
+    let fetched = Command::new(SCRIPT).arg("fetch").status()?;
+    if !fetched.success() {
+        return Err("Cassandra cannot be had here: name a cluster as two datacenters see it, cassandra://HOST/KEYSPACE?mode=geo&dc=NAME&range=N".into());
+    }
+    let (port, dir) = (free_port(), tempfile::tempdir()?);
+    let address = |number: u8| {
+        SocketAddr::from((Ipv4Addr::new(127, port.to_be_bytes()[0], port.to_be_bytes()[1], number), port))
+    };
+    let nodes = [1, 2].map(|number| {
+        let dir = dir.path().join(number.to_string());
+        let node = Daemon::new(address(number), move || {
+            let mut command = Command::new(SCRIPT);
+            command.arg("serve").arg(&dir).args([port.to_string(), number.to_string()]).args(DATACENTERS);
+            command
+        });
+        node.deadline(Duration::from_secs(180))
+    });
+    println!("starting a node in each datacenter …");
+    tokio::try_join!(nodes[0].start(), nodes[1].start())?;
+    let urls = [1, 2].map(|number| {
+        let (dc, host) = (DATACENTERS[usize::from(number) - 1], address(number));
+        format!("cassandra://{host}/ids?mode=geo&dc={dc}&range=100&create_keyspace=dc1:1,dc2:1&timeout=3s")
+    });
+    let first = open(&urls[0]).await?;
+    let second = open(&urls[1]).await?;
+    let orders = [orders(&first)?, orders(&second)?];
+    println!("\nboth are there:");
+    draw(&orders, 60).await;
+    println!("\ndc2 is gone: dc1 goes on for what its window holds, and then says what it waits for");
+    nodes[1].kill();
+    draw(&orders[..1], 200).await;
+    println!("\ndc2 is back:");
+    nodes[1].start().await?;
+    while orders[0].next().await.is_err() {}
+    while orders[1].next().await.is_err() {}
+    draw(&orders, 40).await;
+    Ok(())
+}
+
+/// The nodes may be up and not see each other yet.
+async fn open(url: &str) -> Result<Sequences, Box<dyn Error>> {
+    for _ in 0..60 {
+        match connect(url).await {
+            Err(error) if error.status() != Status::Permanent => {}
+            outcome => return Ok(outcome?),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(connect(url).await?)
+}
+
+/// Small steps and a short patience, to see more in less time.
+fn orders(sequences: &Sequences) -> idmill::Result<Allocator<i32>> {
+    sequences.sequence::<i32>("orders").step(5).watermark(0).patience(Duration::from_secs(5)).lazy()
+}
+
+/// Draws some ids in each datacenter, one by one, until one has none to give.
+async fn draw(orders: &[Allocator<i32>], count: usize) {
+    for (dc, orders) in DATACENTERS.iter().zip(orders) {
+        let (mut ids, mut failed) = (Vec::new(), None);
+        while ids.len() < count && failed.is_none() {
+            match orders.next().await {
+                Ok(id) => ids.push(id),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let (Some(first), Some(last)) = (ids.first(), ids.last()) {
+            println!("  {dc}: {} ids, from {first} to {last}", ids.len());
+        }
+        if let Some(error) = failed {
+            println!("  {dc}: {error}");
+        }
+    }
+}
+
+async fn watch(urls: [&String; 2], time: Duration) -> Result<(), Box<dyn Error>> {
+    let sequences = [open(urls[0]).await?, open(urls[1]).await?];
+    let orders = [orders(&sequences[0])?, orders(&sequences[1])?];
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < time {
+        println!("after {:.0?}:", begun.elapsed());
+        draw(&orders, 10).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}

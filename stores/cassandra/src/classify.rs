@@ -1,0 +1,222 @@
+//! The driver's errors, sorted by what they say about the ids.
+//!
+//! Cassandra reports a conditional write that it could not finish in many ways, and in nearly all of them the
+//! write may have been applied, or may be at a later time, when another request finishes what this one began.
+//! Certain is only what never began: an error before sending, a statement that the server does not accept,
+//! and `Unavailable` for want of a *serial* quorum, which is tested before the first round. How many replicas
+//! answered tells nothing.
+
+use idmill::{Error, ErrorKind};
+use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
+use scylla::frame::types::Consistency;
+
+/// What a statement does, should it be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing: it only reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+impl Effect {
+    /// The kind for a failure after which nobody knows what became of the statement.
+    fn doubt(self) -> ErrorKind {
+        match self {
+            Self::Read => ErrorKind::Unavailable,
+            Self::Write => ErrorKind::UnknownOutcome,
+        }
+    }
+}
+
+/// What an error of a statement means.
+pub(super) fn classify(error: &ExecutionError, effect: Effect) -> ErrorKind {
+    match error {
+        // The values do not fit the columns: this is not our table.
+        ExecutionError::BadQuery(_) => ErrorKind::Conflict,
+        // No node to send it to.
+        ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => ErrorKind::Unavailable,
+        ExecutionError::PrepareError(error) => classify_prepare(error),
+        ExecutionError::LastAttemptError(error) => classify_attempt(error, effect),
+        // RequestTimeout: the driver stopped waiting. The others follow a change of the schema.
+        _ => effect.doubt(),
+    }
+}
+
+/// What an error of preparing a statement means: nothing was executed.
+pub(super) fn classify_prepare(error: &PrepareError) -> ErrorKind {
+    match error {
+        PrepareError::AllAttemptsFailed { first_attempt } => classify_attempt(first_attempt, Effect::Read),
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// What an error of connecting means.
+pub(super) fn classify_connect(error: &NewSessionError) -> ErrorKind {
+    match error {
+        NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => ErrorKind::InvalidInput,
+        // The driver tells wrong credentials only in the text of what was tried last.
+        NewSessionError::MetadataError(error) if is_denied(&error.to_string()) => ErrorKind::Denied,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+fn is_denied(message: &str) -> bool {
+    ["uthentication", "credentials", "password"].iter().any(|word| message.contains(word))
+}
+
+fn classify_attempt(error: &RequestAttemptError, effect: Effect) -> ErrorKind {
+    match error {
+        RequestAttemptError::SerializationError(_)
+        | RequestAttemptError::CqlRequestSerialization(_)
+        // The server did not know the statement any more, and the table has changed since it was prepared.
+        | RequestAttemptError::RepreparedIdChanged { .. } => ErrorKind::Conflict,
+        RequestAttemptError::UnableToAllocStreamId => ErrorKind::Unavailable,
+        RequestAttemptError::DbError(error, message) => classify_server(error, message, effect),
+        // The connection broke, or what was answered cannot be read.
+        _ => effect.doubt(),
+    }
+}
+
+fn classify_server(error: &DbError, message: &str, effect: Effect) -> ErrorKind {
+    match error {
+        DbError::Unavailable { consistency: Consistency::Serial | Consistency::LocalSerial, .. }
+        | DbError::RateLimitReached { rejected_by_coordinator: true, .. }
+        | DbError::Unprepared { .. } => ErrorKind::Unavailable,
+        DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => classify_refused(message),
+        DbError::AuthenticationError | DbError::Unauthorized => ErrorKind::Denied,
+        DbError::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+        // Timeouts and failures; Overloaded, which the commit of an accepted write can run into as well; the
+        // want of the commit's quorum; and what no server is known to answer.
+        _ => effect.doubt(),
+    }
+}
+
+/// The server looked at the statement and refused it. Why, it says in words alone.
+fn classify_refused(message: &str) -> ErrorKind {
+    let says = |words: &str| message.contains(words);
+    let unknown = ["unconfigured table", "does not exist", "doesn't exist", "non-existent keyspace"];
+    if unknown.into_iter().any(says) {
+        ErrorKind::NotFound
+    } else if says("ablets") || says("not supported") || says("not yet supported") {
+        ErrorKind::Unsupported
+    } else {
+        ErrorKind::Conflict
+    }
+}
+
+/// An error of a statement, with what can be done about it.
+pub(super) fn failed(error: ExecutionError, effect: Effect) -> Error {
+    let kind = classify(&error, effect);
+    describe(kind, &error).because(error)
+}
+
+/// An error of preparing a statement.
+pub(super) fn prepare_failed(error: PrepareError) -> Error {
+    describe(classify_prepare(&error), &error).because(error)
+}
+
+/// An error of connecting to any of these hosts, which the driver's own words leave out.
+pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error {
+    let said = format!("no session with {}: {error}", hosts.join(", "));
+    describe(classify_connect(&error), said).because(error)
+}
+
+fn describe(kind: ErrorKind, said: impl std::fmt::Display) -> Error {
+    let remedy = match kind {
+        ErrorKind::UnknownOutcome => "; it may have been applied, or may be later",
+        ErrorKind::Denied => {
+            "; grant SELECT and MODIFY on the tables (and CREATE on the keyspace to make them), or correct the credentials"
+        }
+        ErrorKind::NotFound => "; was the table dropped while it was in use?",
+        ErrorKind::Conflict => "; is the table one of ours? name another with `table`",
+        ErrorKind::Unsupported => {
+            "; lightweight transactions are needed: for ScyllaDB create the keyspace with `tablets = {'enabled': false}`"
+        }
+        _ => "",
+    };
+    Error::new(kind, format!("{said}{remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use scylla::errors::{BrokenConnectionErrorKind, WriteType};
+
+    use super::*;
+
+    fn server(error: DbError, message: &str) -> ExecutionError {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, message.to_owned()))
+    }
+
+    fn unavailable(consistency: Consistency) -> DbError {
+        DbError::Unavailable { consistency, required: 2, alive: 1 }
+    }
+
+    fn timeout(consistency: Consistency, write_type: WriteType) -> DbError {
+        DbError::WriteTimeout { consistency, received: 1, required: 2, write_type }
+    }
+
+    /// Texts and shapes as Cassandra 5.0.9 gave them.
+    #[test]
+    fn errors_of_a_conditional_write_are_sorted() {
+        use ErrorKind::*;
+        let cut = BrokenConnectionErrorKind::ChannelError.into();
+        for (error, expected) in [
+            (
+                server(unavailable(Consistency::Serial), "Cannot achieve consistency level SERIAL"),
+                Unavailable,
+            ),
+            (
+                server(
+                    unavailable(Consistency::LocalSerial),
+                    "Cannot achieve consistency level LOCAL_SERIAL",
+                ),
+                Unavailable,
+            ),
+            (
+                server(unavailable(Consistency::Quorum), "Cannot achieve consistency level QUORUM"),
+                UnknownOutcome,
+            ),
+            (server(timeout(Consistency::Serial, WriteType::Cas), "Operation timed out"), UnknownOutcome),
+            (server(timeout(Consistency::Quorum, WriteType::Simple), "Operation timed out"), UnknownOutcome),
+            (
+                ExecutionError::LastAttemptError(RequestAttemptError::BrokenConnectionError(cut)),
+                UnknownOutcome,
+            ),
+            (ExecutionError::RequestTimeout(std::time::Duration::from_secs(5)), UnknownOutcome),
+            (server(DbError::Overloaded, "Too many in flight hints"), UnknownOutcome),
+            (server(DbError::ServerError, "java.lang.RuntimeException"), UnknownOutcome),
+            (
+                server(
+                    DbError::Other(0x1700),
+                    "CAS operation result is unknown - proposal accepted by 1 but not a quorum.",
+                ),
+                UnknownOutcome,
+            ),
+            (server(DbError::Invalid, "Undefined column name x in table k.t"), Conflict),
+            (server(DbError::Invalid, "unconfigured table t"), NotFound),
+            (server(DbError::Invalid, "Keyspace 'k' does not exist"), NotFound),
+            (server(DbError::Invalid, "Keyspace 'k' doesn't exist"), NotFound),
+            (
+                server(
+                    DbError::Invalid,
+                    "Cannot use LightWeight Transactions for table k.t: LWT is not yet supported with tablets",
+                ),
+                Unsupported,
+            ),
+            (
+                server(
+                    DbError::Unauthorized,
+                    "User u has no MODIFY permission on <table k.t> or any of its parents",
+                ),
+                Denied,
+            ),
+            (ExecutionError::EmptyPlan, Unavailable),
+            (ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId), Unavailable),
+        ] {
+            assert_eq!(classify(&error, Effect::Write), expected, "{error}");
+            let read = if expected == UnknownOutcome { Unavailable } else { expected };
+            assert_eq!(classify(&error, Effect::Read), read, "{error}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Statements, each with its consistency set, and their answers.
+//!
+//! Nothing is left to the session's own settings: its driver defaults to LOCAL_SERIAL, retries some errors by
+//! itself and may speculate. Every statement carries a profile of ours and both of its consistencies.
+//!
+//! A node that is frozen takes requests and answers none, and the driver does not know. So a read that is not
+//! answered for a while is asked of other nodes too, and the first answer counts. A conditional write is
+//! never sent twice by the driver: one that is not answered for a while is of unknown outcome, and whoever
+//! sent it settles that, by other nodes.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::tier::datacenter::Outcome;
+use idmill::{Error, ErrorKind, Result};
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
+use scylla::client::session::Session;
+use scylla::frame::types::{Consistency, SerialConsistency};
+use scylla::policies::load_balancing::{DefaultPolicy, LoadBalancingPolicy};
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::policies::speculative_execution::{SimpleSpeculativeExecutionPolicy, SpeculativeExecutionPolicy};
+use scylla::response::PagingState;
+use scylla::response::query_result::QueryResult;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::unprepared::Statement as Cql;
+use scylla::value::Row;
+
+use super::classify::{Effect, failed, prepare_failed};
+use super::values::{Cells, Values};
+
+/// How long nodes may take to hear of a keyspace or a table that another made.
+pub(super) const AGREEMENT: Duration = Duration::from_secs(10);
+/// How often a statement is sent to nodes that do not know its table, with a pause in between. A node hears
+/// of a table within moments.
+const TRIES: usize = 4;
+const PAUSE: Duration = Duration::from_secs(1);
+/// How many other nodes a read is asked of.
+const OTHERS: usize = 2;
+
+/// How long one node may leave one request unanswered, of all the time that there is for a statement. A
+/// healthy Cassandra gives a write up after 2 s, and says so.
+pub(super) fn patience(timeout: Duration) -> Duration {
+    timeout / 4
+}
+
+/// Among whom a partition's writes are agreed on. For one partition it is always the same: a quorum of one
+/// datacenter and a quorum of all need not have a replica in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Serial {
+    /// `serial`: all replicas, in whichever datacenter they are (SERIAL).
+    #[default]
+    Everywhere,
+    /// `local`: the replicas of one datacenter (LOCAL_SERIAL). For a keyspace that is used from one
+    /// datacenter alone.
+    Local,
+}
+
+impl Serial {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Everywhere => "serial",
+            Self::Local => "local",
+        }
+    }
+
+    fn agreement(self) -> SerialConsistency {
+        match self {
+            Self::Everywhere => SerialConsistency::Serial,
+            Self::Local => SerialConsistency::LocalSerial,
+        }
+    }
+
+    fn reading(self) -> Consistency {
+        match self {
+            Self::Everywhere => Consistency::Serial,
+            Self::Local => Consistency::LocalSerial,
+        }
+    }
+
+    /// What a write waits for once it was agreed on, so that plain reads at the same level see it.
+    pub(super) fn commit(self) -> Consistency {
+        match self {
+            Self::Everywhere => Consistency::Quorum,
+            Self::Local => Consistency::LocalQuorum,
+        }
+    }
+}
+
+/// How statements of each kind are sent.
+#[derive(Clone)]
+struct Profiles {
+    reads: ExecutionProfileHandle,
+    writes: ExecutionProfileHandle,
+    definitions: ExecutionProfileHandle,
+}
+
+/// A session, and how its statements are sent.
+#[derive(Clone)]
+pub(super) struct Client {
+    session: Arc<Session>,
+    anywhere: Profiles,
+    here: Profiles,
+    datacenter: Option<String>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("datacenter", &self.datacenter).finish_non_exhaustive()
+    }
+}
+
+/// A prepared statement with everything that it is sent with.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    prepared: PreparedStatement,
+    serial: Serial,
+    effect: Effect,
+}
+
+impl Client {
+    pub(super) fn new(session: Arc<Session>, datacenter: Option<&str>, timeout: Duration) -> Self {
+        let profile = |failover| {
+            let policy = routing(datacenter, failover);
+            let builder = ExecutionProfile::builder().load_balancing_policy(policy);
+            builder.retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        };
+        // Takes effect for statements that may be sent twice.
+        let others =
+            SimpleSpeculativeExecutionPolicy { max_retry_count: OTHERS, retry_interval: patience(timeout) };
+        let others: Arc<dyn SpeculativeExecutionPolicy> = Arc::new(others);
+        let profiles = |failover| Profiles {
+            reads: profile(failover)
+                .speculative_execution_policy(Some(others.clone()))
+                .request_timeout(Some(timeout))
+                .build()
+                .into_handle(),
+            writes: profile(failover)
+                .speculative_execution_policy(None)
+                .request_timeout(Some(patience(timeout)))
+                .build()
+                .into_handle(),
+            definitions: profile(failover)
+                .speculative_execution_policy(None)
+                .request_timeout(Some(timeout))
+                .build()
+                .into_handle(),
+        };
+        Self {
+            session,
+            anywhere: profiles(true),
+            here: profiles(false),
+            datacenter: datacenter.map(str::to_owned),
+        }
+    }
+
+    /// Prepares a statement on one partition: a read, or a conditional write.
+    pub(super) async fn prepare(&self, cql: String, serial: Serial, effect: Effect) -> Result<Statement> {
+        let mut prepared = match self.session.prepare(cql.as_str()).await.map_err(prepare_failed) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.prepare_later(&cql, error).await?,
+            outcome => outcome?,
+        };
+        prepared.set_consistency(match effect {
+            Effect::Read => serial.reading(),
+            Effect::Write => serial.commit(),
+        });
+        prepared.set_serial_consistency(Some(serial.agreement()));
+        prepared.set_is_idempotent(effect == Effect::Read);
+        let profiles = self.profiles(serial);
+        let profile = if effect == Effect::Read { &profiles.reads } else { &profiles.writes };
+        prepared.set_execution_profile_handle(Some(profile.clone()));
+        Ok(Statement { prepared, serial, effect })
+    }
+
+    /// The table was seen before, at another node: this one has not heard of it yet.
+    async fn prepare_later(&self, cql: &str, error: Error) -> Result<PreparedStatement> {
+        self.agree().await;
+        self.session.prepare(cql).await.map_err(|_| {
+            Error::new(ErrorKind::Unavailable, format!("not all nodes know the tables yet: {error}"))
+                .because(error)
+        })
+    }
+
+    /// LOCAL_SERIAL is local to the node that coordinates: none of another datacenter may.
+    fn profiles(&self, serial: Serial) -> &Profiles {
+        match serial {
+            Serial::Everywhere => &self.anywhere,
+            Serial::Local => &self.here,
+        }
+    }
+
+    /// Reads at most one row, in agreement with everybody who writes it.
+    pub(super) async fn read(&self, statement: &Statement, values: Values) -> Result<Option<Cells>> {
+        let answer = self.execute(statement, values).await?;
+        first(answer, Effect::Read)
+    }
+
+    /// Sends a conditional write. An error other than an unknown outcome means that it was and will not be
+    /// applied.
+    pub(super) async fn write(&self, statement: &Statement, values: Values) -> Result<bool> {
+        let answer = self.execute(statement, values).await?;
+        let applied = first(answer, Effect::Write)?.and_then(|cells| cells.applied());
+        applied.ok_or_else(|| {
+            Error::new(ErrorKind::UnknownOutcome, "a conditional write was answered without `[applied]`")
+        })
+    }
+
+    /// Sends a statement, and sends it again if the node does not know its table. The table was there when
+    /// the statement was prepared, so it was dropped since, or the node was away when it was made. A
+    /// statement that is answered so was not carried out.
+    async fn execute(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
+        for _ in 1..TRIES {
+            match self.execute_once(statement, values.clone()).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => self.agree().await,
+                outcome => return outcome,
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.execute_once(statement, values).await
+    }
+
+    async fn execute_once(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
+        let answer = self.session.execute_unpaged(&statement.prepared, values).await;
+        let answer = answer.map_err(|error| failed(error, statement.effect))?;
+        if statement.serial == Serial::Local {
+            self.check_coordinator(&answer)?;
+        }
+        Ok(answer)
+    }
+
+    /// Refuses an answer from another datacenter, whatever the routing promises: what the nodes there agreed
+    /// on among themselves would repeat ids.
+    fn check_coordinator(&self, answer: &QueryResult) -> Result<()> {
+        let theirs = answer.request_coordinator().node().datacenter.clone();
+        if theirs == self.datacenter {
+            return Ok(());
+        }
+        let (theirs, ours) = (theirs.unwrap_or_default(), self.datacenter.as_deref().unwrap_or_default());
+        let message = format!(
+            "a statement for datacenter {ours:?} was carried out in {theirs:?}; nothing of it is used"
+        );
+        Err(Error::new(ErrorKind::StoreViolation, message))
+    }
+
+    /// Reads a page of a table, each row as new as its last acknowledged write: and where the next page
+    /// begins, if there is one.
+    pub(super) async fn scan(
+        &self,
+        cql: &str,
+        serial: Serial,
+        from: Option<Vec<u8>>,
+        rows: i32,
+    ) -> Result<(Vec<Cells>, Option<Vec<u8>>)> {
+        let mut statement = Cql::new(cql).with_page_size(rows);
+        statement.set_consistency(serial.commit());
+        statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
+        statement.set_is_idempotent(true);
+        let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
+        let page = self.session.query_single_page(statement, (), from).await;
+        let (answer, next) = page.map_err(|error| failed(error, Effect::Read))?;
+        let unreadable =
+            |error: &dyn std::error::Error| Error::new(ErrorKind::Unavailable, format!("{error}"));
+        let answer = answer.into_rows_result().map_err(|error| unreadable(&error))?;
+        let rows = answer.rows::<Row>().map_err(|error| unreadable(&error))?;
+        let cells = rows.map(|row| row.map(|row| Cells::new(answer.column_specs().iter(), row)));
+        let cells = cells.collect::<Result<_, _>>().map_err(|error| unreadable(&error))?;
+        let next = match next.into_paging_control_flow() {
+            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| bytes.to_vec()),
+            ControlFlow::Break(()) => None,
+        };
+        Ok((cells, next))
+    }
+
+    /// Looks into the node's own description of the schema.
+    pub(super) async fn describe(&self, cql: &str, values: Values) -> Result<Option<Cells>> {
+        let mut statement = Cql::new(cql);
+        statement.set_consistency(Consistency::One);
+        statement.set_execution_profile_handle(Some(self.anywhere.reads.clone()));
+        statement.set_is_idempotent(true);
+        let answer = self.session.query_unpaged(statement, values).await;
+        first(answer.map_err(|error| failed(error, Effect::Read))?, Effect::Read)
+    }
+
+    /// Waits until the nodes that are connected to have one schema, for [`AGREEMENT`] at most. Whether they
+    /// have, the next try shows.
+    pub(super) async fn agree(&self) {
+        let _ = tokio::time::timeout(AGREEMENT, self.session.await_schema_agreement()).await;
+    }
+
+    /// Changes the schema. The driver then waits until the nodes that it is connected to have it, but only
+    /// where there was something to change: not if another client was faster.
+    pub(super) async fn define(&self, cql: &str) -> Result<()> {
+        let mut statement = Cql::new(cql);
+        statement.set_execution_profile_handle(Some(self.anywhere.definitions.clone()));
+        // Whatever came of it, the schema is looked at again.
+        let answer = self.session.query_unpaged(statement, ()).await;
+        answer.map(drop).map_err(|error| failed(error, Effect::Read))
+    }
+}
+
+fn routing(datacenter: Option<&str>, failover: bool) -> Arc<dyn LoadBalancingPolicy> {
+    let builder = DefaultPolicy::builder().permit_dc_failover(failover);
+    match datacenter {
+        Some(datacenter) => builder.prefer_datacenter(datacenter.to_owned()).build(),
+        None => builder.build(),
+    }
+}
+
+fn first(answer: QueryResult, effect: Effect) -> Result<Option<Cells>> {
+    let kind = match effect {
+        Effect::Read => ErrorKind::Unavailable,
+        Effect::Write => ErrorKind::UnknownOutcome,
+    };
+    let unreadable =
+        |error: &dyn std::error::Error| Error::new(kind, format!("the answer cannot be read: {error}"));
+    let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
+    let row = rows.maybe_first_row::<Row>().map_err(|error| unreadable(&error))?;
+    Ok(row.map(|row| Cells::new(rows.column_specs().iter(), row)))
+}
+
+/// What became of a write; an error where it certainly was not applied, and will not be by itself.
+pub(super) fn outcome(written: Result<bool>) -> Result<Outcome> {
+    match written {
+        Ok(true) => Ok(Outcome::Applied),
+        Ok(false) => Ok(Outcome::Refused),
+        Err(error) if error.kind() == ErrorKind::UnknownOutcome => Ok(Outcome::Unknown),
+        Err(error) => Err(error),
+    }
+}

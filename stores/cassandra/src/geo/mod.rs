@@ -1,0 +1,325 @@
+//! Datacenter windows: every datacenter hands out ids by itself, and asks the others only for the next range.
+//!
+//! The decisions are those of [`datacenter`](idmill::tier::datacenter), where the protocol is
+//! described; this executes them. The global counter is a partition that is only ever touched with
+//! SERIAL, each window one that is only ever touched with LOCAL_SERIAL: the two kinds of agreement do
+//! not see each other's unfinished work.
+
+mod knowledge;
+mod windows;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
+};
+use idmill::tier::datacenter::{
+    self, ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
+};
+use idmill::tier::{Claimed, Drawn, Installed, Source, Tiered, Window};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use self::knowledge::{Check, Knowledge};
+use self::windows::Windows;
+use super::Flat;
+use super::client::Client;
+use super::schema::Table;
+use super::sequences::Sequences;
+
+/// How long a draw waits to hear whether its window was recalled, before it goes on as the window stands.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a claim of unknown outcome is looked after before it is left to the next refill.
+const CLAIMS: u32 = 8;
+
+/// What a geo store is made of.
+#[derive(Debug)]
+pub(super) struct Geo {
+    global: Sequences,
+    windows: Windows,
+    datacenter: String,
+    range: u64,
+    threshold: u64,
+    check: Duration,
+    knowledge: Knowledge,
+}
+
+/// The settings of one.
+#[derive(Clone, Debug)]
+pub(super) struct GeoSettings {
+    pub(super) datacenter: String,
+    pub(super) range: u64,
+    pub(super) threshold: u64,
+    pub(super) check: Duration,
+}
+
+/// The windows of one datacenter.
+#[derive(Clone, Debug)]
+pub(super) struct DatacenterWindow(Arc<Geo>);
+
+/// The global counter, as the source of the windows of one datacenter.
+#[derive(Clone, Debug)]
+pub(super) struct Global {
+    geo: Arc<Geo>,
+    flat: Flat,
+}
+
+/// A store over both.
+pub(super) async fn open(
+    client: Client,
+    global: Sequences,
+    windows: Table,
+    settings: GeoSettings,
+) -> Result<Tiered<Global, DatacenterWindow>> {
+    let GeoSettings { datacenter, range, threshold, check } = settings;
+    let windows = Windows::prepare(client, windows, &datacenter).await?;
+    let flat = Flat::new(global.clone());
+    let knowledge = Knowledge::default();
+    let geo = Arc::new(Geo { global, windows, datacenter, range, threshold, check, knowledge });
+    Ok(Tiered::new(Global { geo: geo.clone(), flat }, DatacenterWindow(geo)))
+}
+
+impl Geo {
+    /// Draws from the window, having made sure of it.
+    async fn draw(self: &Arc<Self>, request: &Reserve) -> Result<Drawn<Token>> {
+        let name = &request.name;
+        let mut era = self.hear_of_recalls(request).await?;
+        loop {
+            let floor = self.knowledge.floor(name);
+            let window = self.windows.read(name).await?;
+            self.hold_against(name, floor, window.as_ref())?;
+            let Some(window) = window.filter(|window| era.is_none_or(|era| era == window.era)) else {
+                era = Some(self.mend(request, window.as_ref(), floor).await?);
+                continue;
+            };
+            let take = match window.draw(request.count, request.ceiling) {
+                Draw::Take(take) => take,
+                Draw::Dry(token) => return Ok(Drawn::Dry(token)),
+                Draw::AboveCeiling => return Err(exhausted(name, request.ceiling)),
+            };
+            let outcome = match self.windows.take(name, &take).await {
+                Ok(true) => Outcome::Applied,
+                Ok(false) => Outcome::Refused,
+                // A gap, if it was applied.
+                Err(error) => return Err(error),
+            };
+            if let Taken::Ids(ids) = take.after(outcome) {
+                let mut left = window;
+                take.apply(&mut left);
+                self.knowledge.raise(name, Floor::of_window(&left));
+                let low = left.low(self.threshold).filter(|_| self.knowledge.may_refill(name));
+                return Ok(Drawn::Ids { grant: ids.granted(window.era, window.bounds), low });
+            }
+        }
+    }
+
+    /// The era of the global row, as far as it is known: no older than the interval between
+    /// checks, while it can be read.
+    async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
+        let name = &request.name;
+        match self.knowledge.due(name, self.check) {
+            Check::Known(era) => return Ok(era),
+            Check::Behind(era) => {
+                let (geo, request) = (self.clone(), request.clone());
+                tokio::spawn(async move { geo.ask(&request).await.map(drop) });
+                return Ok(era);
+            }
+            Check::Now => {}
+        }
+        let begun = self.knowledge.begin(name);
+        match tokio::time::timeout(PATIENCE, self.ask(request)).await {
+            Ok(Ok(row)) => Ok(Some(row.era)),
+            // Cut off: the window is served as it stands.
+            Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => Ok(self.knowledge.era(name)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                self.knowledge.heard(name, begun, None);
+                Ok(self.knowledge.era(name))
+            }
+        }
+    }
+
+    /// Reads the global row, making it where there is none, and remembers its era.
+    async fn ask(&self, request: &Reserve) -> Result<GlobalRow> {
+        let begun = self.knowledge.begin(&request.name);
+        let row = self.global.ensure(request).await.map(|row| row.global(&self.datacenter));
+        self.knowledge.heard(&request.name, begun, row.as_ref().ok().map(|row| row.era));
+        row
+    }
+
+    /// A window that is less than it was known to be before it was read went back in time.
+    fn hold_against(
+        &self,
+        name: &SequenceName,
+        floor: Option<Floor>,
+        window: Option<&WindowRow>,
+    ) -> Result<()> {
+        if floor.is_some_and(|floor| !floor.allows(window)) {
+            return Err(self.windows.refuse(name, "it went back in time, or is gone"));
+        }
+        if let Some(window) = window {
+            self.knowledge.raise(name, Floor::of_window(window));
+        }
+        Ok(())
+    }
+
+    /// Makes a window that is missing or of another era one of the global row's, which is read after it.
+    async fn mend(&self, request: &Reserve, window: Option<&WindowRow>, floor: Option<Floor>) -> Result<Era> {
+        let name = &request.name;
+        let global =
+            self.ask(request).await.map_err(|error| self.cut_off(error, "is missing, or was recalled"))?;
+        match prepare(window, &global, floor.as_ref()) {
+            Prepare::Ready => {}
+            // Whatever becomes of these, the window is read again.
+            Prepare::Create(row) => drop(self.windows.create(name, &row).await?),
+            Prepare::Reset(reset) => drop(self.windows.reset(name, &reset).await?),
+            Prepare::Again(floor) => self.knowledge.raise(name, floor),
+            Prepare::Corrupt(fault) => return Err(self.windows.refuse(name, fault)),
+        }
+        Ok(global.era)
+    }
+
+    /// Sets a range aside for the window that the token was given out for.
+    async fn claim(&self, request: &Reserve, token: &Token) -> Result<Claimed> {
+        let name = &request.name;
+        for _ in 0..CLAIMS {
+            let begun = self.knowledge.begin(name);
+            let row = self.global.read(name).await.map_err(|error| self.used_up(error, token))?;
+            // Removed: the next draw asks for it, and makes it anew.
+            let Some(row) = row else {
+                self.knowledge.forget(name);
+                return Ok(Claimed::Stale);
+            };
+            let global = row.global(&self.datacenter);
+            self.knowledge.heard(name, begun, Some(global.era));
+            let write = match global.claim(token, request.count, request.ceiling) {
+                ClaimStep::Recorded(ids) => return Ok(global.claimed(ids)),
+                ClaimStep::Send(write) => write,
+                ClaimStep::Stale => {
+                    Floor::of_global(&global).inspect(|floor| self.knowledge.raise(name, *floor));
+                    return Ok(Claimed::Stale);
+                }
+                ClaimStep::Nothing if token.dry => {
+                    return Err(exhausted(name, request.ceiling.min(global.bounds.max())));
+                }
+                ClaimStep::Nothing => {
+                    self.knowledge.refilled(name, self.check.max(PATIENCE));
+                    return Ok(Claimed::Nothing);
+                }
+                ClaimStep::Corrupt(fault) => return Err(self.windows.refuse(name, fault)),
+            };
+            let outcome = self.global.claim(name, &self.datacenter, &write).await;
+            if let Some(ids) = write.after(outcome.map_err(|error| self.used_up(error, token))?) {
+                return Ok(global.claimed(ids));
+            }
+        }
+        // Nothing is lost by that: whoever claims under this token gets the range
+        // that is recorded, if one is.
+        let error =
+            Error::new(ErrorKind::Unavailable, "the global counter answered, but no claim was acknowledged");
+        Err(self.used_up(error, token))
+    }
+
+    fn used_up(&self, error: Error, token: &Token) -> Error {
+        let state = if token.dry { "is used up" } else { "runs low" };
+        self.cut_off(error, state)
+    }
+
+    /// Says what is waited for. What was asked of the global counter reserves
+    /// nothing for anybody but the window.
+    fn cut_off(&self, error: Error, state: &str) -> Error {
+        if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome) {
+            return error;
+        }
+        let message = format!(
+            "datacenter {}'s window {state}; the global counter needs a quorum over all datacenters, which cannot be reached: {error}",
+            self.datacenter
+        );
+        Error::new(ErrorKind::Unavailable, message).because(error)
+    }
+}
+
+impl Window for DatacenterWindow {
+    type Token = datacenter::Token;
+
+    fn draw<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Drawn<Token>>> {
+        Box::pin(self.0.draw(request))
+    }
+
+    fn refill_size(&self, request: &Reserve, _token: &Token) -> u64 {
+        self.0.range.max(request.count)
+    }
+
+    fn install<'a>(
+        &'a self,
+        request: &'a Reserve,
+        token: Token,
+        grant: Grant,
+    ) -> StoreFuture<'a, Result<Installed>> {
+        Box::pin(async move {
+            let install = Install::new(&token, grant.range.into(), grant.bounds);
+            Ok(match self.0.windows.install(&request.name, &install).await? {
+                Outcome::Applied => Installed::Done,
+                Outcome::Refused => Installed::Refused,
+                Outcome::Unknown => Installed::Unknown,
+            })
+        })
+    }
+}
+
+impl Source<Token> for Global {
+    fn claim<'a>(&'a self, request: &'a Reserve, token: &'a Token) -> StoreFuture<'a, Result<Claimed>> {
+        Box::pin(async move {
+            let outcome = self.geo.claim(request, token).await;
+            if outcome.is_err() {
+                self.geo.knowledge.refilled(&request.name, PATIENCE);
+            }
+            outcome
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        self
+    }
+}
+
+/// The administration of the global counter: what it changes is known at once here, and
+/// elsewhere at the next check.
+impl Store for Global {
+    fn capabilities(&self) -> Capabilities {
+        self.flat.capabilities()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        self.flat.reserve(request)
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        self.geo.knowledge.forget(name);
+        self.flat.create(name, bounds)
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        self.flat.inspect(name)
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        self.flat.list(page)
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            let outcome = self.flat.set(name, change).await;
+            self.geo.knowledge.forget(name);
+            outcome
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let outcome = self.flat.remove(name).await;
+            self.geo.knowledge.forget(name);
+            outcome
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! The table of windows: one partition for each datacenter and sequence, agreed on in that datacenter alone.
+
+use idmill::tier::datacenter::{Era, Install, Outcome, Reset, Span, Take, WindowRow};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use crate::classify::Effect;
+use crate::client::{Client, Serial, Statement, outcome};
+use crate::schema::{FORMAT, Table};
+use crate::values::{self, Cells, Fault, Values};
+
+const READ: &str = "incarnation, epoch, recalls, start, max, generation, next, until, preloaded_next, preloaded_until, format";
+const KEY: &str = "WHERE name = ? AND datacenter = ?";
+const ERA: &str = "incarnation = ? AND epoch = ? AND recalls = ?";
+
+/// The table, with its statements, as used from one datacenter.
+#[derive(Clone, Debug)]
+pub(super) struct Windows {
+    client: Client,
+    table: Table,
+    datacenter: String,
+    read: Statement,
+    create: Statement,
+    take: Statement,
+    switch: Statement,
+    install: Statement,
+    reset: Statement,
+}
+
+impl Windows {
+    pub(super) async fn prepare(client: Client, table: Table, datacenter: &str) -> Result<Self> {
+        let t = table.cql();
+        let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} {KEY} IF {ERA}{also}");
+        let write = |cql| client.prepare(cql, Serial::Local, Effect::Write);
+        // A take does not touch what is preloaded: it may have been installed since the window was read.
+        let taking = "next = ?, until = ?";
+        let switching = "next = ?, until = ?, preloaded_next = null, preloaded_until = null";
+        let installing = "preloaded_next = ?, preloaded_until = ?, generation = ?, start = ?, max = ?";
+        let resetting = "incarnation = ?, epoch = ?, recalls = ?, start = ?, max = ?, generation = ?, next = ?, until = ?, \
+                         format = ?, preloaded_next = null, preloaded_until = null";
+        let creating =
+            "(name, datacenter, incarnation, epoch, recalls, start, max, generation, next, until, format)";
+        let create =
+            format!("INSERT INTO {t} {creating} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
+        Ok(Self {
+            read: client
+                .prepare(format!("SELECT {READ} FROM {t} {KEY}"), Serial::Local, Effect::Read)
+                .await?,
+            create: write(create).await?,
+            take: write(update(taking, " AND next = ?")).await?,
+            switch: write(update(switching, " AND next = ?")).await?,
+            install: write(update(installing, " AND generation = ?")).await?,
+            reset: write(update(resetting, "")).await?,
+            client,
+            table,
+            datacenter: datacenter.to_owned(),
+        })
+    }
+
+    pub(super) async fn read(&self, name: &SequenceName) -> Result<Option<WindowRow>> {
+        let cells = self.client.read(&self.read, self.key(name)).await?;
+        cells.map(|cells| decode(&cells).map_err(|fault| self.refuse(name, &fault))).transpose()
+    }
+
+    pub(super) async fn create(&self, name: &SequenceName, row: &WindowRow) -> Result<Outcome> {
+        let values = [self.key(name), whole(row)].concat();
+        outcome(self.client.write(&self.create, values).await)
+    }
+
+    pub(super) async fn reset(&self, name: &SequenceName, reset: &Reset) -> Result<Outcome> {
+        let values = [whole(&reset.row), self.key(name), era(reset.seen)].concat();
+        outcome(self.client.write(&self.reset, values).await)
+    }
+
+    /// Takes ids: whether this was acknowledged.
+    ///
+    /// # Errors
+    /// An unknown outcome is an error as such: the ids, if they were taken, are a gap.
+    pub(super) async fn take(&self, name: &SequenceName, take: &Take) -> Result<bool> {
+        let set = vec![values::id(take.current.start), values::id(take.current.end)];
+        let values = [set, self.key(name), era(take.era), vec![values::id(take.seen)]].concat();
+        let statement = if take.switched { &self.switch } else { &self.take };
+        self.client.write(statement, values).await
+    }
+
+    pub(super) async fn install(&self, name: &SequenceName, install: &Install) -> Result<Outcome> {
+        let (bounds, ids) = (install.bounds, install.preloaded);
+        let set = vec![
+            values::id(ids.start),
+            values::id(ids.end),
+            values::count(install.generation),
+            values::id(bounds.start().into()),
+            values::id(bounds.max().into()),
+        ];
+        let condition = vec![values::count(install.generation - 1)];
+        outcome(
+            self.client
+                .write(&self.install, [set, self.key(name), era(install.era), condition].concat())
+                .await,
+        )
+    }
+
+    fn key(&self, name: &SequenceName) -> Values {
+        vec![values::text(name.as_str()), values::text(&self.datacenter)]
+    }
+
+    /// The error for a window that cannot be.
+    pub(super) fn refuse(&self, name: &SequenceName, fault: &str) -> Error {
+        let (table, dc) = (self.table.display(), &self.datacenter);
+        let message = format!(
+            "the window of {:?} in {dc}, a row of {table}: {fault}; nothing is handed out of it. If a backup was restored, \
+             withdraw all windows: `idmill set {} --next N`, N being above every id in use",
+            name.as_str(),
+            name.as_str()
+        );
+        Error::new(ErrorKind::StoreViolation, message).of(name)
+    }
+}
+
+fn era(era: Era) -> Values {
+    values::era(era).to_vec()
+}
+
+/// A row that has nothing preloaded.
+fn whole(row: &WindowRow) -> Values {
+    let mut values = era(row.era);
+    values.extend([values::id(row.bounds.start().into()), values::id(row.bounds.max().into())]);
+    values.extend([
+        values::count(row.generation),
+        values::id(row.current.start),
+        values::id(row.current.end),
+    ]);
+    values.push(scylla::value::CqlValue::Int(FORMAT));
+    values
+}
+
+fn decode(cells: &Cells) -> Result<WindowRow, Fault> {
+    if cells.format() != Some(FORMAT) {
+        return Err("is in another format, perhaps a later version's".to_owned());
+    }
+    let current = Span { start: cells.id("next")?, end: cells.id("until")? };
+    let preloaded = match (cells.maybe_id("preloaded_next")?, cells.maybe_id("preloaded_until")?) {
+        (None, None) => None,
+        (Some(start), Some(end)) => Some(Span { start, end }),
+        _ => return Err("has half of a preloaded range".to_owned()),
+    };
+    let row = WindowRow {
+        era: cells.era()?,
+        bounds: cells.bounds()?,
+        generation: cells.count("generation")?,
+        current,
+        preloaded,
+    };
+    check(&row).map(|()| row)
+}
+
+fn check(row: &WindowRow) -> Result<(), Fault> {
+    let (start, end) = (u128::from(row.bounds.start()), u128::from(row.bounds.max()) + 1);
+    let fits = |span: Span| span.start >= start && span.start <= span.end && span.end <= end;
+    if !fits(row.current) {
+        return Err(format!("has ids {}..{} outside its bounds", row.current.start, row.current.end));
+    }
+    if row.preloaded.is_some_and(|next| !fits(next) || next.is_empty() || next.start < row.current.end) {
+        return Err("has a preloaded range that cannot follow its current one".to_owned());
+    }
+    if row.generation == 0 && (row.preloaded.is_some() || !row.current.is_empty()) {
+        return Err("has ids, and none were ever installed".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`CassandraStore`] keeps sequences in Cassandra or ScyllaDB. [`CassandraOptions`] describes the URL.
+//!
+//! # Flat
+//!
+//! Each sequence is one partition. A reserve is a conditional write (`IF next = …`) that all replicas agree
+//! on (SERIAL), or only those of one datacenter ([`Serial::Local`]).
+//!
+//! # Geo
+//!
+//! Each datacenter has a *window* for each sequence: a range that its processes reserve from at LOCAL_SERIAL,
+//! without contacting another datacenter. When the range runs low, the window preloads a second one from the
+//! global counter, which all datacenters agree on (SERIAL). [`Sizing`] computes how large a range must be.
+//!
+//! # What holds
+//!
+//! - A quorum acknowledges a range before any of its ids is handed out. How durable that is depends on the
+//!   cluster: with three replicas, the crash of one machine loses nothing.
+//! - A partition is only ever agreed on in one way, by SERIAL or by LOCAL_SERIAL. Mixing them hands out ids
+//!   twice even without a fault.
+//! - A conditional write with an unknown outcome is settled by a random number that only this write has, if
+//!   the row still holds it. Otherwise the outcome stays unknown.
+//!
+//! Cassandra does not protect against a table restored from a backup (see above for what is noticed and what
+//! to do), replicas replaced without the repair that Cassandra requires for lightweight transactions, or
+//! other programs that write to the tables.
+//!
+//! # Cancellation
+//!
+//! Any call can be dropped. What it has already sent may still be applied, which leaves a gap of at most what
+//! the call requested.
+
+mod classify;
+mod client;
+mod geo;
+mod options;
+mod schema;
+mod sequences;
+mod values;
+
+use std::sync::Arc;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, RetryCost, Scheme, SequenceInfo,
+    Store, StoreFuture,
+};
+use idmill::{Error, Operation, Result, SequenceName};
+use scylla::client::session::Session;
+
+use self::client::Client;
+use self::geo::GeoSettings;
+use self::options::Checked;
+use self::schema::Table;
+use self::sequences::Sequences;
+
+pub use self::client::Serial;
+pub use self::options::{CassandraOptions, Mode};
+pub use idmill::tier::{RangeSize, Sizing};
+
+pub use idmill;
+/// The driver, in the version whose sessions [`CassandraStore::from_session`] takes.
+pub use scylla;
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[Scheme::store::<CassandraOptions>("cassandra", "cassandra://HOST/KEYSPACE")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// Sequences in a keyspace of a Cassandra or ScyllaDB cluster. See the [crate docs](self) for its guarantees.
+///
+/// Clones share one session.
+#[derive(Clone, Debug)]
+pub struct CassandraStore {
+    store: Arc<dyn Store>,
+}
+
+impl CassandraStore {
+    /// Connects to the cluster, and creates the keyspace and the tables if the options say so. If the future
+    /// is dropped, they may already have been created.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if no node can be reached;
+    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the keyspace or a
+    /// table is missing and the options do not create it, with the CQL that does;
+    /// [`Conflict`](idmill::ErrorKind::Conflict) if a table exists but is not this crate's, or is for another
+    /// consistency level, or if the keyspace has no replicas in the datacenter.
+    pub async fn open(options: CassandraOptions) -> Result<Self> {
+        let opening = async {
+            let checked = options.check()?;
+            let session = options.connect_session().await?;
+            open(Arc::new(session), checked).await
+        };
+        opening.await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    /// Uses the caller's session, with its addresses, credentials and TLS; those of the options are ignored.
+    /// Every statement sets its own consistency, routing, retries and timeout, whatever the session's
+    /// profile.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub async fn from_session(session: Arc<Session>, options: CassandraOptions) -> Result<Self> {
+        let opening = async { open(session, options.check()?).await };
+        opening.await.map_err(|error| error.during(Operation::Connect))
+    }
+}
+
+async fn open(session: Arc<Session>, options: Checked) -> Result<CassandraStore> {
+    let datacenter = options.datacenter.as_deref();
+    let client = Client::new(session, datacenter, options.timeout);
+    let local = options.geo.is_some() || options.serial == Serial::Local;
+    let needs = datacenter.filter(|_| local);
+    schema::ensure_keyspace(&client, &options.keyspace, &options.replicas, needs).await?;
+    let table = Table::sequences(&options.keyspace, &options.table, options.serial, datacenter);
+    table.ensure(&client, options.create).await?;
+    let sequences = Sequences::prepare(client.clone(), table, options.serial).await?;
+    let store: Arc<dyn Store> = match options.geo {
+        None => Arc::new(Flat::new(sequences)),
+        Some(settings) => Arc::new(
+            open_geo(client, sequences, &options.keyspace, &options.table, options.create, settings).await?,
+        ),
+    };
+    Ok(CassandraStore { store })
+}
+
+async fn open_geo(
+    client: Client,
+    global: Sequences,
+    keyspace: &str,
+    table: &str,
+    create: bool,
+    settings: GeoSettings,
+) -> Result<impl Store + 'static> {
+    let windows = Table::windows(keyspace, table);
+    windows.ensure(&client, create).await?;
+    geo::open(client, global, windows, settings).await
+}
+
+impl Store for CassandraStore {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        let named = |error: Error| error.of(&request.name).during(Operation::Reserve);
+        Box::pin(async move { self.store.reserve(request).await.map_err(named) })
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        let named = |error: Error| error.of(name).during(Operation::Create);
+        Box::pin(async move { self.store.create(name, bounds).await.map_err(named) })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        let named = |error: Error| error.of(name).during(Operation::Inspect);
+        Box::pin(async move { self.store.inspect(name).await.map_err(named) })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move { self.store.list(page).await.map_err(|error| error.during(Operation::List)) })
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        let named = |error: Error| error.of(name).during(Operation::Set);
+        Box::pin(async move { self.store.set(name, change).await.map_err(named) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        let named = |error: Error| error.of(name).during(Operation::Remove);
+        Box::pin(async move { self.store.remove(name).await.map_err(named) })
+    }
+}
+
+/// Sequences that are reserved from their one row.
+#[derive(Clone, Debug)]
+struct Flat {
+    sequences: Sequences,
+}
+
+impl Flat {
+    fn new(sequences: Sequences) -> Self {
+        Self { sequences }
+    }
+}
+
+impl Store for Flat {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(self.sequences.reserve(request))
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(self.sequences.create(name, bounds))
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        Box::pin(async move { Ok(self.sequences.read(name).await?.map(|row| row.info)) })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(self.sequences.list(page))
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(self.sequences.set(name, change))
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(self.sequences.remove(name))
+    }
+}

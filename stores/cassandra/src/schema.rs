@@ -1,0 +1,290 @@
+//! Keyspace and tables: looked at, held against what they have to be, and made where they are missing.
+//!
+//! A table says in its comment among whom its partitions are agreed on, and is refused to who would do
+//! otherwise. Its id is made from its name: Cassandra gives random ones, so that two nodes which make one
+//! table at the same time would make two, and what was written to one of them would be lost.
+
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind, Result};
+use scylla::value::CqlValue;
+use tokio::time::Instant;
+
+use super::client::{AGREEMENT, Client, Serial};
+use super::values::{Cells, Values, text};
+
+pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
+/// Cassandra's limit for a table's name is 48; the windows' table needs eight more.
+const LONGEST_TABLE: usize = 40;
+/// Between two looks for what was made.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The layout of the rows.
+pub(super) const FORMAT: i32 = 1;
+
+/// What makes the keyspace, in CQL, where it is missing: replicas by datacenter.
+pub(super) type Replicas = Vec<(String, u32)>;
+
+/// Names that need no quoting beyond double quotes, and mean the same in every dialect.
+pub(super) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
+    let letters = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    let rest = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if letters && rest && name.len() <= longest {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the {what} {name:?} cannot be: it is made of [A-Za-z0-9_], begins with a letter and has at most {longest} characters"
+    )))
+}
+
+pub(super) fn check_table(name: &str) -> Result<()> {
+    check_name("table", name, LONGEST_TABLE)
+}
+
+/// A keyspace or a table: how a node is asked for it, and what makes it.
+#[derive(Debug)]
+struct Part {
+    what: String,
+    look: &'static str,
+    key: Values,
+    definition: String,
+}
+
+impl Part {
+    async fn look(&self, client: &Client) -> Result<Option<Cells>> {
+        client.describe(self.look, self.key.clone()).await
+    }
+
+    /// What one node does not know is only missing if the nodes agree on that.
+    async fn find(&self, client: &Client) -> Result<Option<Cells>> {
+        let found = self.look(client).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        client.agree().await;
+        self.look(client).await
+    }
+
+    /// Makes it, and looks until it is there. A node hears a little later of what another one made: the one
+    /// that is looked at may not know it yet, and the one that is to make a table may not know the keyspace.
+    async fn make(&self, client: &Client) -> Result<Cells> {
+        let begun = Instant::now();
+        let mut made = self.define(client).await;
+        loop {
+            if let Some(found) = self.look(client).await? {
+                return Ok(found);
+            }
+            let done = made?;
+            if begun.elapsed() >= AGREEMENT {
+                return Err(self.unheard_of(done));
+            }
+            client.agree().await;
+            tokio::time::sleep(AGAIN).await;
+            made = if done { Ok(true) } else { self.define(client).await };
+        }
+    }
+
+    /// Whether the node did it. If it did not, it has not heard of the keyspace.
+    async fn define(&self, client: &Client) -> Result<bool> {
+        match client.define(&self.definition).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            made => made.map(|()| true),
+        }
+    }
+
+    fn unheard_of(&self, made: bool) -> Error {
+        let message = if made {
+            format!("the {} was made, but the node does not know it yet", self.what)
+        } else {
+            format!("the {} is not made yet: the node does not know its keyspace", self.what)
+        };
+        Error::new(ErrorKind::Unavailable, message)
+    }
+}
+
+/// A table of ours, in a keyspace.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    keyspace: String,
+    name: String,
+    columns: &'static str,
+    purpose: String,
+}
+
+impl Table {
+    /// The table of sequences: flat, or the global counters.
+    pub(super) fn sequences(keyspace: &str, name: &str, serial: Serial, datacenter: Option<&str>) -> Self {
+        let columns = "name text PRIMARY KEY, next varint, start varint, max varint, incarnation bigint, epoch bigint, \
+                       recalls bigint, claims map<text, frozen<tuple<bigint, varint, varint>>>, writer bigint, format int";
+        let among = match (serial, datacenter) {
+            (Serial::Local, Some(datacenter)) => format!("LOCAL_SERIAL in {datacenter}"),
+            _ => "SERIAL".to_owned(),
+        };
+        Self::new(keyspace, name.to_owned(), columns, format!("idmill sequences, {among}"))
+    }
+
+    /// The table of the windows that belong to it.
+    pub(super) fn windows(keyspace: &str, sequences: &str) -> Self {
+        let columns = "name text, datacenter text, incarnation bigint, epoch bigint, recalls bigint, start varint, max varint, \
+                       generation bigint, next varint, until varint, preloaded_next varint, preloaded_until varint, \
+                       format int, PRIMARY KEY ((name, datacenter))";
+        let purpose = "idmill windows, LOCAL_SERIAL in each datacenter".to_owned();
+        Self::new(keyspace, format!("{sequences}_windows"), columns, purpose)
+    }
+
+    fn new(keyspace: &str, name: String, columns: &'static str, purpose: String) -> Self {
+        Self { keyspace: keyspace.to_owned(), name, columns, purpose }
+    }
+
+    /// As it is written in CQL.
+    pub(super) fn cql(&self) -> String {
+        format!("\"{}\".\"{}\"", self.keyspace, self.name)
+    }
+
+    /// As it is named in messages.
+    pub(super) fn display(&self) -> String {
+        format!("{}.{}", self.keyspace, self.name)
+    }
+
+    fn definition(&self) -> String {
+        let id = id_of(&self.keyspace, &self.name);
+        let purpose = self.purpose.replace('\'', "''");
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} ({}) WITH id = {id} AND comment = '{purpose}'",
+            self.cql(),
+            self.columns
+        )
+    }
+
+    /// Makes sure of it.
+    pub(super) async fn ensure(&self, client: &Client, create: bool) -> Result<()> {
+        let part = self.part();
+        let found = match part.find(client).await? {
+            Some(found) => found,
+            None if create => part.make(client).await?,
+            None => {
+                let message = format!("there is no {}; create it with: {}", part.what, part.definition);
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+        };
+        self.check(&found)
+    }
+
+    fn part(&self) -> Part {
+        Part {
+            what: format!("table {}", self.display()),
+            look: "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+            key: vec![text(&self.keyspace), text(&self.name)],
+            definition: self.definition(),
+        }
+    }
+
+    fn check(&self, found: &Cells) -> Result<()> {
+        let comment = found.text("comment").unwrap_or_default();
+        if comment == self.purpose {
+            return Ok(());
+        }
+        let message = format!(
+            "the table {} is for {comment:?} by its comment, and not for {:?}; name another with `table`, or use it as it \
+             was made: writes that are agreed on in different ways would hand out ids twice",
+            self.display(),
+            self.purpose
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+}
+
+/// An id in the form of a version 8 UUID, the same for a name wherever it is computed.
+fn id_of(keyspace: &str, table: &str) -> String {
+    // FNV-1a over 128 bits: no secret, only well spread and the same for ever.
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in [keyspace, ".", table].iter().flat_map(|part| part.bytes()) {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
+    }
+    let marked = hash & !(0xF000 << 64) & !(0xC000 << 48) | (0x8000 << 64) | (0x8000 << 48);
+    let hex = format!("{marked:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// Makes sure of the keyspace, and that those who are to agree on writes have replicas.
+pub(super) async fn ensure_keyspace(
+    client: &Client,
+    keyspace: &str,
+    replicas: &Replicas,
+    needs: Option<&str>,
+) -> Result<()> {
+    let part = keyspace_part(keyspace, replicas);
+    let found = match part.find(client).await? {
+        Some(found) => found,
+        None if !replicas.is_empty() => part.make(client).await?,
+        None => {
+            let dc = needs.unwrap_or("DATACENTER");
+            let cql = keyspace_definition(keyspace, &vec![(dc.to_owned(), 3)]);
+            let message = format!(
+                "there is no {}; create it with a line for each datacenter: {cql}; or add `create_keyspace={dc}:3`",
+                part.what
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+    };
+    let Some(needs) = needs else { return Ok(()) };
+    let known = found.map("replication");
+    let class = known.iter().find(|(key, _)| key == "class").map_or("", |(_, class)| class);
+    let has = known.iter().any(|(key, count)| key == needs && count.trim() != "0");
+    if class.ends_with("NetworkTopologyStrategy") && has {
+        return Ok(());
+    }
+    let message = format!(
+        "the keyspace {keyspace} has no replicas of its own in datacenter {needs:?} (it has {known:?}): alter it to \
+         NetworkTopologyStrategy with that datacenter, spelt as in `nodetool status`"
+    );
+    Err(Error::new(ErrorKind::Conflict, message))
+}
+
+fn keyspace_part(keyspace: &str, replicas: &Replicas) -> Part {
+    Part {
+        what: format!("keyspace {keyspace}"),
+        look: "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?",
+        key: vec![text(keyspace)],
+        definition: keyspace_definition(keyspace, replicas),
+    }
+}
+
+fn keyspace_definition(keyspace: &str, replicas: &Replicas) -> String {
+    let quoted = |(dc, count): &(String, u32)| format!("'{}': {count}", dc.replace('\'', "''"));
+    let list = replicas.iter().map(quoted).collect::<Vec<_>>().join(", ");
+    format!(
+        "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', {list}}}"
+    )
+}
+
+impl Cells {
+    /// A map of texts.
+    fn map(&self, column: &str) -> Vec<(String, String)> {
+        let entries = self.value(column).and_then(CqlValue::as_map);
+        let pair =
+            |(key, value): &(CqlValue, CqlValue)| Some((key.as_text()?.clone(), value.as_text()?.clone()));
+        entries.map(|entries| entries.iter().filter_map(pair).collect()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_the_same_id_wherever_it_is_made() {
+        assert_eq!(id_of("ids", "idmill_sequences"), id_of("ids", "idmill_sequences"));
+        assert_ne!(id_of("ids", "idmill_sequences"), id_of("ids", "other"));
+        let id = id_of("ids", "idmill_sequences");
+        assert_eq!((id.len(), &id[14..15], &id[19..20]), (36, "8", &id[19..20]));
+        assert!("89ab".contains(&id[19..20]), "{id}");
+    }
+
+    #[test]
+    fn names_are_checked() {
+        for name in ["", "1a", "a-b", "a\"b", "é", &"a".repeat(41)] {
+            assert_eq!(check_table(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
+        }
+        assert!(check_table("A_1").is_ok() && check_table(&"a".repeat(40)).is_ok());
+    }
+}

@@ -1,0 +1,60 @@
+//! One node of a datacenter's three takes requests and answers none, and the others go on: with a keyspace in
+//! one datacenter, and with windows in front of a counter that two datacenters agree on.
+
+use std::time::{Duration, Instant};
+
+use idmill_cassandra::CassandraOptions;
+use tokio::time::timeout;
+
+use crate::cluster::{Cluster, Wide};
+use crate::ledger::Ledger;
+use crate::{insist, request};
+
+/// How long what needs a frozen node's answer may take on a machine where a start takes no time. The driver's
+/// own limits, one after another, are a minute and more.
+const LONG: Duration = Duration::from_secs(45);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_node_does_not_stop_a_quorum() {
+    let Some(cluster) = Wide::start().await else { return };
+    let options =
+        |keyspace| CassandraOptions::new((0..3).map(|node| cluster.host(node)), keyspace).datacenter("dc1");
+    let flat = options("one").create_keyspace([("dc1", 3)]);
+    let geo = options("both").create_keyspace([("dc1", 3), ("dc2", 3)]).geo("dc1", 100);
+    let mut ledger = Ledger::default();
+    let begun = Instant::now();
+    let running = [Cluster::open(&flat).await, Cluster::open(&geo).await];
+    let long = LONG + 10 * begun.elapsed();
+    for store in &running {
+        insist(store, &request("s", 5), &mut Ledger::default()).await;
+    }
+    // Every node of the datacenter that is asked, and one that only the global counter needs.
+    for (frozen, node) in cluster.nodes.iter().enumerate().take(4) {
+        node.pause();
+        // In any order: the first request after the freeze may be the one that it leaves unanswered.
+        for options in [&flat, &geo, &flat] {
+            let begun = Instant::now();
+            let starting = async {
+                let store = Cluster::open(options).await;
+                insist(&store, &request("t", 5), &mut Ledger::default()).await
+            };
+            let started = timeout(long, starting).await;
+            println!("node {} frozen: a start took {:?}", frozen + 1, begun.elapsed());
+            assert!(started.is_ok(), "a start hangs while node {} is frozen", frozen + 1);
+        }
+        let begun = Instant::now();
+        for store in &running {
+            for _ in 0..20 {
+                let granted = timeout(long, insist(store, &request("s", 5), &mut Ledger::default())).await;
+                assert!(granted.is_ok(), "nothing is granted while node {} is frozen", frozen + 1);
+            }
+        }
+        println!("node {} frozen: 40 reserves took {:?}", frozen + 1, begun.elapsed());
+        node.resume();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    for _ in 0..20 {
+        insist(&running[0], &request("once", 5), &mut ledger).await;
+    }
+    assert_eq!(ledger.disjoint(), 100);
+}

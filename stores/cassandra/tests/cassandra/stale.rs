@@ -1,0 +1,118 @@
+//! Writes to a window that arrive late: meanwhile another client sets the sequence, and fills the window
+//! anew.
+//!
+//! Whatever else of their condition holds again then, the era does not: no such write may be applied.
+
+use std::time::Duration;
+
+use idmill::store::{Change, Grant, Store};
+use idmill_cassandra::CassandraStore;
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::ledger::Ledger;
+use crate::proxy::{Caught, Proxy};
+use crate::{insist, name, request};
+
+const TAKE: &str = "SET next = ?, until = ? WHERE";
+const SWITCH: &str = "SET next = ?, until = ?, preloaded_next = null";
+const INSTALL: &str = "SET preloaded_next = ?";
+const RESET: &str = "SET incarnation = ?";
+
+/// A process that is late, another one that is not, and what they are connected through.
+struct Two {
+    proxy: Proxy,
+    late: CassandraStore,
+    prompt: CassandraStore,
+}
+
+impl Two {
+    async fn over(cluster: &Cluster) -> Self {
+        let proxy = Proxy::to(cluster.address(0)).await;
+        // A write is given up after a quarter of it; the others do in that time what they are to do.
+        let options = cluster.behind(&proxy, "stale").create_keyspace([("dc1", 1)]).geo("dc1", 150);
+        let options = options.timeout(Duration::from_secs(160)).check_every(Duration::ZERO);
+        let [late, prompt] = [Cluster::open(&options).await, Cluster::open(&options).await];
+        Self { proxy, late, prompt }
+    }
+
+    /// A reserve, with the first write like this that it sends kept back.
+    async fn reserve_until(
+        &self,
+        store: &CassandraStore,
+        write: &str,
+        text: &'static str,
+    ) -> (Caught, JoinHandle<Grant>) {
+        let (held, store) = (self.proxy.hold(write, text), store.clone());
+        let reserving = tokio::spawn(async move { store.reserve(&request(text, 5)).await.unwrap() });
+        (held.caught().await, reserving)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_of_an_earlier_era_is_refused() {
+    let Some(cluster) = Cluster::start("ids").await else { return };
+    let two = Two::over(&cluster).await;
+    a_take_after_the_same_number_came_again(&two).await;
+    one_that_empties_the_window(&two).await;
+    for (write, text) in [(SWITCH, "stale_switch"), (INSTALL, "stale_install")] {
+        one_that_fills_the_window(&two, write, text).await;
+    }
+}
+
+/// Set back, the window gets to the very `next` that the take saw.
+async fn a_take_after_the_same_number_came_again(two: &Two) {
+    let s = request("stale_take", 5);
+    let before = insist(&two.late, &s, &mut Ledger::default()).await;
+    let (take, late) = two.reserve_until(&two.late, TAKE, "stale_take").await;
+    let back = Change { next: Some(1), backwards: true, ..Change::default() };
+    two.prompt.set(&s.name, back).await.unwrap();
+    let mut ledger = Ledger::default();
+    let first = insist(&two.prompt, &s, &mut ledger).await;
+    assert_eq!(first.range, before.range, "the window is not where the take expects it: this proves nothing");
+    take.release();
+    let late = late.await.unwrap();
+    assert_eq!(late.identity, first.identity, "ids of the era before: {late:?}");
+    ledger.note(5, &Ok(late));
+    insist(&two.prompt, &s, &mut ledger).await;
+    assert_eq!(ledger.disjoint(), 15);
+}
+
+/// Two processes find that the window was recalled. One empties it, fills it and draws before the other
+/// empties it.
+async fn one_that_empties_the_window(two: &Two) {
+    let s = request("stale_reset", 5);
+    insist(&two.late, &s, &mut Ledger::default()).await;
+    set_to_a_thousand(two, "stale_reset").await;
+    let (reset, late) = two.reserve_until(&two.late, RESET, "stale_reset").await;
+    let mut ledger = Ledger::default();
+    insist(&two.prompt, &s, &mut ledger).await;
+    reset.release();
+    ledger.note(5, &Ok(late.await.unwrap()));
+    insist(&two.prompt, &s, &mut ledger).await;
+    assert!(ledger.disjoint() == 15 && !ledger.reaches(6), "ids of the era before");
+}
+
+/// A window that was made empty is, but for its era, as it was before it ever had a range.
+async fn one_that_fills_the_window(two: &Two, write: &str, text: &'static str) {
+    let (stale, late) = two.reserve_until(&two.late, write, text).await;
+    set_to_a_thousand(two, text).await;
+    let (write, prompt) = two.reserve_until(&two.prompt, write, text).await;
+    stale.release();
+    let mut ledger = Ledger::default();
+    for (released, reserving) in [(None, late), (Some(write), prompt)] {
+        if let Some(write) = released {
+            write.release();
+        }
+        let grant = reserving.await.unwrap();
+        assert!(grant.range.start() >= 1_000, "{text}: ids of the era before: {grant:?}");
+        ledger.note(5, &Ok(grant));
+    }
+    insist(&two.late, &request(text, 5), &mut ledger).await;
+    assert_eq!(ledger.disjoint(), 15);
+}
+
+async fn set_to_a_thousand(two: &Two, text: &str) {
+    let forwards = Change { next: Some(1_000), ..Change::default() };
+    two.prompt.set(&name(text), forwards).await.unwrap();
+}

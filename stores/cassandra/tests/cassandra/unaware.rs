@@ -1,0 +1,89 @@
+//! Nodes that have not heard yet of what another one made.
+//!
+//! A node hears of it within moments, too soon for a test to come between. So requests are misspelt on their
+//! way: the node answers what one answers that does not know the keyspace, or the table.
+
+use std::time::Duration;
+
+use idmill::store::Store;
+use idmill::{ErrorKind, Status};
+use idmill_cassandra::{CassandraOptions, CassandraStore};
+
+use crate::cluster::Cluster;
+use crate::ledger::Ledger;
+use crate::proxy::Proxy;
+use crate::{insist, query, request};
+
+const KEYSPACES: &str = "FROM system_schema.keyspaces";
+const TABLES: &str = "FROM system_schema.tables";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_just_made_is_waited_for() {
+    let Some(cluster) = Cluster::start("ids").await else { return };
+    tokio::join!(
+        a_keyspace_and_a_table_that_are_heard_of_later(&cluster),
+        a_keyspace_that_is_never_heard_of(&cluster)
+    );
+    a_table_that_is_not_there_for_a_moment(&cluster).await;
+}
+
+/// As for a node that was away when it was made, and carries out a statement before it has heard of it.
+async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
+    let options = CassandraOptions::new([cluster.host(0)], "momentary")
+        .datacenter("dc1")
+        .create_keyspace([("dc1", 1)])
+        .timeout(Duration::from_secs(60));
+    let session = cluster.session().await;
+    for round in 1..=5 {
+        let store = Cluster::open(&options).await;
+        query(&session, "DROP TABLE IF EXISTS momentary.idmill_sequences").await;
+        let text = format!("s{round}");
+        let reserving = tokio::spawn(async move { store.reserve(&request(&text, 5)).await });
+        // Not a limit: it may find the table that is made again at once.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        Cluster::open(&options).await;
+        match reserving.await.unwrap() {
+            Ok(_) => return,
+            // A reserve waits for seconds alone, and a busy node may need more to make the table.
+            Err(error) => {
+                assert!(
+                    error.kind() == ErrorKind::NotFound || error.status() != Status::Permanent,
+                    "{error}"
+                );
+                println!("round {round}: {error}");
+            }
+        }
+    }
+    panic!("no reserve is granted once the table is there again");
+}
+
+async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
+    let proxy = Proxy::to(cluster.address(0)).await;
+    // Two looks before the keyspace is made, and two after it.
+    proxy.misspell(KEYSPACES, "heard_of", "unheard_", 4);
+    proxy.misspell("CREATE TABLE", "heard_of", "unheard_", 2);
+    // Two looks before the table is made, one after each of the times that it was not, and one after it was.
+    proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 5);
+    let store =
+        CassandraStore::open(cluster.behind(&proxy, "heard_of").create_keyspace([("dc1", 1)])).await.unwrap();
+    assert_eq!(proxy.outstanding(), 0, "nobody asked again: this proves nothing");
+    let mut ledger = Ledger::default();
+    insist(&store, &request("s", 5), &mut ledger).await;
+    // Another process, that makes nothing, begins a moment later.
+    proxy.misspell(KEYSPACES, "heard_of", "unheard_", 1);
+    proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 1);
+    let store = CassandraStore::open(cluster.behind(&proxy, "heard_of").create_tables(false)).await.unwrap();
+    assert_eq!(proxy.outstanding(), 0, "nobody asked again: this proves nothing");
+    insist(&store, &request("s", 5), &mut ledger).await;
+    assert_eq!(ledger.disjoint(), 10);
+}
+
+async fn a_keyspace_that_is_never_heard_of(cluster: &Cluster) {
+    let proxy = Proxy::to(cluster.address(0)).await;
+    proxy.misspell(KEYSPACES, "never_heard_of", "never_heard_uf", 1_000_000);
+    let error = CassandraStore::open(cluster.behind(&proxy, "never_heard_of").create_keyspace([("dc1", 1)]))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("was made, but the node does not know it yet"), "{error}");
+}

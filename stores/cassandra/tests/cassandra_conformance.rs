@@ -1,0 +1,42 @@
+//! Cassandra: a node, flat and as the one datacenter of windows.
+//!
+//! What two datacenters do with one of them away is in `tests/cassandra/`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::Store;
+use idmill_cassandra::{CassandraOptions, CassandraStore};
+use idmill_conformance::{Endpoint, Suite, Timeouts};
+use idmill_testing::engines::OnDemand;
+
+/// Large enough for the suite's own loads to need several.
+const RANGE: u64 = 500;
+
+fn flat() -> Suite {
+    suite("cassandra", |options| options)
+}
+
+fn geo() -> Suite {
+    // What is heard of elsewhere is heard of at once: the trials do not wait for the next check.
+    let geo = |options: CassandraOptions| options.geo("dc1", RANGE).check_every(Duration::ZERO);
+    suite("cassandra_geo", geo).window(2 * RANGE)
+}
+
+fn suite(name: &str, kind: fn(CassandraOptions) -> CassandraOptions) -> Suite {
+    Suite::new(name, move |endpoint: Endpoint| async move {
+        let options = CassandraOptions::new([endpoint.address().to_string()], "ids")
+            .create_keyspace([("dc1", 1)])
+            .datacenter("dc1")
+            .timeout(endpoint.timeout())
+            .through(endpoint.address());
+        let store: Arc<dyn Store> = Arc::new(CassandraStore::open(kind(options)).await?);
+        Ok(store)
+    })
+    .engine(OnDemand::new("cassandra"))
+    .timeouts(Timeouts::default().pause(Duration::from_secs(5)))
+}
+
+fn main() {
+    idmill_conformance::main([flat(), geo()])
+}

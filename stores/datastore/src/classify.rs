@@ -1,0 +1,298 @@
+//! Datastore's errors, sorted by what they say about the ids.
+//!
+//! A read reserves nothing, whatever went wrong: its errors only have to say whether another try may succeed.
+//! A commit that the server refused by name was not applied. After a commit that was not answered, or
+//! answered with a status by which servers say that they do not know either, the question is open.
+//!
+//! `ABORTED` and `ALREADY_EXISTS` are both 409, `FAILED_PRECONDITION` and `INVALID_ARGUMENT` both 400: the
+//! status decides, and the number only where there is none.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use idmill::{Error, ErrorKind};
+use serde_json::Value;
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It never left: no token, or no connection.
+    Unsent(Box<dyn StdError + Send + Sync>),
+    /// The server's answer, which is an error.
+    Refused(Refusal),
+    /// It left, and what came back, if anything, is no answer.
+    Lost(Box<dyn StdError + Send + Sync>),
+}
+
+/// An error that a server answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    http: u16,
+    /// As in `google.rpc.Code`; empty where the answer was not Datastore's.
+    status: String,
+    message: String,
+}
+
+/// What a failed commit means.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Others changed the entity since it was read; certainly not applied: read again.
+    Conflict(Error),
+    /// All else.
+    Failed(Error),
+}
+
+/// What a read that the server refused means.
+fn classify(refusal: &Refusal) -> ErrorKind {
+    match refusal.status.as_str() {
+        "INVALID_ARGUMENT" | "OUT_OF_RANGE" => ErrorKind::InvalidInput,
+        "UNAUTHENTICATED" | "PERMISSION_DENIED" => ErrorKind::Denied,
+        "NOT_FOUND" => ErrorKind::NotFound,
+        // The database is of another type, or disabled.
+        "FAILED_PRECONDITION" => ErrorKind::Conflict,
+        "UNIMPLEMENTED" => ErrorKind::Unsupported,
+        "DATA_LOSS" => ErrorKind::StoreViolation,
+        "" => classify_http(refusal.http),
+        // ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL,
+        // CANCELLED, UNKNOWN, and what is new.
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// What a proxy or something that is no Datastore at all says.
+fn classify_http(http: u16) -> ErrorKind {
+    match http {
+        401 | 403 | 407 => ErrorKind::Denied,
+        404 => ErrorKind::NotFound,
+        408 | 429 | 500.. => ErrorKind::Unavailable,
+        _ => ErrorKind::StoreViolation,
+    }
+}
+
+/// What a commit that the server refused means: whether others were faster, or the kind of the error.
+fn classify_commit(refusal: &Refusal) -> Result<ErrorKind, ErrorKind> {
+    match refusal.status.as_str() {
+        // Of these, the last three say that the entity is not the one that was read: another
+        // version, already there, gone.
+        "ABORTED" | "FAILED_PRECONDITION" | "ALREADY_EXISTS" | "NOT_FOUND" => Ok(ErrorKind::Unavailable),
+        "INVALID_ARGUMENT" | "OUT_OF_RANGE" | "UNAUTHENTICATED" | "PERMISSION_DENIED" | "UNIMPLEMENTED" => {
+            Err(classify(refusal))
+        }
+        // Also for quotas: whether they were checked before the commit or after it, nobody promises.
+        _ => Err(ErrorKind::UnknownOutcome),
+    }
+}
+
+/// The error of a read: nothing was reserved.
+pub(super) fn read_failed(failure: Failure) -> Error {
+    match failure {
+        Failure::Refused(refusal) => error(classify(&refusal), refusal),
+        Failure::Unsent(source) => unreachable(source),
+        Failure::Lost(source) => {
+            Error::new(ErrorKind::Unavailable, format!("Datastore did not answer: {}", chain(&*source)))
+                .because(source)
+        }
+    }
+}
+
+/// What a failed commit means for the ids.
+pub(super) fn commit_failed(failure: Failure) -> Verdict {
+    match failure {
+        Failure::Refused(refusal) => match classify_commit(&refusal) {
+            Ok(kind) => Verdict::Conflict(error(kind, refusal)),
+            Err(kind) => Verdict::Failed(error(kind, refusal)),
+        },
+        Failure::Unsent(source) => Verdict::Failed(unreachable(source)),
+        Failure::Lost(source) => Verdict::Failed(
+            Error::new(
+                ErrorKind::UnknownOutcome,
+                format!("the commit was not answered: {}; it may have been applied", chain(&*source)),
+            )
+            .because(source),
+        ),
+    }
+}
+
+fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("Datastore cannot be reached: {}", chain(&*source)))
+        .because(source)
+}
+
+fn error(kind: ErrorKind, refusal: Refusal) -> Error {
+    let message = match remedy(&refusal, kind) {
+        Some(remedy) => format!("{refusal}; {remedy}"),
+        None => refusal.to_string(),
+    };
+    Error::new(kind, message).because(refusal)
+}
+
+fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
+    Some(match (refusal.status.as_str(), kind) {
+        ("UNAUTHENTICATED", _) => {
+            "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`"
+        }
+        (_, ErrorKind::Denied) => "grant the account the role roles/datastore.user on the project",
+        ("RESOURCE_EXHAUSTED", _) => "the project is over its quota; raise it, or use larger steps",
+        ("FAILED_PRECONDITION", ErrorKind::Conflict) => "the database has to be Firestore in Datastore mode",
+        ("NOT_FOUND", ErrorKind::NotFound) => "check the project and the database in the URL",
+        ("", ErrorKind::NotFound | ErrorKind::StoreViolation) => {
+            "that does not look like Datastore; check the address"
+        }
+        (_, ErrorKind::UnknownOutcome) => "the commit may have been applied",
+        _ => return None,
+    })
+}
+
+impl Refusal {
+    /// Reads an answer that is an error.
+    pub(super) fn read(http: u16, body: &[u8]) -> Self {
+        let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+        // A streaming front end wraps it in a list.
+        let error = answer.get(0).unwrap_or(&answer).get("error").unwrap_or(&Value::Null);
+        let text = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
+        Self { http, status: text("status"), message: text("message") }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.status.as_str(), self.message.as_str()) {
+            ("", _) => write!(f, "the server answered {} without a status of Datastore's", self.http),
+            (status, "") => f.write_str(status),
+            (status, message) => write!(f, "{status}: {}", message.trim_end_matches('.')),
+        }
+    }
+}
+
+impl StdError for Refusal {}
+
+/// What an error says, with its causes: the HTTP client's own text does not say why.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let mut texts: Vec<_> = causes.map(ToString::to_string).collect();
+    texts.dedup();
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers as the emulators gave them: the number, the body, what it means for a read and for a commit.
+    const ANSWERS: &[(u16, &str, ErrorKind, Result<ErrorKind, ErrorKind>)] = {
+        use ErrorKind::{Conflict, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome};
+        &[
+            (
+                409,
+                r#"{"error":{"code":409,"message":"too much contention on these datastore entities. please try again.","status":"ABORTED"}}"#,
+                Unavailable,
+                Ok(Unavailable),
+            ),
+            (
+                409,
+                r#"{"error":{"code":409,"message":"Transaction lock timeout.","status":"ABORTED"}}"#,
+                Unavailable,
+                Ok(Unavailable),
+            ),
+            (
+                409,
+                r#"{"error":{"code":409,"message":"entity already exists","status":"ALREADY_EXISTS"}}"#,
+                Unavailable,
+                Ok(Unavailable),
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the stored version (3) does not match the required base version (2)","status":"FAILED_PRECONDITION"}}"#,
+                Conflict,
+                Ok(Unavailable),
+            ),
+            (
+                404,
+                r#"{"error":{"code":404,"message":"no entity to update","status":"NOT_FOUND"}}"#,
+                NotFound,
+                Ok(Unavailable),
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"The key path element name \"__x__\" is reserved.","status":"INVALID_ARGUMENT"}}"#,
+                InvalidInput,
+                Err(InvalidInput),
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"Payload isn't valid for request.","status":"INVALID_ARGUMENT"}}"#,
+                InvalidInput,
+                Err(InvalidInput),
+            ),
+            // Something that is no Datastore, or a front end in trouble.
+            (404, "Not Found", NotFound, Err(UnknownOutcome)),
+            (400, "<html>", StoreViolation, Err(UnknownOutcome)),
+            (502, "", Unavailable, Err(UnknownOutcome)),
+        ]
+    };
+
+    #[test]
+    fn answers_of_the_emulators_are_sorted() {
+        for (http, body, read, commit) in ANSWERS {
+            let refusal = Refusal::read(*http, body.as_bytes());
+            assert_eq!(classify(&refusal), *read, "{body}");
+            assert_eq!(classify_commit(&refusal), *commit, "{body}");
+        }
+    }
+
+    #[test]
+    fn every_other_status_is_sorted_by_its_name() {
+        use ErrorKind::{Denied, InvalidInput, StoreViolation, Unavailable, UnknownOutcome, Unsupported};
+        for (status, read, commit) in [
+            ("UNAUTHENTICATED", Denied, Denied),
+            ("PERMISSION_DENIED", Denied, Denied),
+            ("OUT_OF_RANGE", InvalidInput, InvalidInput),
+            ("UNIMPLEMENTED", Unsupported, Unsupported),
+            ("DATA_LOSS", StoreViolation, UnknownOutcome),
+            ("RESOURCE_EXHAUSTED", Unavailable, UnknownOutcome),
+            ("UNAVAILABLE", Unavailable, UnknownOutcome),
+            ("DEADLINE_EXCEEDED", Unavailable, UnknownOutcome),
+            ("INTERNAL", Unavailable, UnknownOutcome),
+            ("CANCELLED", Unavailable, UnknownOutcome),
+            ("UNKNOWN", Unavailable, UnknownOutcome),
+            ("OF_NEXT_YEAR", Unavailable, UnknownOutcome),
+        ] {
+            let body = format!(r#"[{{"error": {{"status": "{status}", "message": "why."}}}}]"#);
+            let refusal = Refusal::read(400, body.as_bytes());
+            assert_eq!(read_failed(Failure::Refused(refusal.clone())).kind(), read, "{status}");
+            let verdict = commit_failed(Failure::Refused(refusal));
+            let Verdict::Failed(error) = verdict else { panic!("{status}: {verdict:?}") };
+            assert_eq!(error.kind(), commit, "{status}");
+            assert!(error.to_string().starts_with(&format!("{status}: why")), "{error}");
+            assert!(StdError::source(&error).is_some());
+        }
+    }
+
+    #[test]
+    fn what_was_lost_is_unknown_of_a_commit_alone_and_what_never_left_is_not() {
+        let lost = || Failure::Lost("cut".into());
+        let unsent = || Failure::Unsent("refused".into());
+        assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);
+        assert_eq!(read_failed(unsent()).kind(), ErrorKind::Unavailable);
+        let kind = |failure| match commit_failed(failure) {
+            Verdict::Failed(error) => error.kind(),
+            Verdict::Conflict(error) => panic!("{error}"),
+        };
+        assert_eq!(kind(lost()), ErrorKind::UnknownOutcome);
+        assert_eq!(kind(unsent()), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn remedies_are_named() {
+        for (http, body, remedy) in [
+            (401, r#"{"error":{"status":"UNAUTHENTICATED"}}"#, "GOOGLE_APPLICATION_CREDENTIALS"),
+            (403, r#"{"error":{"status":"PERMISSION_DENIED"}}"#, "roles/datastore.user"),
+            (400, r#"{"error":{"status":"FAILED_PRECONDITION"}}"#, "Datastore mode"),
+            (404, r#"{"error":{"status":"NOT_FOUND"}}"#, "project"),
+            (404, "<html>", "does not look like Datastore"),
+        ] {
+            let error = read_failed(Failure::Refused(Refusal::read(http, body.as_bytes())));
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Requests to Datastore's REST API, or to an emulator's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gcloud_auth::project::Config;
+use gcloud_auth::token::DefaultTokenSourceProvider;
+use idmill::{Error, ErrorKind, Result};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::redirect::Policy;
+use serde_json::{Value, json};
+use token_source::{TokenSource, TokenSourceProvider};
+
+use super::classify::{Failure, Refusal, Verdict, commit_failed, read_failed};
+use super::options::DatastoreOptions;
+
+const CLOUD: &str = "https://datastore.googleapis.com";
+const SCOPE: &str = "https://www.googleapis.com/auth/datastore";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// By which the service finds the database before it reads the request.
+const ROUTING: &str = "x-goog-request-params";
+
+/// One database, as it is asked over HTTP.
+#[derive(Clone)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    /// Up to the method's name.
+    url: String,
+    routing: HeaderValue,
+    database: String,
+    tokens: Option<Arc<dyn TokenSource>>,
+}
+
+impl Client {
+    /// A client for the emulator, if there is one, or for Google Cloud with the
+    /// credentials of the environment.
+    pub(super) async fn new(
+        options: &DatastoreOptions,
+        tokens: Option<Arc<dyn TokenSource>>,
+    ) -> Result<Self> {
+        let emulator = options.emulator_or(std::env::var("DATASTORE_EMULATOR_HOST").ok())?;
+        let tokens = match (tokens, &emulator) {
+            (None, None) => Some(default_tokens().await?),
+            (tokens, _) => tokens,
+        };
+        let server = emulator.map_or_else(|| CLOUD.to_owned(), |address| format!("http://{address}"));
+        Ok(Self {
+            http: http(options.timeout)?,
+            url: format!("{server}/v1/projects/{}:", options.project),
+            routing: routing(options)?,
+            database: options.database.clone(),
+            tokens,
+        })
+    }
+
+    /// Reads, in one request, the entities of these keys: the body of the answer.
+    pub(super) async fn lookup(&self, key: &Value) -> Result<Value> {
+        let request = json!({
+            "databaseId": self.database,
+            "readOptions": { "readConsistency": "STRONG" },
+            "keys": [key],
+        });
+        self.call("lookup", request).await.map_err(read_failed)
+    }
+
+    /// Reads a page of a query.
+    pub(super) async fn query(&self, partition: Value, query: &Value) -> Result<Value> {
+        let request = json!({ "databaseId": self.database, "partitionId": partition, "query": query });
+        self.call("runQuery", request).await.map_err(read_failed)
+    }
+
+    /// Applies one mutation, in a transaction of its own.
+    pub(super) async fn commit(&self, mutation: &Value) -> Result<(), Verdict> {
+        let request = json!({
+            "databaseId": self.database,
+            "mode": "TRANSACTIONAL",
+            "singleUseTransaction": { "readWrite": {} },
+            "mutations": [mutation],
+        });
+        let answer = self.call("commit", request).await.map_err(commit_failed)?;
+        let Some(result) = answer["mutationResults"].get(0).filter(|result| result.is_object()) else {
+            return Err(commit_failed(Failure::Lost("an answer without a result".into())));
+        };
+        if result["conflictDetected"] == Value::Bool(true) {
+            // Asked to fail, it told instead. Either way it kept what it has.
+            let message = "another version is stored by now";
+            return Err(Verdict::Conflict(Error::new(ErrorKind::Unavailable, message)));
+        }
+        Ok(())
+    }
+
+    async fn call(&self, method: &str, body: Value) -> Result<Value, Failure> {
+        let mut request = self
+            .http
+            .post(format!("{}{method}", self.url))
+            .header(CONTENT_TYPE, "application/json")
+            .header(ROUTING, &self.routing)
+            .body(body.to_string());
+        if let Some(tokens) = &self.tokens {
+            let token = tokens.token().await.map_err(Failure::Unsent)?;
+            request = request.header(AUTHORIZATION, secret(&token).map_err(Failure::Unsent)?);
+        }
+        let answer = request.send().await.map_err(|error| {
+            if error.is_connect() { Failure::Unsent(broken(error)) } else { Failure::Lost(broken(error)) }
+        })?;
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(|error| Failure::Lost(broken(error)))?;
+        if !status.is_success() {
+            return Err(Failure::Refused(Refusal::read(status.as_u16(), &body)));
+        }
+        serde_json::from_slice(&body).map_err(|error| Failure::Lost(error.into()))
+    }
+}
+
+/// The tokens stay out of logs.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("url", &self.url)
+            .field("database", &self.database)
+            .finish_non_exhaustive()
+    }
+}
+
+fn http(timeout: Duration) -> Result<reqwest::Client> {
+    let builder = reqwest::Client::builder()
+        .timeout(timeout)
+        .connect_timeout(CONNECT_TIMEOUT.min(timeout))
+        // A redirect would send a commit once more, and a token to somebody else.
+        .redirect(Policy::none());
+    builder.build().map_err(|error| {
+        Error::new(ErrorKind::Unsupported, format!("no HTTP client: {error}")).because(error)
+    })
+}
+
+fn routing(options: &DatastoreOptions) -> Result<HeaderValue> {
+    let params = format!("project_id={}&database_id={}", options.project, options.database);
+    HeaderValue::from_str(&params).map_err(|error| Error::invalid(error.to_string()))
+}
+
+/// What the environment offers: a file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's,
+/// or the machine's own account.
+async fn default_tokens() -> Result<Arc<dyn TokenSource>> {
+    let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE])).await;
+    provider.map(|provider| provider.token_source()).map_err(|error| {
+        let kind = match &error {
+            gcloud_auth::error::Error::HttpError(_) => ErrorKind::Unavailable,
+            _ => ErrorKind::Denied,
+        };
+        let remedy = "set GOOGLE_APPLICATION_CREDENTIALS or run `gcloud auth application-default login`; \
+                      for an emulator, set DATASTORE_EMULATOR_HOST or add ?emulator=HOST:PORT";
+        Error::new(kind, format!("no credentials for Google Cloud: {error}; {remedy}")).because(error)
+    })
+}
+
+fn secret(token: &str) -> Result<HeaderValue, Box<dyn std::error::Error + Send + Sync>> {
+    let mut value = HeaderValue::from_str(token).map_err(|_| "the token cannot be sent in a header")?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// An error of a connection, and whose.
+#[derive(Debug)]
+struct Broken {
+    server: String,
+    error: reqwest::Error,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.server)
+    }
+}
+
+impl std::error::Error for Broken {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Our messages say which sequence; of the URL, the server is enough.
+fn broken(error: reqwest::Error) -> Box<dyn std::error::Error + Send + Sync> {
+    match error.url().map(|url| url.origin().ascii_serialization()) {
+        Some(server) => Broken { server, error: error.without_url() }.into(),
+        None => error.into(),
+    }
+}

@@ -1,0 +1,210 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`DatastoreStore`] keeps sequences in Google Cloud Datastore (Firestore in Datastore mode).
+//! [`DatastoreOptions`] describes the URL.
+//!
+//! # What holds
+//!
+//! The page above describes durability, consistency, and the limits of writes to one entity. A commit that is
+//! not answered, or is answered with a status that leaves it open, is an
+//! [`UnknownOutcome`](ErrorKind::UnknownOutcome) and is not sent again.
+//!
+//! # Cancellation
+//!
+//! A call that is dropped before its commit is sent does nothing. After that the commit may be applied, and
+//! the range it reserved becomes a gap.
+
+mod classify;
+mod client;
+mod options;
+mod schema;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::kit::{CompareAndSet, Contention, Resend, Swapped};
+use idmill::store::{
+    Capabilities, Cursor, Durability, Listing, Page, RetryCost, Scheme, SequenceInfo, StoreFuture,
+};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use serde_json::{Value, json};
+
+use self::classify::Verdict;
+use self::client::Client;
+use self::schema::{Place, Stored};
+
+pub use self::options::DatastoreOptions;
+pub use idmill;
+pub use token_source::TokenSource;
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[Scheme::store::<DatastoreOptions>("datastore", "datastore://PROJECT")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// Sequences in a kind of a Datastore database. See the [crate docs](self) for its guarantees.
+///
+/// Clones share one pool of connections.
+#[derive(Clone, Debug)]
+pub struct DatastoreStore {
+    client: Client,
+    place: Arc<Place>,
+}
+
+impl DatastoreStore {
+    /// Opens a database with the credentials of the environment (application default credentials), or an
+    /// emulator without credentials. Reads once, to find problems early. Creates nothing.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid; [`Denied`](ErrorKind::Denied)
+    /// without credentials or rights; [`NotFound`](ErrorKind::NotFound) if there is no such project or
+    /// database; [`Conflict`](ErrorKind::Conflict) if the database is of another type;
+    /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be reached.
+    pub async fn open_with(options: DatastoreOptions) -> Result<Self> {
+        Self::open(options, None).await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    /// Like [`open_with`](Self::open_with), with your own credentials. Each request carries an
+    /// `authorization` header (`Bearer …`) from `tokens`, even to an emulator.
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with).
+    pub async fn open_with_tokens(options: DatastoreOptions, tokens: Arc<dyn TokenSource>) -> Result<Self> {
+        Self::open(options, Some(tokens)).await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    async fn open(options: DatastoreOptions, tokens: Option<Arc<dyn TokenSource>>) -> Result<Self> {
+        options.check()?;
+        let client = Client::new(&options, tokens).await?;
+        let place = Arc::new(Place::new(&options));
+        client.lookup(&place.nobody()).await?;
+        Ok(Self { client, place })
+    }
+
+    async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
+        let key = self.place.key(name);
+        loop {
+            let answer = self.client.lookup(&key).await?;
+            let first = |what: &str| answer[what].get(0);
+            if let Some(found) = first("found") {
+                return self.place.decode(found).map(Some);
+            }
+            if first("missing").is_some() {
+                return Ok(None);
+            }
+            // The server had no time for this key; it says so instead of failing.
+            if first("deferred").is_none() {
+                return Err(Error::new(ErrorKind::StoreViolation, "a lookup was answered without its key"));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What turns the stored sequence into the wanted one, and fails if something else is stored;
+    /// `None` if nothing is to be done.
+    fn mutation(&self, stored: Option<&Stored>, wanted: Option<&SequenceInfo>) -> Option<Value> {
+        // FAIL is said because what is done without it is the server's choice: Google's newer emulator then
+        // writes over the other version and tells nobody.
+        let over = |stored: &Stored, operation: &str, value: Value| {
+            json!({
+                operation: value,
+                "baseVersion": stored.version,
+                "conflictResolutionStrategy": "FAIL",
+            })
+        };
+        match (stored, wanted) {
+            (None, None) => None,
+            (None, Some(wanted)) => Some(json!({ "insert": self.place.entity(wanted) })),
+            (Some(stored), None) => Some(over(stored, "delete", self.place.key(&stored.info.name))),
+            (Some(stored), Some(wanted)) if stored.info == *wanted => None,
+            (Some(stored), Some(wanted)) => Some(over(stored, "update", self.place.entity(wanted))),
+        }
+    }
+
+    /// Reads a page of all; the prefix is looked at here, since keys are escaped
+    /// names and have another order.
+    async fn query(&self, page: &Page) -> Result<Listing> {
+        let mut query = json!({ "kind": [{ "name": self.place.kind() }], "limit": page.rows() });
+        if let Some(after) = &page.after {
+            query["startCursor"] = Value::from(after.as_str());
+        }
+        let answer = self.client.query(self.place.partition(), &query).await?;
+        let batch = &answer["batch"];
+        let results = batch["entityResults"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut listing = Listing::default();
+        // An emulator answers for the default database with the entities of all.
+        for result in results.iter().filter(|result| self.place.holds(result)) {
+            let name = schema::shown(result);
+            if name.starts_with(&page.prefix) {
+                listing.add(name, self.place.decode(result).map(|stored| stored.info));
+            }
+        }
+        let end = batch["endCursor"].as_str();
+        let more = match batch["moreResults"].as_str() {
+            Some("NOT_FINISHED") => true,
+            Some("NO_MORE_RESULTS") => false,
+            // An emulator says that there may be more after every limit that was reached, or not; and begins
+            // a page again with the entities of other databases that have the key at which it ended.
+            _ => !results.is_empty() && end != page.after.as_ref().map(Cursor::as_str),
+        };
+        listing.next = end.filter(|_| more).map(Cursor::new);
+        Ok(listing.sorted())
+    }
+}
+
+impl CompareAndSet for DatastoreStore {
+    type Version = String;
+
+    fn can(&self) -> Capabilities {
+        // Not in batches: a commit of several would fail or wait as a whole for the one
+        // sequence that others write too.
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: true,
+        }
+    }
+
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Stored>>> {
+        Box::pin(self.look_up(name))
+    }
+
+    // Whatever may be sent again: a commit is sent once.
+    fn swap<'a>(
+        &'a self,
+        _: &'a SequenceName,
+        seen: Option<&'a Stored>,
+        wanted: Option<&'a SequenceInfo>,
+        _: Resend,
+    ) -> StoreFuture<'a, Result<Swapped<String>>> {
+        Box::pin(async move {
+            let Some(mutation) = self.mutation(seen, wanted) else { return Ok(Swapped::Done) };
+            match self.client.commit(&mutation).await {
+                Ok(()) => Ok(Swapped::Done),
+                Err(Verdict::Conflict(error)) => Ok(Swapped::Changed(Some(error))),
+                Err(Verdict::Failed(error)) => Err(error),
+            }
+        })
+    }
+
+    fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(self.query(page))
+    }
+
+    /// Each attempt is paid for.
+    fn contention(&self) -> Contention {
+        Contention::new().every(1).pauses(Duration::from_millis(10), Duration::from_secs(1))
+    }
+}

@@ -1,0 +1,246 @@
+//! The entity that holds a sequence, its key, and their JSON.
+//!
+//! A `u64` is stored as the signed integer of the same 64 bits, as Datastore has no other: what is below 2^63
+//! reads in the console as what it is, and what is above as itself minus 2^64 (`u64::MAX` is -1). Nothing is
+//! compared or added by the server.
+
+use idmill::store::kit::Seen;
+use idmill::store::{Bounds, Identity, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+use serde_json::{Value, json};
+
+use super::options::DatastoreOptions;
+
+/// The layout of an entity. Another version's are refused.
+const FORMAT: i64 = 1;
+/// The key of nothing: no sequence's name is escaped to it, so asking for it disturbs nobody.
+const NOBODY: &str = "~nobody";
+
+/// Where the entities are: project, database, namespace and kind.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) project: String,
+    pub(super) database: String,
+    namespace: String,
+    kind: String,
+}
+
+/// A sequence as it was read, and the version of its entity, by which a change is tied to what was read.
+pub(super) type Stored = Seen<String>;
+
+impl Place {
+    pub(super) fn new(options: &DatastoreOptions) -> Self {
+        Self {
+            project: options.project.clone(),
+            database: options.database.clone(),
+            namespace: options.namespace.clone(),
+            kind: options.kind.clone(),
+        }
+    }
+
+    pub(super) fn partition(&self) -> Value {
+        json!({ "projectId": self.project, "databaseId": self.database, "namespaceId": self.namespace })
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    pub(super) fn key(&self, name: &SequenceName) -> Value {
+        self.key_named(&escape(name))
+    }
+
+    pub(super) fn nobody(&self) -> Value {
+        self.key_named(NOBODY)
+    }
+
+    fn key_named(&self, name: &str) -> Value {
+        json!({ "partitionId": self.partition(), "path": [{ "kind": self.kind, "name": name }] })
+    }
+
+    /// The entity of a sequence.
+    pub(super) fn entity(&self, info: &SequenceInfo) -> Value {
+        let next = info.next.map_or(json!({ "nullValue": null }), integer);
+        let properties = json!({
+            "next": plain(next),
+            "start": plain(integer(info.bounds.start())),
+            "max": plain(integer(info.bounds.max())),
+            "incarnation": plain(integer(info.identity.incarnation)),
+            "epoch": plain(integer(info.identity.epoch)),
+            "format": plain(integer(FORMAT.cast_unsigned())),
+        });
+        json!({ "key": self.key(&info.name), "properties": properties })
+    }
+
+    /// Whether a result of a query is of this database and namespace.
+    pub(super) fn holds(&self, result: &Value) -> bool {
+        let partition = &result["entity"]["key"]["partitionId"];
+        let is = |what: &str, ours: &str| partition[what].as_str().unwrap_or_default() == ours;
+        is("databaseId", &self.database) && is("namespaceId", &self.namespace)
+    }
+
+    /// A result of a lookup or a query as a sequence, or what is wrong with it.
+    pub(super) fn decode(&self, result: &Value) -> Result<Stored> {
+        let entity = &result["entity"];
+        decode(entity, &result["version"]).map_err(|fault| {
+            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+            let path = &entity["key"]["path"];
+            let message =
+                format!("the entity {path} of kind {:?} {fault}; nothing is reserved from it", self.kind);
+            Error::new(kind, message)
+        })
+    }
+}
+
+/// A sequence's name as the name of a key; no two names share a key. Datastore keeps `__…__` for itself,
+/// advises against slashes, and may come to refuse dots alone, as Firestore's native mode does.
+fn escape(name: &str) -> String {
+    let name = name.replace('~', "~0").replace('/', "~1");
+    if name.starts_with("__") || name == "." || name == ".." { format!("~{name}") } else { name }
+}
+
+fn unescape(key: &str) -> Option<SequenceName> {
+    let escaped = if key.starts_with("~_") || key.starts_with("~.") { &key[1..] } else { key };
+    let name = escaped.replace("~1", "/").replace("~0", "~");
+    SequenceName::new(&name).ok().filter(|name| escape(name) == key)
+}
+
+/// An index on these would cost two writes for each reserve, and make a hot spot of an ever-growing value.
+fn plain(mut value: Value) -> Value {
+    value["excludeFromIndexes"] = Value::Bool(true);
+    value
+}
+
+/// As text, since JSON's numbers end at 2^53.
+fn integer(value: u64) -> Value {
+    json!({ "integerValue": value.cast_signed().to_string() })
+}
+
+const LATER: &str = "is in another format, perhaps a later version's";
+
+fn decode(entity: &Value, version: &Value) -> Result<Stored, String> {
+    let read =
+        |what: &str| read_integer(&entity["properties"][what]).ok_or(format!("has no integer for {what}"));
+    if read("format")? != FORMAT {
+        return Err(LATER.to_owned());
+    }
+    let name = key_name(&entity["key"]).ok_or("has a key that is no sequence's")?;
+    let (start, max) = (read("start")?.cast_unsigned(), read("max")?.cast_unsigned());
+    let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
+    let next = match entity["properties"]["next"].get("nullValue") {
+        Some(_) => None,
+        None => Some(read("next")?.cast_unsigned()),
+    };
+    if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
+        return Err(format!("has next {next} outside its bounds {start}..={max}"));
+    }
+    let (incarnation, epoch) = (read("incarnation")?, read("epoch")?);
+    if incarnation <= 0 || epoch < 0 {
+        return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
+    }
+    let identity = Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() };
+    let version = version.as_str().ok_or("came without a version")?.to_owned();
+    Ok(Seen { info: SequenceInfo { name, next, bounds, identity }, version })
+}
+
+fn read_integer(property: &Value) -> Option<i64> {
+    property["integerValue"].as_str()?.parse().ok()
+}
+
+/// The name of what a query found, or its key where it has none.
+pub(super) fn shown(result: &Value) -> String {
+    let key = &result["entity"]["key"];
+    key_name(key).map_or_else(|| key["path"].to_string(), |name| name.to_string())
+}
+
+fn key_name(key: &Value) -> Option<SequenceName> {
+    let [element] = key["path"].as_array()?.as_slice() else { return None };
+    unescape(element["name"].as_str()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place() -> Place {
+        Place::new(&DatastoreOptions::new("p").namespace("n"))
+    }
+
+    fn is_reserved(key: &str) -> bool {
+        key.len() >= 4 && key.starts_with("__") && key.ends_with("__")
+    }
+
+    proptest! {
+        #[test]
+        fn entities_read_back_as_written(name in "[_~]{0,5}\\PC{1,50}[_~]{0,5}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {
+            let Ok(name) = SequenceName::new(&name) else { return Ok(()) };
+            let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
+            let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
+            let identity = Identity { epoch, ..Identity::fresh() };
+            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let result = json!({ "entity": place().entity(&info), "version": "7" });
+            prop_assert_eq!(place().decode(&result).unwrap(), Seen { info, version: "7".to_owned() });
+        }
+
+        #[test]
+        fn names_and_keys_are_one_to_one_and_none_is_reserved(a in "[_~/.01a]{1,7}", b in "[_~/.01a]{1,7}") {
+            let (Ok(a), Ok(b)) = (SequenceName::new(&a), SequenceName::new(&b)) else { return Ok(()) };
+            prop_assert_eq!(escape(&a) == escape(&b), a == b);
+            prop_assert!(!is_reserved(&escape(&a)) && !escape(&a).contains('/'));
+            prop_assert!(![NOBODY, ".", ".."].contains(&escape(&a).as_str()));
+            prop_assert_eq!(unescape(&escape(&a)), Some(a));
+        }
+    }
+
+    #[test]
+    fn keys_that_no_name_has_are_not_read_as_one() {
+        for key in ["~a", "__a", "__a__", "a/b", ".", "a~", "~.a", "~_a", NOBODY, "", "~"] {
+            assert_eq!(unescape(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn entities_that_cannot_be_are_named_and_refused() {
+        let info = SequenceInfo {
+            next: Some(15),
+            ..SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap())
+        };
+        let good = json!({ "entity": place().entity(&info), "version": "7" });
+        for (property, value, fault) in [
+            ("next", json!({ "integerValue": "5" }), "next 5 outside"),
+            ("next", json!({ "integerValue": "21" }), "next 21 outside"),
+            ("next", json!({ "integerValue": "-1" }), "next 18446744073709551615 outside"),
+            ("next", json!({ "integerValue": 15 }), "no integer for next"),
+            ("next", json!({ "doubleValue": 15.0 }), "no integer for next"),
+            ("next", Value::Null, "no integer for next"),
+            ("max", json!({ "integerValue": "9" }), "without ids"),
+            ("max", json!({ "stringValue": "20" }), "no integer for max"),
+            ("incarnation", json!({ "integerValue": "0" }), "incarnation 0"),
+            ("incarnation", json!({ "integerValue": "-3" }), "incarnation -3"),
+            ("epoch", json!({ "integerValue": "-1" }), "epoch -1"),
+            ("format", json!({ "integerValue": "2" }), "another format"),
+        ] {
+            let mut bad = good.clone();
+            bad["entity"]["properties"][property] = value.clone();
+            refused(&bad, fault);
+        }
+        let mut bad = good.clone();
+        bad["entity"]["key"]["path"] = json!([{ "kind": "K", "id": "5" }]);
+        refused(&bad, "no sequence's");
+        bad["entity"]["key"]["path"] = json!([{ "kind": "K", "name": "a" }, { "kind": "K", "name": "b" }]);
+        refused(&bad, "no sequence's");
+        let mut bad = good;
+        bad["version"] = Value::Null;
+        refused(&bad, "without a version");
+    }
+
+    fn refused(result: &Value, fault: &str) {
+        let error = place().decode(result).unwrap_err();
+        let expected =
+            if fault == "another format" { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+        assert_eq!(error.kind(), expected, "{result}");
+        assert!(error.to_string().contains(fault), "{result}: {error}");
+    }
+}

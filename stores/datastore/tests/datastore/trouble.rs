@@ -1,0 +1,300 @@
+//! What the store makes of trouble on the way: answers that are lost, others in
+//! between, emulators that are away.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Change, Grant, Store};
+use idmill::{ErrorKind, Operation, Result};
+use idmill_datastore::{DatastoreStore, TokenSource};
+use idmill_testing::engines::Engine;
+
+use crate::front::{Fate, Front};
+use crate::{behind, first_commit, inspect, name, open, options, request, reserve, shared};
+
+#[tokio::test]
+async fn a_commit_that_is_not_answered_is_unknown_and_never_sent_again() {
+    let Some(engine) = shared("datastore").await else { return };
+    let deadline = r#"{"error":{"code":504,"message":"late","status":"DEADLINE_EXCEEDED"}}"#;
+    let unavailable = r#"{"error":{"code":503,"message":"later","status":"UNAVAILABLE"}}"#;
+    let internal = r#"{"error":{"code":500,"message":"oops","status":"INTERNAL"}}"#;
+    for (at, fate) in [
+        Fate::CutBefore,
+        Fate::CutAfter,
+        Fate::AnswerAfter(504, deadline),
+        Fate::AnswerAfter(503, unavailable),
+        Fate::AnswerAfter(500, internal),
+        Fate::AnswerAfter(502, "<html>Bad Gateway</html>"),
+        Fate::AnswerAfter(200, "{}"),
+        Fate::AnswerAfter(200, "not JSON"),
+        Fate::Answer(503, unavailable),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let project = format!("unknown-{at}");
+        let before = open(&engine, &project).await;
+        reserve(&before, "s", 10).await.unwrap();
+        let (store, front) = first_commit(&engine, &project, fate).await;
+        let error = reserve(&store, "s", 10).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{fate:?}: {error}");
+        assert_eq!((error.operation(), error.sequence()), (Some(Operation::Reserve), Some("s")));
+        assert_eq!(front.count("commit"), 1, "{fate:?}: it was sent again");
+        let applied = !matches!(fate, Fate::CutBefore | Fate::Answer(..));
+        let next = if applied { 21 } else { 11 };
+        assert_eq!(reserve(&store, "s", 10).await.unwrap(), (next, 10), "{fate:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_unavailable_and_nothing_is_committed() {
+    let Some(engine) = shared("datastore").await else { return };
+    for (at, fate) in [Fate::CutBefore, Fate::CutAfter, Fate::Answer(503, ""), Fate::Answer(200, "not JSON")]
+        .into_iter()
+        .enumerate()
+    {
+        let (store, front) = behind(&engine, &format!("reads-{at}"), move |seen| async move {
+            // The first is that of opening.
+            if seen.is("lookup", 1) { fate } else { Fate::Pass }
+        })
+        .await;
+        let error = reserve(&store, "s", 10).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{fate:?}: {error}");
+        assert_eq!(front.count("commit"), 0);
+        assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_told_from_conflicts_by_their_status() {
+    let Some(engine) = shared("datastore").await else { return };
+    let aborted = r#"{"error":{"code":409,"message":"too much contention","status":"ABORTED"}}"#;
+    let (store, front) = behind(&engine, "status", move |seen| async move {
+        if seen.method == "commit" && seen.nth < 3 { Fate::Answer(409, aborted) } else { Fate::Pass }
+    })
+    .await;
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10), "certainly not applied: tried again");
+    assert_eq!((front.count("lookup"), front.count("commit")), (5, 4), "each time after another read");
+
+    let denied = r#"{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}"#;
+    let (store, front) = first_commit(&engine, "status", Fate::Answer(403, denied)).await;
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert_eq!(front.count("commit"), 1);
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+
+    let told = r#"{"mutationResults":[{"version":"3","conflictDetected":true}]}"#;
+    let (store, front) = first_commit(&engine, "status", Fate::Answer(200, told)).await;
+    assert_eq!(
+        reserve(&store, "s", 10).await.unwrap(),
+        (21, 10),
+        "a conflict that was told, not failed with"
+    );
+    assert_eq!(front.count("commit"), 2);
+}
+
+/// Runs `meanwhile` with another store, between the read of a reserve and its commit;
+/// returns what the reserve gave.
+async fn with_another_in_between<F>(
+    engine: &Arc<Engine>,
+    project: &'static str,
+    meanwhile: impl Fn(DatastoreStore) -> F + Clone + Send + Sync + 'static,
+) -> (Result<Grant>, DatastoreStore)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let other = open(engine, project).await;
+    let (store, _front) = behind(engine, project, move |seen| {
+        let (other, meanwhile) = (other.clone(), meanwhile.clone());
+        async move {
+            if seen.is("commit", 0) {
+                meanwhile(other).await;
+            }
+            Fate::Pass
+        }
+    })
+    .await;
+    let grant = store.reserve(&request("s", 10)).await;
+    (grant, open(engine, project).await)
+}
+
+#[tokio::test]
+async fn who_was_slower_reads_again() {
+    for engine in ["datastore", "firestore"] {
+        let Some(engine) = shared(engine).await else { continue };
+        let take = |store: DatastoreStore| async move {
+            reserve(&store, "s", 5).await.unwrap();
+        };
+        let (grant, store) = with_another_in_between(&engine, "slower", take).await;
+        assert_eq!(grant.unwrap().range.start(), 6, "both created it");
+        let (grant, store_again) = with_another_in_between(&engine, "slower", take).await;
+        assert_eq!(grant.unwrap().range.start(), 21, "both moved it on");
+        let backwards = |store: DatastoreStore| async move {
+            let change = Change { next: Some(3), backwards: true, ..Change::default() };
+            store.set(&name("s"), change).await.unwrap();
+        };
+        let (grant, _) = with_another_in_between(&engine, "slower", backwards).await;
+        let grant = grant.unwrap();
+        assert_eq!((grant.range.start(), grant.identity.epoch), (3, 1), "the other set it back");
+        let before = inspect(&store, "s").await.identity.incarnation;
+        let remove = |store: DatastoreStore| async move {
+            assert!(store.remove(&name("s")).await.unwrap());
+        };
+        let (grant, _) = with_another_in_between(&engine, "slower", remove).await;
+        let grant = grant.unwrap();
+        assert_eq!(grant.range.start(), 1, "the other removed it");
+        assert_ne!(grant.identity.incarnation, before);
+        let info = inspect(&store_again, "s").await;
+        assert_eq!((info.next, info.identity), (Some(11), grant.identity));
+    }
+}
+
+#[tokio::test]
+async fn removal_spares_a_sequence_that_is_another_by_now() {
+    let Some(engine) = shared("datastore").await else { return };
+    let other = open(&engine, "spared").await;
+    reserve(&other, "s", 1).await.unwrap();
+    let third = other.clone();
+    let (store, front) = behind(&engine, "spared", move |seen| {
+        let other = third.clone();
+        async move {
+            if seen.is("commit", 0) {
+                reserve(&other, "s", 1).await.unwrap();
+            }
+            Fate::Pass
+        }
+    })
+    .await;
+    assert!(store.remove(&name("s")).await.unwrap());
+    assert_eq!(front.count("commit"), 2, "the first was of an earlier version");
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_nobody_waiting() {
+    for engine in ["datastore", "firestore"] {
+        let Some(engine) = shared(engine).await else { continue };
+        let arrived = Arc::new(tokio::sync::Notify::new());
+        let tell = Arc::clone(&arrived);
+        let (store, _front) = behind(&engine, "dropped", move |seen| {
+            let tell = Arc::clone(&tell);
+            async move {
+                if !seen.is("commit", 0) {
+                    return Fate::Pass;
+                }
+                tell.notify_one();
+                Fate::Hold
+            }
+        })
+        .await;
+        tokio::select! {
+            outcome = reserve(&store, "s", 10) => panic!("{outcome:?}"),
+            () = arrived.notified() => {}
+        }
+        // No transaction of the other's is open: not one conflict, and no lock to wait for.
+        assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    }
+}
+
+#[tokio::test]
+async fn a_paused_emulator_is_unavailable_to_a_read_and_unknown_to_a_commit() {
+    let Some(engine) = Engine::start("datastore").await else { return };
+    let engine = Arc::new(engine);
+    let warm = open(&engine, "paused").await;
+    reserve(&warm, "s", 10).await.unwrap();
+    let pausing = Arc::clone(&engine);
+    let front = Front::start(engine.address(), move |seen| {
+        let engine = Arc::clone(&pausing);
+        async move {
+            if seen.is("commit", 0) {
+                engine.pause();
+            }
+            Fate::Pass
+        }
+    })
+    .await;
+    let options = options(&engine, "paused").emulator(front.address().to_string());
+    let store = DatastoreStore::open_with(options.timeout(Duration::from_secs(10))).await.unwrap();
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    engine.resume();
+    let (start, _) = reserve(&warm, "s", 10).await.unwrap();
+    // The commit that waited in the paused emulator may come before this one, or fail
+    // after it; never both succeed.
+    assert!(matches!(start, 11 | 21), "{start}");
+    assert_eq!(inspect(&warm, "s").await.next, Some(start + 10));
+}
+
+#[tokio::test]
+async fn an_emulator_that_is_down_is_unavailable_and_missed_no_longer_than_it_is() {
+    let Some(engine) = Engine::start("datastore").await else { return };
+    let store = open(&engine, "down").await;
+    reserve(&store, "s", 10).await.unwrap();
+    engine.kill();
+    for error in [
+        reserve(&store, "s", 10).await.unwrap_err(),
+        store.list_all().await.unwrap_err(),
+        DatastoreStore::open_with(options(&engine, "down")).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    engine.restart().await;
+    // It forgets what it did not write yet, so only that it answers can be asked for.
+    reserve(&store, "s", 10).await.unwrap();
+}
+
+/// Gives these in turn, then fails.
+#[derive(Debug)]
+struct Tokens(parking_lot::Mutex<Vec<&'static str>>);
+
+type Token = std::result::Result<String, Box<dyn std::error::Error + Send + Sync>>;
+
+impl TokenSource for Tokens {
+    fn token<'a, 'b>(&'a self) -> Pin<Box<dyn Future<Output = Token> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let token = self.0.lock().pop();
+        Box::pin(async move { token.map(|token| format!("Bearer {token}")).ok_or_else(|| "no more".into()) })
+    }
+}
+
+#[tokio::test]
+async fn every_request_carries_a_token_of_its_own_and_no_message_does() {
+    let Some(engine) = shared("datastore").await else { return };
+    let front = Front::start(engine.address(), |_| async { Fate::Pass }).await;
+    let tokens = Arc::new(Tokens(parking_lot::Mutex::new(vec!["third", "second", "first"])));
+    let options = options(&engine, "tokens").database("db-1").emulator(front.address().to_string());
+    let store = DatastoreStore::open_with_tokens(options, tokens).await.unwrap();
+    reserve(&store, "s", 1).await.unwrap();
+    let seen = front.seen();
+    let sent: Vec<_> =
+        seen.iter().map(|seen| (&*seen.method, seen.header("authorization").unwrap())).collect();
+    let expected = [("lookup", "Bearer first"), ("lookup", "Bearer second"), ("commit", "Bearer third")];
+    assert_eq!(sent, expected);
+    let routing = seen.iter().all(|seen| {
+        seen.header("x-goog-request-params") == Some("project_id=tokens&database_id=db-1")
+            && seen.body.contains(r#""databaseId":"db-1""#)
+    });
+    assert!(routing, "{seen:?}");
+    let error = reserve(&store, "s", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("no more"), "{error}");
+    assert_eq!(front.seen().len(), 3, "nothing is sent without a token");
+    assert!(!format!("{store:?}{error:?}").contains("Bearer"));
+}
+
+#[tokio::test]
+async fn an_app_draws_by_url() {
+    let Some(engine) = shared("datastore").await else { return };
+    let url = format!("datastore://app?namespace=shop&emulator={}&timeout=1m", engine.address());
+    idmill_datastore::register().unwrap();
+    let ids = idmill::connect(&url).await.unwrap();
+    let orders = ids.sequence::<i32>("orders").await.unwrap();
+    for expected in 1..=100 {
+        assert_eq!(orders.next().await.unwrap(), expected);
+    }
+}

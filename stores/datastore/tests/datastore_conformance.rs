@@ -1,0 +1,43 @@
+//! Datastore, as both of Google's emulators have it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::Store;
+use idmill_conformance::{Endpoint, Suite, Timeouts};
+use idmill_datastore::{DatastoreOptions, DatastoreStore};
+use idmill_testing::engines::OnDemand;
+
+/// Two thirds of it are longer than an emulator's first answer takes on a busy machine.
+const PAUSE: Duration = Duration::from_secs(7);
+
+/// The emulator of Datastore itself. It writes to its file half a minute after the fact: a
+/// SIGKILL loses what came last.
+fn suite() -> Suite {
+    on("datastore")
+}
+
+/// The emulator of Firestore in Datastore mode, which is other code, and keeps nothing.
+fn firestore() -> Suite {
+    on("firestore")
+}
+
+fn on(engine: &'static str) -> Suite {
+    let connect = |endpoint: Endpoint| async move {
+        let options = DatastoreOptions::new("conformance").emulator(endpoint.address().to_string());
+        let store: Arc<dyn Store> =
+            Arc::new(DatastoreStore::open_with(options.timeout(endpoint.timeout())).await?);
+        Ok(store)
+    };
+    Suite::new(engine, connect)
+        .engine(OnDemand::new(engine).forgetful())
+        .timeouts(Timeouts::default().pause(PAUSE))
+        .skip(
+            "capabilities_are_coherent",
+            "the durability declared is the service's, which emulators do not have",
+        )
+}
+
+fn main() {
+    idmill_conformance::main([suite(), firestore()])
+}

@@ -1,0 +1,158 @@
+//! Errors of diesel, as `idmill-sql` has them.
+
+use std::num::NonZeroU32;
+
+use diesel::result::{DatabaseErrorKind, Error as DieselError, QueryResult};
+use idmill::{Error, ErrorKind};
+use idmill_sql::postgres::{LOCK_NOT_AVAILABLE, UNDEFINED_TABLE};
+use idmill_sql::{EngineError, Fault};
+
+/// How a statement failed. diesel has a kind for few SQLSTATEs, and keeps the others for itself; what is
+/// neither of a kind nor known by its text stays unknown.
+pub(super) fn fault_of(error: DieselError) -> Fault {
+    let DieselError::DatabaseError(kind, information) = &error else { return Fault::broken(error) };
+    let message = information.message().to_owned();
+    match of_kind(*kind).or_else(|| of_unknown(*kind, &message)) {
+        Some(code) => Fault::Engine(EngineError::new(code, message).because(error)),
+        None => Fault::broken(error),
+    }
+}
+
+/// Exactly those that diesel makes the kinds of.
+fn of_kind(kind: DatabaseErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        DatabaseErrorKind::UniqueViolation => "23505",
+        DatabaseErrorKind::ForeignKeyViolation => "23503",
+        DatabaseErrorKind::NotNullViolation => "23502",
+        DatabaseErrorKind::CheckViolation => "23514",
+        DatabaseErrorKind::RestrictViolation => "23001",
+        DatabaseErrorKind::ExclusionViolation => "23P01",
+        DatabaseErrorKind::SerializationFailure => "40001",
+        DatabaseErrorKind::ReadOnlyTransaction => "25006",
+        _ => return None,
+    })
+}
+
+/// What the server says in English. In a transaction this is safe: whatever the error was, the server has ended
+/// the transaction, and nothing was taken.
+fn of_unknown(kind: DatabaseErrorKind, message: &str) -> Option<&'static str> {
+    if matches!(kind, DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand) {
+        return None;
+    }
+    let known = TEXTS.iter().find(|(begins, ends, _)| message.starts_with(begins) && message.ends_with(ends));
+    known.map(|(_, _, code)| *code)
+}
+
+const TEXTS: &[(&str, &str, &str)] = &[
+    ("relation \"", "\" does not exist", UNDEFINED_TABLE),
+    ("schema \"", "\" does not exist", "3F000"),
+    ("column ", " does not exist", "42703"),
+    ("permission denied for ", "", "42501"),
+    ("new row violates row-level security policy", "", "42501"),
+    ("deadlock detected", "", "40P01"),
+    ("canceling statement due to lock timeout", "", LOCK_NOT_AVAILABLE),
+    ("canceling statement due to statement timeout", "", "57014"),
+    ("canceling statement due to user request", "", "57014"),
+    ("current transaction is aborted", "", "25P02"),
+];
+
+/// Whether the connection is in a transaction, by what diesel knows of how deep it is in one.
+///
+/// # Errors
+/// [`Fault::Refused`] if it is in none, or diesel does not know.
+pub(super) fn must_be_inside(depth: QueryResult<Option<NonZeroU32>>) -> Result<(), Fault> {
+    match depth {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => {
+            let message = "the connection is in no transaction, so that ids would be taken at once, with gaps: draw inside of \
+                           `conn.transaction(…)`, from the connection that it passes";
+            Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)))
+        }
+        Err(error) => {
+            let message = "diesel does not know whether the connection is in a transaction, since a COMMIT or ROLLBACK failed: \
+                           close it, and begin the transaction on another";
+            Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message).because(error)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use idmill::ErrorKind::{Conflict, Denied, InvalidInput, NotFound, Unavailable};
+    use idmill_sql::Asked;
+    use idmill_sql::postgres::{classify, failed, leaves_connection};
+
+    use super::*;
+
+    fn said(kind: DatabaseErrorKind, message: &str) -> Fault {
+        fault_of(DieselError::DatabaseError(kind, Box::new(message.to_owned())))
+    }
+
+    #[test]
+    fn kinds_are_the_codes_that_diesel_made_them_of() {
+        for (kind, code, means) in [
+            (DatabaseErrorKind::UniqueViolation, "23505", Conflict),
+            (DatabaseErrorKind::ForeignKeyViolation, "23503", Conflict),
+            (DatabaseErrorKind::NotNullViolation, "23502", Conflict),
+            (DatabaseErrorKind::CheckViolation, "23514", Conflict),
+            (DatabaseErrorKind::RestrictViolation, "23001", Conflict),
+            (DatabaseErrorKind::ExclusionViolation, "23P01", Conflict),
+            (DatabaseErrorKind::SerializationFailure, "40001", Unavailable),
+            (DatabaseErrorKind::ReadOnlyTransaction, "25006", Unavailable),
+        ] {
+            let fault = said(kind, "its words");
+            assert_eq!(fault.code(), Some(code));
+            assert_eq!(classify(&fault, Asked::InTransaction), means, "{code}");
+            let error = failed(fault, Asked::InTransaction);
+            assert!(error.to_string().contains(&format!("{code}: its words")), "{error}");
+            assert!(error.source().is_some_and(|cause| cause.downcast_ref::<DieselError>().is_some()));
+        }
+    }
+
+    #[test]
+    fn of_the_others_the_text_is_known_or_nothing() {
+        for (text, means) in [
+            ("relation \"idmill_sequences\" does not exist", NotFound),
+            ("schema \"billing\" does not exist", NotFound),
+            ("column s.name does not exist", Conflict),
+            ("column \"next\" of relation \"t\" does not exist", Conflict),
+            ("permission denied for table idmill_sequences", Denied),
+            ("deadlock detected", Unavailable),
+            ("canceling statement due to lock timeout", Unavailable),
+        ] {
+            let fault = said(DatabaseErrorKind::Unknown, text);
+            assert!(fault.code().is_some(), "{text}");
+            assert_eq!(classify(&fault, Asked::InTransaction), means, "{text}");
+        }
+        for text in ["Relation »idmill_sequences« existiert nicht", "a trigger's words", ""] {
+            let fault = said(DatabaseErrorKind::Unknown, text);
+            assert_eq!(fault.code(), None, "{text}");
+            assert_eq!(classify(&fault, Asked::InTransaction), Unavailable);
+            assert!(!leaves_connection(&fault));
+            assert!(failed(fault, Asked::InTransaction).to_string().contains(text));
+        }
+    }
+
+    #[test]
+    fn a_connection_that_breaks_has_no_code_whatever_it_says() {
+        for kind in [DatabaseErrorKind::ClosedConnection, DatabaseErrorKind::UnableToSendCommand] {
+            let fault = said(kind, "deadlock detected");
+            assert!(matches!(fault, Fault::Broken(_)), "{fault:?}");
+            assert_eq!(classify(&fault, Asked::InTransaction), Unavailable);
+        }
+        assert!(matches!(fault_of(DieselError::NotFound), Fault::Broken(_)));
+    }
+
+    #[test]
+    fn what_diesel_does_not_know_to_be_a_transaction_is_none() {
+        assert!(must_be_inside(Ok(NonZeroU32::new(2))).is_ok());
+        for (depth, means) in
+            [(Ok(None), InvalidInput), (Err(DieselError::BrokenTransactionManager), Unavailable)]
+        {
+            let fault = must_be_inside(depth).unwrap_err();
+            assert!(matches!(fault, Fault::Refused(error) if error.kind() == means));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Draws on a connection of diesel-async.
+
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, TransactionManager};
+use idmill::{Id, Range, Result};
+use idmill_sql::{Answer, Executor, Fault, Statement};
+
+use super::InTransaction;
+use super::convert::{fault_of, must_be_inside};
+use super::query::{Sent, Texts, answer};
+
+/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
+/// default.
+///
+/// ```no_run
+/// use idmill_diesel::diesel::sql_types::BigInt;
+/// use idmill_diesel::diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+/// use idmill_diesel::postgres::next_in;
+/// # use idmill_diesel::diesel;
+///
+/// type Error = Box<dyn std::error::Error + Send + Sync>;
+///
+/// async fn bill(conn: &mut AsyncPgConnection) -> Result<i64, Error> {
+///     conn.transaction(async |conn| {
+///         let number: i64 = next_in(conn, "invoices").await?;
+///         let insert = diesel::sql_query("INSERT INTO invoices VALUES ($1, 4200)");
+///         insert.bind::<BigInt, _>(number).execute(conn).await?;
+///         Ok(number) // the number and the invoice, or neither
+///     })
+///     .await
+/// }
+/// ```
+///
+/// # Errors
+/// Those of [`InTransaction::reserve`].
+pub async fn next_in<T: Id>(transaction: &mut AsyncPgConnection, name: &str) -> Result<T> {
+    InTransaction::new(name)?.next(transaction).await
+}
+
+/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at
+/// its default.
+///
+/// # Errors
+/// Those of [`InTransaction::reserve`].
+pub async fn reserve_in<T: Id>(
+    transaction: &mut AsyncPgConnection,
+    name: &str,
+    count: u64,
+) -> Result<Range<T>> {
+    InTransaction::new(name)?.reserve(transaction, count).await
+}
+
+impl<T: Id> InTransaction<T> {
+    /// The next id.
+    ///
+    /// # Errors
+    /// Those of [`reserve`](Self::reserve).
+    pub async fn next(&self, transaction: &mut AsyncPgConnection) -> Result<T> {
+        self.0.next(&mut Within(transaction)).await
+    }
+
+    /// The next `count` ids, exactly. If this future was dropped, roll the transaction back: one that is
+    /// committed all the same may have a gap.
+    ///
+    /// # Errors
+    /// Nothing is taken in any of these cases. The transaction goes on after
+    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left, and
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0, the type cannot hold the next id,
+    /// or the connection is in no transaction that diesel began; all others have ended it:
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again, the server cannot be
+    /// reached, or diesel does not say what is wrong; [`NotFound`](idmill::ErrorKind::NotFound) if there is no
+    /// table; [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation) if
+    /// what is stored cannot be.
+    pub async fn reserve(&self, transaction: &mut AsyncPgConnection, count: u64) -> Result<Range<T>> {
+        self.0.reserve(&mut Within(transaction), count).await
+    }
+}
+
+/// Runs statements in a transaction of the caller's.
+struct Within<'a>(&'a mut AsyncPgConnection);
+
+type Manager = <AsyncPgConnection as AsyncConnection>::TransactionManager;
+
+impl Executor for Within<'_> {
+    const IN_TRANSACTION: bool = true;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        must_be_inside(Manager::transaction_manager_status_mut(self.0).transaction_depth())?;
+        let rows: Vec<Texts> = Sent::new(&statement)?.load(self.0).await.map_err(fault_of)?;
+        Ok(answer(rows))
+    }
+}

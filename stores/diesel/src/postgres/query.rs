@@ -1,0 +1,159 @@
+//! A statement as a query of diesel's, and its rows.
+
+use diesel::deserialize::{self, QueryableByName};
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::result::QueryResult;
+use diesel::row::NamedRow;
+use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text, Untyped};
+use idmill::{Error, ErrorKind};
+use idmill_sql::{Answer, Fault, Row, Statement, Value};
+
+const NULL: &Option<String> = &None;
+
+/// A statement whose placeholders diesel numbers anew, in the order in which they stand. A value that stands in
+/// two places is sent twice. In return, diesel can keep the statement prepared, which it never does with a text
+/// of the caller's.
+#[derive(Debug)]
+pub(super) struct Sent<'a> {
+    parts: Vec<Part<'a>>,
+    again: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Part<'a> {
+    Text(&'a str),
+    Value(&'a Value),
+}
+
+impl<'a> Sent<'a> {
+    /// # Errors
+    /// [`Fault::Refused`] for a text that PostgreSQL cannot hold.
+    pub(super) fn new(statement: &'a Statement<'_>) -> Result<Self, Fault> {
+        statement.values.iter().try_for_each(check)?;
+        let (mut parts, mut rest, mut from) = (Vec::new(), &*statement.sql, 0);
+        while let Some(at) = rest[from..].find(['$', '\'', '"']) {
+            let at = from + at;
+            if !rest[at..].starts_with('$') {
+                from = at + quoted(&rest[at..]);
+                continue;
+            }
+            let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+            let number: usize = rest[at + 1..][..digits].parse().expect("a placeholder has a number");
+            parts.extend([Part::Text(&rest[..at]), Part::Value(&statement.values[number - 1])]);
+            (rest, from) = (&rest[at + 1 + digits..], 0);
+        }
+        parts.push(Part::Text(rest));
+        Ok(Self { parts, again: statement.again })
+    }
+}
+
+/// How long what is in quotes is, with these. A quote within is written twice, and so begins another.
+fn quoted(from: &str) -> usize {
+    let quote = from.as_bytes()[0];
+    let end = from.bytes().skip(1).position(|byte| byte == quote);
+    end.map_or(from.len(), |end| end + 2)
+}
+
+/// The server would refuse it, and end the transaction.
+fn check(value: &Value) -> Result<(), Fault> {
+    match value {
+        Value::Text(text) if text.contains('\0') => {
+            let message = format!("{text:?} has a NUL in it, which PostgreSQL cannot hold");
+            Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl QueryFragment<Pg> for Sent<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        if !self.again {
+            out.unsafe_to_cache_prepared();
+        }
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_sql(text),
+                Part::Value(value) => push(&mut out, value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value, with its type. The transaction is the caller's, and so is how long it waits for locks.
+fn push<'b>(out: &mut AstPass<'_, 'b, Pg>, value: &'b Value) -> QueryResult<()> {
+    match value {
+        Value::Null => out.push_bind_param::<Nullable<Text>, _>(NULL),
+        Value::Integer(integer) => out.push_bind_param::<BigInt, _>(integer),
+        Value::Text(text) => out.push_bind_param::<Text, _>(text),
+        Value::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes),
+        Value::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts),
+        Value::Patience => out.push_bind_param::<Text, str>(""),
+        _ => unreachable!("no statement for PostgreSQL has such a value"),
+    }
+}
+
+/// By its text.
+impl QueryId for Sent<'_> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Query for Sent<'_> {
+    type SqlType = Untyped;
+}
+
+impl<Connection> diesel::RunQueryDsl<Connection> for Sent<'_> {}
+
+/// A row, all of whose columns are texts.
+#[derive(Debug)]
+pub(super) struct Texts(Row);
+
+impl QueryableByName<Pg> for Texts {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        let text = |column| row.get_value::<Nullable<Text>, Option<String>, usize>(column);
+        let columns = (0..row.field_count()).map(|column| Ok(text(column)?.map_or(Value::Null, Value::Text)));
+        Ok(Self(Row::new(columns.collect::<deserialize::Result<_>>()?)))
+    }
+}
+
+pub(super) fn answer(rows: Vec<Texts>) -> Answer {
+    Answer::rows(rows.into_iter().map(|row| row.0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use diesel::debug_query;
+
+    use super::*;
+
+    fn shown(sql: &str, values: impl Into<Vec<Value>>) -> String {
+        let statement = Statement::read(sql, values);
+        debug_query::<Pg, _>(&Sent::new(&statement).unwrap()).to_string()
+    }
+
+    #[test]
+    fn values_take_their_places_in_the_order_of_the_text() {
+        assert_eq!(shown("$2, $1, $2", ["a".into(), 7.into()]), "$1, $2, $3 -- binds: [7, \"a\", 7]");
+        let ten: Vec<Value> = (0..10).map(|number| Value::from(number.to_string())).collect();
+        assert_eq!(shown("$10,$1", ten), "$1,$2 -- binds: [\"9\", \"0\"]");
+        let values = [Value::Null, Value::Patience, Value::Texts(vec!["a".into()]), Value::Bytes(vec![1])];
+        assert_eq!(shown("$1 $2 $3 $4", values), "$1 $2 $3 $4 -- binds: [None, \"\", [\"a\"], [1]]");
+    }
+
+    #[test]
+    fn what_is_in_quotes_is_no_placeholder() {
+        for quoted in ["'$1'", "\"a$1\"", "'it''s $1'", "\"b\"\"$1\""] {
+            let sql = format!("SELECT {quoted}, $1");
+            assert_eq!(shown(&sql, ["x".into()]), format!("{sql} -- binds: [\"x\"]"));
+        }
+    }
+
+    #[test]
+    fn a_nul_would_end_the_transaction_and_is_refused() {
+        let statement = Statement::read("$1", ["a\0b".into()]);
+        let fault = Sent::new(&statement).unwrap_err();
+        assert!(matches!(fault, Fault::Refused(error) if error.kind() == ErrorKind::InvalidInput));
+    }
+}

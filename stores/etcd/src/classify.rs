@@ -1,0 +1,381 @@
+//! etcd's errors, sorted by what they say about the ids.
+//!
+//! A read reserves nothing, whatever went wrong. Of a transaction only what etcd refuses by name was
+//! certainly not applied. etcd's own timeouts, an answer that is not etcd's, and no answer at all leave it
+//! open. So does a full database: the transaction that fills it is applied and answered with the error that
+//! refuses all later ones. A gRPC code alone says little: connections and proxies speak in the same codes.
+
+use std::error::Error as StdError;
+
+use idmill::{Error, ErrorKind};
+use tonic::{Code, ConnectError, Status};
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It never left.
+    Unsent(Box<dyn StdError + Send + Sync>),
+    /// An answer, which is an error.
+    Refused(Box<Status>),
+    /// It left, and what came back, if anything, is no answer.
+    Lost(Box<dyn StdError + Send + Sync>),
+    /// An answer that must not be believed.
+    Violation(Error),
+}
+
+/// What an answer that is an error says about the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// Not applied, and so it will be with every member.
+    Refused(ErrorKind),
+    /// Not applied by this member, now.
+    Elsewhere,
+    /// Not applied, since what proved who asks has expired.
+    Expired,
+    /// Not applied since the database is full, or applied and now it is full.
+    Full,
+    /// It may have been applied.
+    Open,
+}
+
+/// What to do about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Not applied; another member may be asked, whatever the request is.
+    Elsewhere,
+    /// Not to be asked again: not applied, or [settled](Failure::is_settled) whether it was.
+    Final,
+    /// It may have been applied.
+    Open,
+}
+
+impl Failure {
+    /// Says which member it was.
+    pub(super) fn at(self, address: &str) -> Self {
+        let told = |source: Box<dyn StdError + Send + Sync>| format!("{address}: {}", chain(&*source)).into();
+        match self {
+            Self::Unsent(source) => Self::Unsent(told(source)),
+            Self::Lost(source) => Self::Lost(told(source)),
+            other => other,
+        }
+    }
+
+    pub(super) fn fate(&self) -> Fate {
+        match self {
+            Self::Unsent(_) => Fate::Elsewhere,
+            Self::Lost(_) => Fate::Open,
+            Self::Violation(_) => Fate::Final,
+            Self::Refused(status) => match classify(status.code(), status.message()) {
+                Meaning::Elsewhere => Fate::Elsewhere,
+                Meaning::Refused(_) | Meaning::Expired | Meaning::Full => Fate::Final,
+                Meaning::Open => Fate::Open,
+            },
+        }
+    }
+
+    /// Whether another log-in may be all that it takes.
+    pub(super) fn is_expired(&self) -> bool {
+        matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Expired)
+    }
+
+    /// Whether the answer leaves open what became of the transaction, and yet nothing will become of it any
+    /// more: a read that comes after it tells.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Full)
+    }
+
+    /// The same, of what has to come before the request: that was not sent, whatever became of this.
+    pub(super) fn beforehand(self) -> Self {
+        match (self.fate(), self) {
+            (Fate::Open, Self::Lost(source)) => Self::Unsent(source),
+            (Fate::Open, Self::Refused(status)) => Self::Unsent(status),
+            (_, failure) => failure,
+        }
+    }
+}
+
+/// What a request failed of, as the client reports it.
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        if causes(&status).any(<dyn StdError>::is::<ConnectError>) {
+            return Self::Unsent(status.into());
+        }
+        // What a server said has no cause on this side.
+        if status.source().is_some() { Self::Lost(status.into()) } else { Self::Refused(status.into()) }
+    }
+}
+
+/// The texts are those of etcd 3.4 to 3.6.
+fn classify(code: Code, message: &str) -> Meaning {
+    let Some(said) = message.strip_prefix("etcdserver: ") else { return Meaning::Open };
+    match (code, said) {
+        (_, "invalid auth token" | "revision of auth store is old") => Meaning::Expired,
+        // Before it was proposed. "Too many" is that it applies more slowly than it was asked.
+        (Code::Unavailable, "no leader" | "not capable" | "rpc not supported for learner")
+        | (Code::ResourceExhausted, "too many requests") => Meaning::Elsewhere,
+        (Code::ResourceExhausted, "mvcc: database space exceeded") => Meaning::Full,
+        (Code::DataLoss, "corrupt cluster") => Meaning::Refused(ErrorKind::StoreViolation),
+        (
+            _,
+            "user name is empty"
+            | "user name not found"
+            | "authentication failed, invalid user ID or password"
+            | "authentication is not enabled"
+            | "permission denied",
+        ) => Meaning::Refused(ErrorKind::Denied),
+        (Code::InvalidArgument, _) => Meaning::Refused(ErrorKind::InvalidInput),
+        (Code::Unimplemented, _) => Meaning::Refused(ErrorKind::Unsupported),
+        // Timeouts, a change of leaders, a server that stops, and what is new.
+        _ => Meaning::Open,
+    }
+}
+
+/// What a read that was refused means, if it is not said in etcd's words.
+fn classify_stranger(code: Code) -> ErrorKind {
+    match code {
+        Code::Unimplemented => ErrorKind::Unsupported,
+        Code::Unauthenticated | Code::PermissionDenied => ErrorKind::Denied,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// The error of a read: nothing was reserved.
+pub(super) fn read_failed(failure: Failure) -> Error {
+    match failure {
+        Failure::Violation(error) => error,
+        Failure::Unsent(source) => unreachable(&*source),
+        Failure::Lost(source) => {
+            let said = chain(&*source);
+            // What speaks another protocol will not speak etcd's the next time either.
+            let (kind, remedy) = if said.contains("frame with invalid size") {
+                (ErrorKind::Unsupported, STRANGER)
+            } else {
+                (ErrorKind::Unavailable, "")
+            };
+            Error::new(kind, format!("etcd did not answer: {said}{remedy}"))
+        }
+        Failure::Refused(status) => match classify(status.code(), status.message()) {
+            Meaning::Open => refused(classify_stranger(status.code()), &status),
+            Meaning::Full => full(&status),
+            meaning => refused(kind(meaning), &status),
+        },
+    }
+}
+
+/// What a transaction that failed means for the ids.
+pub(super) fn write_failed(failure: Failure) -> Error {
+    match failure {
+        Failure::Violation(error) => error,
+        Failure::Unsent(source) => unreachable(&*source),
+        Failure::Lost(source) => Error::new(
+            ErrorKind::UnknownOutcome,
+            format!("etcd did not answer: {}; {MAYBE}", chain(&*source)),
+        ),
+        Failure::Refused(status) => {
+            let meaning = classify(status.code(), status.message());
+            refused(kind(meaning), &status)
+        }
+    }
+}
+
+const STRANGER: &str = "; that is not etcd, or it speaks TLS (tls=true): check the address and its port";
+const MAYBE: &str = "it may have been applied";
+
+fn kind(meaning: Meaning) -> ErrorKind {
+    match meaning {
+        Meaning::Refused(kind) => kind,
+        Meaning::Elsewhere => ErrorKind::Unavailable,
+        Meaning::Expired => ErrorKind::Denied,
+        Meaning::Full | Meaning::Open => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// The database is full, and nothing was written.
+fn full(status: &Status) -> Error {
+    refused(ErrorKind::Conflict, status)
+}
+
+fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
+    // Here and wherever an answer is missing, in words alone: the error itself is of a library that the
+    // client keeps to itself, and prints as its parts.
+    let said = chain(source);
+    let (kind, remedy) = if said.contains("invalid peer certificate") {
+        (
+            ErrorKind::Denied,
+            "; ca=FILE names who may have signed it, and the host has to be the one that it is for",
+        )
+    } else if said.contains("tls handshake eof") || said.contains("corrupt message") {
+        (
+            ErrorKind::Unavailable,
+            "; perhaps it does not speak TLS, which tls=, ca= or cert= in the URL asks for",
+        )
+    } else {
+        (ErrorKind::Unavailable, "")
+    };
+    Error::new(kind, format!("etcd cannot be reached: {said}{remedy}"))
+}
+
+fn refused(kind: ErrorKind, status: &Status) -> Error {
+    let said = match status.message() {
+        "" => format!("{:?}, without a word", status.code()),
+        message => message.to_owned(),
+    };
+    let message = match remedy(kind, status.message()) {
+        Some(remedy) => format!("{said}; {remedy}"),
+        None => said,
+    };
+    Error::new(kind, message)
+}
+
+fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
+    Some(match (message.strip_prefix("etcdserver: "), kind) {
+        (Some("mvcc: database space exceeded"), ErrorKind::UnknownOutcome) => {
+            "it may have been applied; compact and defragment etcd, or raise its quota, then disarm the alarm \
+             (`etcdctl alarm disarm`)"
+        }
+        (Some("mvcc: database space exceeded"), _) => {
+            "compact and defragment etcd, or raise its quota, then disarm the alarm (`etcdctl alarm disarm`)"
+        }
+        (Some("corrupt cluster"), _) => {
+            "a member's data differs from the others': replace it, then disarm the alarm"
+        }
+        (Some("user name is empty"), _) => "write USER:PASSWORD@ before the host",
+        (Some("authentication is not enabled"), _) => {
+            "leave USER:PASSWORD@ out, or enable it (`etcdctl auth enable`)"
+        }
+        (Some("permission denied"), _) => "grant the user's role readwrite on the prefix",
+        (Some("request is too large"), _) => "use shorter names, or raise --max-request-bytes",
+        (None, ErrorKind::Unsupported) => "that does not look like etcd; check the address",
+        (_, ErrorKind::UnknownOutcome) => MAYBE,
+        _ => return None,
+    })
+}
+
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// What an error says, with its causes: `transport error` alone tells nobody anything. A [`Status`] prints
+/// its own code and metadata as well: of it the message is enough.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let text = |error: &(dyn StdError + 'static)| match error.downcast_ref::<Status>() {
+        Some(status) => status.message().to_owned(),
+        None => error.to_string(),
+    };
+    let mut texts: Vec<_> = causes(error).map(text).filter(|text| !text.is_empty()).collect();
+    texts.dedup();
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Statuses as etcd gave them, and what they mean for a read and for a transaction.
+    const STATUSES: &[(Code, &str, ErrorKind, ErrorKind, Fate)] = {
+        use ErrorKind::{
+            Conflict, Denied, InvalidInput, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
+        };
+        use Fate::{Elsewhere, Final, Open};
+        &[
+            (Code::Unavailable, "etcdserver: no leader", Unavailable, Unavailable, Elsewhere),
+            (
+                Code::Unavailable,
+                "etcdserver: rpc not supported for learner",
+                Unavailable,
+                Unavailable,
+                Elsewhere,
+            ),
+            (Code::ResourceExhausted, "etcdserver: too many requests", Unavailable, Unavailable, Elsewhere),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                Conflict,
+                UnknownOutcome,
+                Final,
+            ),
+            (Code::DataLoss, "etcdserver: corrupt cluster", StoreViolation, StoreViolation, Final),
+            (Code::InvalidArgument, "etcdserver: user name is empty", Denied, Denied, Final),
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                Denied,
+                Denied,
+                Final,
+            ),
+            (Code::FailedPrecondition, "etcdserver: authentication is not enabled", Denied, Denied, Final),
+            (Code::PermissionDenied, "etcdserver: permission denied", Denied, Denied, Final),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", Denied, Denied, Final),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", Denied, Denied, Final),
+            (Code::InvalidArgument, "etcdserver: request is too large", InvalidInput, InvalidInput, Final),
+            (Code::InvalidArgument, "etcdserver: key is not provided", InvalidInput, InvalidInput, Final),
+            (Code::Unavailable, "etcdserver: request timed out", Unavailable, UnknownOutcome, Open),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+                Unavailable,
+                UnknownOutcome,
+                Open,
+            ),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to connection lost",
+                Unavailable,
+                UnknownOutcome,
+                Open,
+            ),
+            (Code::Unavailable, "etcdserver: leader changed", Unavailable, UnknownOutcome, Open),
+            (Code::Unavailable, "etcdserver: server stopped", Unavailable, UnknownOutcome, Open),
+            (Code::DeadlineExceeded, "context deadline exceeded", Unavailable, UnknownOutcome, Open),
+            (Code::Cancelled, "context canceled", Unavailable, UnknownOutcome, Open),
+            (Code::Unknown, "raft: proposal dropped", Unavailable, UnknownOutcome, Open),
+            // Not in etcd's words: something on the way, which may have passed the request on.
+            (Code::Unavailable, "", Unavailable, UnknownOutcome, Open),
+            (Code::PermissionDenied, "h2 protocol error", Denied, UnknownOutcome, Open),
+            (Code::Unauthenticated, "who are you", Denied, UnknownOutcome, Open),
+            (Code::InvalidArgument, "no", Unavailable, UnknownOutcome, Open),
+            (Code::ResourceExhausted, "h2 protocol error", Unavailable, UnknownOutcome, Open),
+            (Code::Unimplemented, "unknown service etcdserverpb.KV", Unsupported, UnknownOutcome, Open),
+        ]
+    };
+
+    #[test]
+    fn statuses_are_sorted() {
+        for (code, message, read, write, fate) in STATUSES {
+            let failure = || Failure::from(Status::new(*code, *message));
+            assert_eq!(read_failed(failure()).kind(), *read, "{message}");
+            assert_eq!(write_failed(failure()).kind(), *write, "{message}");
+            assert_eq!(failure().fate(), *fate, "{message}");
+            // What was not applied for certain is never called unknown, and the other way round.
+            let is_open = *fate == Fate::Open || failure().is_settled();
+            assert_eq!(*write == ErrorKind::UnknownOutcome, is_open, "{message}");
+            assert_ne!(failure().beforehand().fate(), Fate::Open, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_was_lost_is_unknown_of_a_write_alone_and_what_never_left_is_not() {
+        let (lost, unsent) = (|| Failure::Lost("cut".into()), || Failure::Unsent("refused".into()));
+        assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);
+        assert_eq!(write_failed(lost()).kind(), ErrorKind::UnknownOutcome);
+        assert_eq!(read_failed(unsent()).kind(), ErrorKind::Unavailable);
+        assert_eq!(write_failed(unsent()).kind(), ErrorKind::Unavailable);
+        assert!(matches!(lost().beforehand(), Failure::Unsent(_)));
+    }
+
+    #[test]
+    fn remedies_are_named() {
+        for (code, message, remedy) in [
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "alarm disarm"),
+            (Code::InvalidArgument, "etcdserver: user name is empty", "USER:PASSWORD@"),
+            (Code::PermissionDenied, "etcdserver: permission denied", "readwrite"),
+            (Code::Unimplemented, "unknown service", "does not look like etcd"),
+            (Code::Unavailable, "", "Unavailable, without a word"),
+        ] {
+            let error = read_failed(Status::new(code, message).into());
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+        let open = write_failed(Status::new(Code::Unavailable, "etcdserver: request timed out").into());
+        assert!(open.to_string().contains(MAYBE), "{open}");
+    }
+}

@@ -1,0 +1,316 @@
+//! Requests to the members of a cluster, over gRPC.
+//!
+//! Nothing below this resends: neither the channel, which connects anew for the next request only, nor gRPC,
+//! whose retries need a configuration that is not given. So what becomes of a request that was not answered
+//! is decided in one place, [`Client::call`].
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use idmill::store::kit::Resend;
+use idmill::store::kit::refuse;
+use idmill::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic_prost::ProstCodec;
+
+use super::classify::{Failure, Fate, read_failed};
+use super::guard::Guard;
+use super::options::EtcdOptions;
+use super::wire::{self, Authenticate, Authenticated, Header, Range, RangeAnswer, Txn, TxnAnswer};
+
+/// Less where the timeout is: a connection that cannot be made should be known as such
+/// before the request counts as lost.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An answer, and whether an earlier copy of the request may have been applied before.
+#[derive(Debug)]
+pub(super) struct Answered<A> {
+    pub(super) answer: A,
+    pub(super) resent: bool,
+}
+
+/// A cluster, as it is asked through any of its members.
+pub(super) struct Client {
+    members: Vec<Member>,
+    /// The one that answered last.
+    preferred: AtomicUsize,
+    user: Option<(String, String)>,
+    token: Mutex<Option<AsciiMetadataValue>>,
+    timeout: Duration,
+    guard: Guard,
+}
+
+struct Member {
+    endpoint: Endpoint,
+    channel: Mutex<Line>,
+}
+
+/// A channel, and how many there were before it.
+#[derive(Clone)]
+struct Line {
+    channel: Channel,
+    number: u64,
+}
+
+impl Client {
+    pub(super) fn new(options: &EtcdOptions) -> Result<Self> {
+        let tls = options.is_encrypted().then(|| tls(options)).transpose()?;
+        let members = options.addresses().map(|address| Member::new(&address, options.timeout, tls.as_ref()));
+        Ok(Self {
+            members: members.collect::<Result<_>>()?,
+            preferred: AtomicUsize::new(0),
+            user: options.user.clone(),
+            token: Mutex::new(None),
+            timeout: options.timeout,
+            guard: Guard::default(),
+        })
+    }
+
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Reads, linearizably.
+    pub(super) async fn range(&self, range: &Range) -> Result<RangeAnswer> {
+        let read: Result<Answered<RangeAnswer>, _> = self.call(wire::RANGE, range, Resend::Harmless).await;
+        read.map(|answered| answered.answer).map_err(read_failed)
+    }
+
+    pub(super) async fn txn(&self, txn: &Txn, resend: Resend) -> Result<Answered<TxnAnswer>, Failure> {
+        self.call(wire::TXN, txn, resend).await
+    }
+
+    /// Asks one member after the other until one answers. Once a request may have been applied it is
+    /// over, unless sending it again is harmless: then it is, until it is answered or as long again has
+    /// passed as one request may take.
+    async fn call<Q, A>(
+        &self,
+        path: &'static str,
+        request: &Q,
+        resend: Resend,
+    ) -> Result<Answered<A>, Failure>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + Answer + 'static,
+    {
+        let mut lost: Option<(Failure, Instant)> = None;
+        let mut waits = pauses().build();
+        loop {
+            let mut last = None;
+            let first = self.preferred.load(Ordering::Relaxed);
+            for number in (first..first + self.members.len()).map(|number| number % self.members.len()) {
+                let until = lost.as_ref().map_or_else(|| Instant::now() + self.timeout, |(_, until)| *until);
+                let failure = match self.ask(number, path, request, until).await {
+                    Ok(answer) => return Ok(Answered { answer, resent: lost.is_some() }),
+                    Err(failure) => failure,
+                };
+                match failure.fate() {
+                    Fate::Final if matches!(failure, Failure::Violation(_)) => return Err(failure),
+                    Fate::Elsewhere => last = Some(failure),
+                    Fate::Final => return Err(lost.map_or(failure, |(lost, _)| lost)),
+                    Fate::Open if resend == Resend::Never => return Err(failure),
+                    Fate::Open if lost.is_none() => lost = Some((failure, Instant::now() + self.timeout)),
+                    Fate::Open => {}
+                }
+            }
+            let Some((_, until)) = &lost else { return Err(last.expect("there is a member")) };
+            let wait = waits.next().unwrap_or_default();
+            if Instant::now() + wait >= *until {
+                return Err(lost.expect("seen").0);
+            }
+            sleep(wait).await;
+        }
+    }
+
+    async fn ask<Q, A>(
+        &self,
+        number: usize,
+        path: &'static str,
+        request: &Q,
+        until: Instant,
+    ) -> Result<A, Failure>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + Answer + 'static,
+    {
+        let member = &self.members[number];
+        let floor = self.guard.floor().map_err(Failure::Violation)?;
+        let mut token = self.token(member, until).await?;
+        let mut asked = member.send(path, request.clone(), token.as_ref(), until).await;
+        if token.is_some() && asked.as_ref().is_err_and(Failure::is_expired) {
+            self.forget(token.as_ref());
+            token = self.token(member, until).await?;
+            asked = member.send(path, request.clone(), token.as_ref(), until).await;
+        }
+        // The next call need not begin where this one failed.
+        let next = if asked.is_ok() { number } else { (number + 1) % self.members.len() };
+        self.preferred.store(next, Ordering::Relaxed);
+        let answer: A = asked?;
+        let floor = if answer.wrote() { floor.above() } else { floor };
+        self.guard.check(answer.header(), floor).map_err(Failure::Violation)?;
+        Ok(answer)
+    }
+
+    /// What proves who asks; nothing where nobody logs in.
+    async fn token(&self, member: &Member, until: Instant) -> Result<Option<AsciiMetadataValue>, Failure> {
+        let Some((name, password)) = self.user.clone() else { return Ok(None) };
+        if let Some(token) = self.token.lock().clone() {
+            return Ok(Some(token));
+        }
+        let request = Authenticate { name, password };
+        let answer: Result<Authenticated, _> = member.send(wire::AUTHENTICATE, request, None, until).await;
+        let token = answer.map_err(Failure::beforehand)?.token;
+        let mut token: AsciiMetadataValue =
+            token.parse().map_err(|_| Failure::Unsent("the token cannot be sent in a header".into()))?;
+        token.set_sensitive(true);
+        Ok(Some(self.token.lock().insert(token).clone()))
+    }
+
+    /// Unless somebody has logged in again meanwhile.
+    fn forget(&self, token: Option<&AsciiMetadataValue>) {
+        let mut current = self.token.lock();
+        if current.as_ref() == token {
+            *current = None;
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members: Vec<_> = self.members.iter().map(|member| member.endpoint.uri().to_string()).collect();
+        f.debug_struct("Client")
+            .field("members", &members)
+            .field("guard", &self.guard)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answer whose header is looked at.
+trait Answer {
+    fn header(&self) -> Option<Header>;
+
+    /// Whether the revision in the header is that of a write which is told of here.
+    fn wrote(&self) -> bool {
+        false
+    }
+}
+
+impl Answer for RangeAnswer {
+    fn header(&self) -> Option<Header> {
+        self.header
+    }
+}
+
+impl Answer for TxnAnswer {
+    fn header(&self) -> Option<Header> {
+        self.header
+    }
+
+    fn wrote(&self) -> bool {
+        self.succeeded
+    }
+}
+
+impl Member {
+    fn new(address: &str, timeout: Duration, tls: Option<&ClientTlsConfig>) -> Result<Self> {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
+            .map_err(|error| refuse(format!("the host {address:?} cannot be: {error}")))?
+            .connect_timeout(CONNECT_TIMEOUT.min(timeout / 2));
+        let endpoint = match tls {
+            Some(tls) => endpoint.tls_config(tls.clone()).map_err(|error| bad_tls(&error))?,
+            None => endpoint,
+        };
+        let channel = Mutex::new(Line { channel: endpoint.connect_lazy(), number: 0 });
+        Ok(Self { endpoint, channel })
+    }
+
+    async fn send<Q, A>(
+        &self,
+        path: &'static str,
+        request: Q,
+        token: Option<&AsciiMetadataValue>,
+        until: Instant,
+    ) -> Result<A, Failure>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let line = self.channel.lock().clone();
+        let mut request = tonic::Request::new(request);
+        // A member that was cut off from the others says so at once.
+        request.metadata_mut().insert("hasleader", AsciiMetadataValue::from_static("true"));
+        if let Some(token) = token {
+            request.metadata_mut().insert("token", token.clone());
+        }
+        let asked = timeout_at(until, unary(line.channel, path, request)).await;
+        let asked = asked.unwrap_or_else(|_| Err(Failure::Lost("no answer within the timeout".into())));
+        if matches!(asked, Err(Failure::Lost(_))) {
+            self.hang_up(line.number);
+        }
+        asked
+            .map_err(|failure| failure.at(self.endpoint.uri().authority().map_or("", |place| place.as_str())))
+    }
+
+    /// A connection on which something was lost may lead nowhere, and not show it for many minutes.
+    fn hang_up(&self, number: u64) {
+        let mut line = self.channel.lock();
+        if line.number == number {
+            *line = Line { channel: self.endpoint.connect_lazy(), number: number + 1 };
+        }
+    }
+}
+
+async fn unary<Q, A>(channel: Channel, path: &'static str, request: tonic::Request<Q>) -> Result<A, Failure>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let mut grpc = Grpc::new(channel);
+    grpc.ready().await.map_err(|error| Failure::Unsent(error.into()))?;
+    let path = PathAndQuery::from_static(path);
+    Ok(grpc.unary(request, path, ProstCodec::default()).await?.into_inner())
+}
+
+fn tls(options: &EtcdOptions) -> Result<ClientTlsConfig> {
+    let read = |file: &Path| {
+        std::fs::read(file).map_err(|error| {
+            let kind = if error.kind() == std::io::ErrorKind::NotFound {
+                ErrorKind::NotFound
+            } else {
+                ErrorKind::Denied
+            };
+            Error::new(kind, format!("{} cannot be read: {error}", file.display())).because(error)
+        })
+    };
+    let tls = match &options.ca {
+        Some(file) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(file)?)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    match (&options.cert, &options.key) {
+        (Some(cert), Some(key)) => Ok(tls.identity(Identity::from_pem(read(cert)?, read(key)?))),
+        _ => Ok(tls),
+    }
+}
+
+fn bad_tls(error: &tonic::transport::Error) -> Error {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    refuse(format!("the certificates cannot be used{cause}"))
+}
+
+/// Between two rounds through the members.
+fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(10))
+        .with_max_delay(Duration::from_millis(500))
+        .without_max_times()
+}

@@ -1,0 +1,137 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`EtcdStore`] keeps sequences in etcd. [`EtcdOptions`] describes the URL.
+//!
+//! # What holds
+//!
+//! The page above describes durability, when a transaction is sent again, and how the store detects an etcd
+//! that went back. If a repeated transaction does not settle its outcome, it is an
+//! [`UnknownOutcome`](ErrorKind::UnknownOutcome). An answer that is older than one already seen, or from
+//! another cluster, is a [`StoreViolation`](ErrorKind::StoreViolation).
+//!
+//! # Cancellation
+//!
+//! A call that is dropped before its transaction is sent does nothing. After that the transaction may be
+//! applied, and the range it reserved becomes a gap.
+
+mod classify;
+mod client;
+mod guard;
+mod options;
+mod schema;
+mod sequences;
+mod wire;
+
+use std::sync::Arc;
+
+#[cfg(doc)]
+use idmill::ErrorKind;
+use idmill::store::kit::{CompareAndSet as _, cas};
+use idmill::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, Scheme, SequenceInfo, Store,
+};
+use idmill::{Operation, Result, SequenceName};
+
+use self::client::Client;
+use self::schema::Place;
+use self::sequences::Sequences;
+
+pub use self::options::EtcdOptions;
+pub use idmill;
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[Scheme::store::<EtcdOptions>("etcd", "etcd://HOST:PORT")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// Sequences under a prefix of an etcd cluster. See the [crate docs](self) for its guarantees.
+///
+/// Clones share their connections and their knowledge of the cluster.
+#[derive(Clone, Debug)]
+pub struct EtcdStore {
+    sequences: Arc<Sequences>,
+    options: Arc<EtcdOptions>,
+}
+
+impl EtcdStore {
+    /// Opens a cluster. Reads once, to find problems early. Creates nothing.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid; [`Denied`](ErrorKind::Denied) for a
+    /// wrong password or missing rights; [`NotFound`](ErrorKind::NotFound) if a certificate file is missing;
+    /// [`Unsupported`](ErrorKind::Unsupported) if the server is not etcd;
+    /// [`Unavailable`](ErrorKind::Unavailable) if no member can be reached, or they have no leader.
+    pub async fn open_with(options: EtcdOptions) -> Result<Self> {
+        Self::open(options).await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    async fn open(options: EtcdOptions) -> Result<Self> {
+        options.check()?;
+        let sequences = begin(&options)?;
+        sequences.greet().await?;
+        Ok(Self { sequences: Arc::new(sequences), options: Arc::new(options) })
+    }
+}
+
+/// The sequences as they are now: nothing is known of the cluster yet.
+fn begin(options: &EtcdOptions) -> Result<Sequences> {
+    Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
+}
+
+/// Whether it does no more than raise `next`. That is safe whatever the cluster has lost.
+fn only_raises(change: &Change) -> bool {
+    change.next.is_some() && change.max.is_none() && !change.backwards
+}
+
+impl EtcdStore {
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        cas::reserve(&*self.sequences, request).await
+    }
+
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        cas::give_back(&*self.sequences, back).await
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        cas::create(&*self.sequences, name, bounds).await
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        Ok(self.sequences.read(name).await?.map(|seen| seen.info))
+    }
+
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        self.sequences.read_page(page).await
+    }
+
+    /// A cluster that went back is believed in nothing but this: what keeps others, who know less, from
+    /// repeating ids.
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        if only_raises(&change) && self.sequences.is_refused() {
+            return cas::set(&begin(&self.options)?, name, change).await;
+        }
+        cas::set(&*self.sequences, name, change).await
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        cas::remove(&*self.sequences, name).await
+    }
+}
+
+impl Store for EtcdStore {
+    fn capabilities(&self) -> Capabilities {
+        self.sequences.can()
+    }
+
+    idmill::store_calls!(reserve give_back create inspect list set remove);
+}

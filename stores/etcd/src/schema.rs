@@ -1,0 +1,235 @@
+//! The key that holds a sequence, and its value.
+//!
+//! The value is JSON, for people with `etcdctl`. Its claim is random and new with every write,
+//! so no two writes of one key leave the same bytes: a process that finds the bytes it wrote
+//! knows that its write was applied.
+
+use idmill::store::kit::Seen;
+use idmill::store::{Bounds, Identity, Page, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+use serde_json::{Value, json};
+
+use super::wire::KeyValue;
+
+/// The layout of a value. Another version's are refused.
+const FORMAT: u64 = 1;
+const LATER: &str = "is in another format, perhaps a later version's";
+
+/// A sequence as it was read or written.
+pub(super) type Stored = Seen<Version>;
+
+/// What a change of it is tied to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) value: Vec<u8>,
+    pub(super) mod_revision: i64,
+}
+
+/// Which keys are sequences: those that begin so, with no further slash.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    prefix: String,
+}
+
+impl Place {
+    pub(super) fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    pub(super) fn key(&self, name: &SequenceName) -> String {
+        format!("{}{}", self.prefix, escape(name))
+    }
+
+    /// The first key that can be a sequence's, and a key that is none: no name is empty.
+    pub(super) fn first(&self) -> Vec<u8> {
+        self.prefix.clone().into_bytes()
+    }
+
+    /// The first key after all that begin with the prefix, which ends with a slash.
+    pub(super) fn end(&self) -> Vec<u8> {
+        let mut end = self.first();
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        end
+    }
+
+    /// The keys of a page: the first, and the first after all of them. Escaped,
+    /// names that begin alike still do.
+    pub(super) fn range(&self, page: &Page) -> (Vec<u8>, Vec<u8>) {
+        let keys = Page::of(format!("{}{}", self.prefix, escape(&page.prefix)));
+        let end = keys.end().map_or_else(|| self.end(), String::into_bytes);
+        (keys.prefix.into_bytes(), end)
+    }
+
+    /// The name that a key stands for, or the key where it stands for none.
+    pub(super) fn shown(&self, key: &[u8]) -> String {
+        self.name(key).map_or_else(|| String::from_utf8_lossy(key).into_owned(), |name| name.to_string())
+    }
+
+    /// Whether a key under the prefix is under another one within it.
+    pub(super) fn is_deeper(&self, key: &[u8]) -> bool {
+        key.get(self.prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
+    }
+
+    /// A key and its value as a sequence, or what is wrong with it.
+    pub(super) fn decode(&self, stored: KeyValue) -> Result<Stored> {
+        let fault = |fault: String| {
+            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+            let key = String::from_utf8_lossy(&stored.key);
+            Error::new(kind, format!("the key {key:?} {fault}; nothing is reserved from it"))
+        };
+        let name = self.name(&stored.key).ok_or_else(|| fault("is no sequence's name".to_owned()))?;
+        let info = decode(name, &stored.value).map_err(fault)?;
+        Ok(Seen { info, version: Version { value: stored.value, mod_revision: stored.mod_revision } })
+    }
+
+    fn name(&self, key: &[u8]) -> Option<SequenceName> {
+        unescape(std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?)
+    }
+}
+
+/// A slash would make it a key of a prefix within ours.
+fn escape(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}
+
+fn unescape(key: &str) -> Option<SequenceName> {
+    let name = key.replace("%2F", "/").replace("%25", "%");
+    SequenceName::new(&name).ok().filter(|name| escape(name) == key)
+}
+
+/// The value of a sequence that is being written now.
+pub(super) fn encode(info: &SequenceInfo) -> Vec<u8> {
+    let value = json!({
+        "format": FORMAT,
+        "next": info.next,
+        "start": info.bounds.start(),
+        "max": info.bounds.max(),
+        "incarnation": info.identity.incarnation,
+        "epoch": info.identity.epoch,
+        "claim": format!("{:016x}", claim()),
+    });
+    value.to_string().into_bytes()
+}
+
+/// As random as what tells incarnations apart.
+fn claim() -> u64 {
+    Identity::fresh().incarnation
+}
+
+fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, String> {
+    let value: Value = serde_json::from_slice(value).map_err(|_| "has a value that is no JSON".to_owned())?;
+    let read = |what: &str| value[what].as_u64().ok_or(format!("has no whole number for {what}"));
+    if read("format")? != FORMAT {
+        return Err(LATER.to_owned());
+    }
+    let (start, max) = (read("start")?, read("max")?);
+    let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
+    let next = match value.get("next") {
+        Some(Value::Null) => None,
+        _ => Some(read("next")?),
+    };
+    if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
+        return Err(format!("has next {next} outside its bounds {start}..={max}"));
+    }
+    let identity = Identity { incarnation: read("incarnation")?, epoch: read("epoch")? };
+    if identity.incarnation == 0 {
+        return Err("has incarnation 0, which never is".to_owned());
+    }
+    Ok(SequenceInfo { name, next, bounds, identity })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place() -> Place {
+        Place::new("/idmill/")
+    }
+
+    fn stored(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> KeyValue {
+        KeyValue { key: key.into(), mod_revision: 7, value: value.into() }
+    }
+
+    proptest! {
+        #[test]
+        fn values_read_back_as_written(name in "[%/2F5]{0,5}\\PC{1,50}", a: u64, b: u64, offset: u64, all: bool, epoch: u64) {
+            let Ok(name) = SequenceName::new(&name) else { return Ok(()) };
+            let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
+            let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
+            let identity = Identity { epoch, ..Identity::fresh() };
+            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let (key, value) = (place().key(&info.name), encode(&info));
+            prop_assert!(!place().is_deeper(key.as_bytes()));
+            prop_assert!(place().first() < key.clone().into_bytes() && key.clone().into_bytes() < place().end());
+            let read = place().decode(stored(key, value.clone())).unwrap();
+            prop_assert_eq!(read, Seen { info, version: Version { value, mod_revision: 7 } });
+        }
+
+        #[test]
+        fn names_and_keys_are_one_to_one(a in "[%/25F]{1,7}", b in "[%/25F]{1,7}") {
+            let (Ok(a), Ok(b)) = (SequenceName::new(&a), SequenceName::new(&b)) else { return Ok(()) };
+            prop_assert_eq!(escape(&a) == escape(&b), a == b);
+            prop_assert_eq!(unescape(&escape(&a)), Some(a));
+        }
+    }
+
+    #[test]
+    fn keys_that_no_name_has_are_not_read_as_one() {
+        for key in ["", "%", "a%2f", "a%", "%26", " a", "a/b"] {
+            assert_eq!(unescape(key), None, "{key:?}");
+        }
+        let error = place().decode(stored(*b"/idmill/\xff", "{}")).unwrap_err();
+        assert!(error.to_string().contains("no sequence's name"), "{error}");
+        assert!(place().is_deeper(b"/idmill/other/s") && !place().is_deeper(b"/idmill/s"));
+    }
+
+    #[test]
+    fn no_two_writes_leave_the_same_bytes() {
+        let info = SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::of::<u64>());
+        assert_ne!(encode(&info), encode(&info));
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_named_and_refused() {
+        let info = SequenceInfo {
+            next: Some(15),
+            ..SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap())
+        };
+        let good: Value = serde_json::from_slice(&encode(&info)).unwrap();
+        for (field, value, fault) in [
+            ("next", json!(5), "next 5 outside"),
+            ("next", json!(21), "next 21 outside"),
+            ("next", json!(-1), "no whole number for next"),
+            ("next", json!("15"), "no whole number for next"),
+            ("next", json!(15.0), "no whole number for next"),
+            ("max", json!(9), "without ids"),
+            ("max", Value::Null, "no whole number for max"),
+            ("incarnation", json!(0), "incarnation 0"),
+            ("epoch", Value::Null, "no whole number for epoch"),
+            ("format", json!(2), LATER),
+        ] {
+            let mut bad = good.clone();
+            bad[field] = value;
+            refused(&bad.to_string(), fault);
+        }
+        let mut bad = good;
+        bad.as_object_mut().unwrap().remove("next");
+        refused(&bad.to_string(), "no whole number for next");
+        refused("15", "no whole number for format");
+        refused("", "no JSON");
+    }
+
+    fn refused(value: &str, fault: &str) {
+        let error = place().decode(stored("/idmill/s", value)).unwrap_err();
+        let expected = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+        assert_eq!(error.kind(), expected, "{value}");
+        assert!(
+            error.to_string().contains(fault) && error.to_string().contains("/idmill/s"),
+            "{value}: {error}"
+        );
+    }
+}

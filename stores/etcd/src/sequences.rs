@@ -1,0 +1,246 @@
+//! How a sequence is changed: one transaction, on the condition that its key is as it was last seen.
+//!
+//! # Why a request may be sent twice
+//!
+//! A key's `mod_revision` is the revision of the write that made it what it is. Every write has a revision of
+//! its own, so once a key has been written or deleted, no later state of it has the same `mod_revision`
+//! again. A transaction that demands the one that was seen can therefore be applied once at most, however
+//! many copies of it are on their way and however late they arrive; and of all transactions that demand the
+//! same one, one is applied at most. The value is demanded too, which holds a claim that is random and new
+//! with every write: after a restore, the same revision may come again with another value.
+//!
+//! So a copy that is answered settles what the others did. Applied: the ids are ours. Not applied, and the
+//! key holds the bytes that we wrote: an earlier copy was applied, and the ids are ours. Not applied, and it
+//! holds something else: no copy can be applied any more, but an earlier one may have been, before others
+//! went on from it. That is an unknown outcome, and a gap.
+//!
+//! That a key is *absent* can be so again and again: it is deleted, and a copy that was late creates it anew
+//! with an incarnation that has been in use. So what creates a sequence is sent once. If it is not answered,
+//! a read may find the bytes that it wrote.
+
+use std::collections::HashMap;
+
+use idmill::store::kit::{CompareAndSet, Resend, Seen, Swapped};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, RetryCost, SequenceInfo, StoreFuture};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+use parking_lot::Mutex;
+
+use super::classify::{Failure, Fate, read_failed, write_failed};
+use super::client::{Answered, Client};
+use super::schema::{self, Place, Stored, Version};
+use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
+
+/// How many sequences are remembered. Of one that is not, a change costs a read more.
+const MEMORY: usize = 100_000;
+
+/// The sequences under a prefix.
+#[derive(Debug)]
+pub(super) struct Sequences {
+    client: Client,
+    place: Place,
+    /// As they were when they were last read or written.
+    seen: Mutex<HashMap<SequenceName, Stored>>,
+}
+
+impl Sequences {
+    pub(super) fn new(client: Client, place: Place) -> Self {
+        Self { client, place, seen: Mutex::default() }
+    }
+
+    /// Whether the cluster has shown that it is not the one it was.
+    pub(super) fn is_refused(&self) -> bool {
+        self.client.guard().floor().is_err()
+    }
+
+    /// Asks for what nobody has, to know whether anybody answers.
+    pub(super) async fn greet(&self) -> Result<()> {
+        let range = Range { key: self.place.first(), ..Range::default() };
+        self.client.range(&range).await.map(drop)
+    }
+
+    async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
+        let before = self.remembered(name);
+        let answer = self.client.range(&self.the_key(name)).await?;
+        let stored = answer.kvs.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
+        self.learn(name, before.as_ref(), stored.clone())?;
+        Ok(stored)
+    }
+
+    /// Where a page ended is a key.
+    async fn list(&self, page: &Page) -> Result<Listing> {
+        let (mut key, end) = self.place.range(page);
+        if let Some(after) = &page.after {
+            key = after.bytes()?;
+            key.push(0);
+        }
+        let limit = i64::from(page.rows());
+        let answer = self.client.range(&Range { key, end, limit }).await?;
+        let last = answer.kvs.last().filter(|_| answer.more);
+        let mut listing = Listing { next: last.map(|kv| Cursor::of_bytes(&kv.key)), ..Listing::default() };
+        for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
+            listing.add(self.place.shown(&kv.key), self.place.decode(kv).map(|stored| stored.info));
+        }
+        Ok(listing.sorted())
+    }
+
+    /// Turns the stored sequence into the wanted one, unless something else is stored.
+    async fn write(
+        &self,
+        name: &SequenceName,
+        stored: Option<&Stored>,
+        wanted: Option<SequenceInfo>,
+        resend: Resend,
+    ) -> Result<Swapped<Version>> {
+        let value = wanted.as_ref().map(schema::encode);
+        let txn = self.txn(name, stored, value.as_deref());
+        match self.client.txn(&txn, resend).await {
+            Ok(answered) => self.outcome(name, stored, wanted.zip(value), answered),
+            Err(failure) => self.settle(name, stored, value.as_deref(), failure).await,
+        }
+    }
+
+    fn txn(&self, name: &SequenceName, stored: Option<&Stored>, value: Option<&[u8]>) -> Txn {
+        let key = self.place.key(name).into_bytes();
+        let compare = match stored {
+            Some(stored) => {
+                vec![
+                    Compare::modified(&key, stored.version.mod_revision),
+                    Compare::value(&key, &stored.version.value),
+                ]
+            }
+            None => vec![Compare::absent(&key)],
+        };
+        let success = match value {
+            Some(value) => Request::Put(Put { key, value: value.to_vec() }),
+            None => Request::Delete(Delete { key }),
+        };
+        Txn::new(compare, success, Request::Range(self.the_key(name)))
+    }
+
+    fn outcome(
+        &self,
+        name: &SequenceName,
+        stored: Option<&Stored>,
+        wanted: Option<(SequenceInfo, Vec<u8>)>,
+        answered: Answered<TxnAnswer>,
+    ) -> Result<Swapped<Version>> {
+        let Answered { answer, resent } = answered;
+        if answer.succeeded {
+            let mod_revision = answer.header.map_or(0, |Header { revision, .. }| revision);
+            let now = wanted.map(|(info, value)| Seen { info, version: Version { value, mod_revision } });
+            self.learn(name, stored, now)?;
+            return Ok(Swapped::Done);
+        }
+        let found =
+            answer.range().ok_or_else(|| violation("a transaction was answered without what is stored"))?;
+        let current = found.kvs.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
+        self.learn(name, stored, current.clone())?;
+        if !resent {
+            return Ok(Swapped::Now(current));
+        }
+        match (&current, wanted) {
+            (Some(current), Some((_, value))) if current.version.value == value => Ok(Swapped::Done),
+            _ => Err(Error::new(ErrorKind::UnknownOutcome, OVERTAKEN)),
+        }
+    }
+
+    /// Finds out what became of a transaction that failed, where a read can tell: of one that was sent once
+    /// and not answered, it may find what that wrote; if it does not, that may yet come. Of one whose answer
+    /// leaves it open, nothing may come any more.
+    async fn settle(
+        &self,
+        name: &SequenceName,
+        stored: Option<&Stored>,
+        value: Option<&[u8]>,
+        failure: Failure,
+    ) -> Result<Swapped<Version>> {
+        let is_settled = failure.is_settled();
+        if !is_settled && (stored.is_some() || failure.fate() != Fate::Open) {
+            return Err(write_failed(failure));
+        }
+        let revision = |stored: Option<&Stored>| stored.map(|stored| stored.version.mod_revision);
+        match self.look_up(name).await {
+            Ok(Some(now)) if Some(now.version.value.as_slice()) == value => Ok(Swapped::Done),
+            // Unchanged: as little was reserved as by a read.
+            Ok(now) if is_settled && revision(now.as_ref()) == revision(stored) => Err(read_failed(failure)),
+            Err(error) if error.kind() == ErrorKind::StoreViolation => Err(error),
+            _ => Err(write_failed(failure)),
+        }
+    }
+
+    fn the_key(&self, name: &SequenceName) -> Range {
+        Range { key: self.place.key(name).into_bytes(), ..Range::default() }
+    }
+
+    /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request
+    /// was sent: a key that was last written earlier than that has gone back.
+    fn learn(&self, name: &SequenceName, before: Option<&Stored>, now: Option<Stored>) -> Result<()> {
+        let Some(now) = now else {
+            self.seen.lock().remove(name);
+            return Ok(());
+        };
+        if let Some(before) = before.filter(|before| now.version.mod_revision < before.version.mod_revision) {
+            let key = self.place.key(name);
+            return Err(self.client.guard().rewind(
+                &key,
+                before.version.mod_revision,
+                now.version.mod_revision,
+            ));
+        }
+        let mut seen = self.seen.lock();
+        if seen.len() >= MEMORY && !seen.contains_key(name) {
+            seen.clear();
+        }
+        let known = seen.entry(name.clone()).or_insert_with(|| now.clone());
+        if known.version.mod_revision < now.version.mod_revision {
+            *known = now;
+        }
+        Ok(())
+    }
+}
+
+impl CompareAndSet for Sequences {
+    type Version = Version;
+
+    fn can(&self) -> Capabilities {
+        // A gap where a lost reserve was applied and others went on from it before it could be looked for.
+        // Not in batches: a transaction's conditions hold together or not at all, so all would fail for the
+        // one sequence that others write.
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: true,
+        }
+    }
+
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Stored>>> {
+        Box::pin(self.look_up(name))
+    }
+
+    fn remembered(&self, name: &SequenceName) -> Option<Stored> {
+        self.seen.lock().get(name).cloned()
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Stored>,
+        wanted: Option<&'a SequenceInfo>,
+        resend: Resend,
+    ) -> StoreFuture<'a, Result<Swapped<Version>>> {
+        Box::pin(self.write(name, seen, wanted.cloned(), resend))
+    }
+
+    fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(self.list(page))
+    }
+}
+
+const OVERTAKEN: &str =
+    "the transaction was not answered, and others have changed the sequence since: it may have been applied";
+
+fn violation(message: &'static str) -> Error {
+    Error::new(ErrorKind::StoreViolation, message)
+}

@@ -1,0 +1,69 @@
+//! Many at one key.
+
+use idmill::store::Grant;
+use idmill::store::Store;
+use idmill::{ErrorKind, Status};
+use idmill_etcd::EtcdStore;
+use tokio::task::JoinSet;
+
+use super::{disjoint, inspect, open, request, shared};
+
+/// Those of one process share a store, those of different ones do not: both meet here.
+async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
+    let Some(engine) = shared().await else { return };
+    let mut running = JoinSet::new();
+    for _ in 0..stores {
+        let store = open(&engine, place).await;
+        for _ in 0..tasks {
+            let store = store.clone();
+            running.spawn(async move {
+                let (mut grants, mut unknown) = (Vec::new(), 0);
+                for _ in 0..times {
+                    grants.push(insist(&store, &mut unknown).await);
+                }
+                (grants, unknown)
+            });
+        }
+    }
+    let done = running.join_all().await;
+    let unknown: u64 = done.iter().map(|(_, unknown)| unknown).sum();
+    let grants: Vec<Grant> = done.into_iter().flat_map(|(grants, _)| grants).collect();
+    assert_eq!(disjoint(&grants), 10 * (stores * tasks * times) as u64);
+    // And there are no gaps but for unknown outcomes: what was refused was not applied.
+    let info = inspect(&open(&engine, place).await, "s").await;
+    let next = 10 * (stores * tasks * times) as u64 + 1;
+    assert!((next..=next + 10 * unknown).contains(&info.next.unwrap()), "{info:?}, {unknown} unknown");
+    assert!(grants.iter().all(|grant| grant.identity == info.identity));
+}
+
+/// On a busy machine others may be faster for longer than one call waits, and etcd itself may give up a
+/// request.
+async fn insist(store: &EtcdStore, unknown: &mut u64) -> Grant {
+    let mut last = None;
+    for _ in 0..10 {
+        match store.reserve(&request("s", 10)).await {
+            Ok(grant) => return grant,
+            Err(error) => {
+                assert!(error.status() != Status::Permanent, "{error}");
+                *unknown += u64::from(error.kind() == ErrorKind::UnknownOutcome);
+                last = Some(error);
+            }
+        }
+    }
+    panic!("{}", last.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn everybody_gets_on_among_stores() {
+    race(8, 1, 200, "among_stores").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn everybody_gets_on_among_tasks() {
+    race(2, 8, 50, "among_tasks").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn everybody_gets_on_among_very_many() {
+    race(40, 1, 20, "among_many").await;
+}

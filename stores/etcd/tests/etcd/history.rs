@@ -1,0 +1,165 @@
+//! An etcd that is not the one it was: restored from a backup, or another one.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use idmill::store::{Bounds, Change, Store};
+use idmill::{ErrorKind, Sequences};
+use idmill_etcd::{EtcdOptions, EtcdStore};
+
+use super::proxy::Proxy;
+use super::{TIMEOUT, inspect, name, open, reserve, shared};
+use idmill_testing::engines::Engine;
+
+/// An etcd of its own, and a backup of it after `backup_at` reserves of ten ids.
+async fn backed_up() -> Option<(Engine, EtcdStore)> {
+    let engine = Engine::start("etcd").await?;
+    let store = open(&engine, "ids").await;
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    engine.kill();
+    copy(&engine.dir().join("data"), &engine.dir().join("backup"));
+    engine.restart().await;
+    Some((engine, store))
+}
+
+async fn restore(engine: &Engine) {
+    engine.kill();
+    fs::remove_dir_all(engine.dir().join("data")).unwrap();
+    copy(&engine.dir().join("backup"), &engine.dir().join("data"));
+    engine.restart().await;
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
+    let Some((engine, store)) = backed_up().await else { return };
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+    restore(&engine).await;
+    for _ in 0..2 {
+        let error = reserve(&store, "s", 10).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+        assert!(
+            error.to_string().contains("restored") && error.to_string().contains("idmill set"),
+            "{error}"
+        );
+        assert_eq!(store.inspect(&name("s")).await.unwrap_err().kind(), ErrorKind::StoreViolation);
+        assert_eq!(store.list_all().await.unwrap_err().kind(), ErrorKind::StoreViolation);
+    }
+    // The remedy that it names.
+    let anew = open(&engine, "ids").await;
+    assert_eq!(inspect(&anew, "s").await.next, Some(11), "it was restored indeed");
+    anew.set(&name("s"), Change { next: Some(100), ..Change::default() }).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::StoreViolation, "it stays");
+    assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
+}
+
+/// One that last heard of it before the backup would not notice, and go on from what was restored.
+#[tokio::test]
+async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
+    let Some((engine, store)) = backed_up().await else { return };
+    let unaware = open(&engine, "ids").await;
+    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
+    assert_eq!(s.take(30).await.unwrap().ids().last(), Some(40));
+    restore(&engine).await;
+    let error = s.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (41, 10));
+    assert_eq!(s.next().await.unwrap_err().kind(), ErrorKind::StoreViolation, "it stays");
+    assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (51, 10), "and raises no further");
+}
+
+/// The sequence itself is as it was; of the cluster something is gone.
+#[tokio::test]
+async fn a_cluster_that_went_back_is_not_trusted_with_what_it_still_has() {
+    let Some((engine, store)) = backed_up().await else { return };
+    reserve(&store, "another", 10).await.unwrap();
+    restore(&engine).await;
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert!(error.to_string().contains("etcd was at revision"), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_that_went_back_shows_when_the_cluster_has_caught_up() {
+    let Some((engine, store)) = backed_up().await else { return };
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+    restore(&engine).await;
+    let other = open(&engine, "others").await;
+    for _ in 0..5 {
+        reserve(&other, "more", 1).await.unwrap();
+    }
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert!(error.to_string().contains("/ids/s"), "{error}");
+}
+
+/// The revision that is remembered comes again, with another value.
+#[tokio::test]
+async fn a_revision_that_comes_again_is_not_taken_for_the_one_that_was() {
+    let Some((engine, store)) = backed_up().await else { return };
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+    restore(&engine).await;
+    // Far more ids by the same number of writes.
+    assert_eq!(reserve(&open(&engine, "ids").await, "s", 1000).await.unwrap(), (11, 1000));
+    let (start, _) = reserve(&store, "s", 10).await.unwrap();
+    assert_eq!(start, 1011, "by the numbers nothing went back, and what others reserved meanwhile is theirs");
+}
+
+#[tokio::test]
+async fn an_etcd_that_was_merely_killed_is_the_same() {
+    let Some((engine, store)) = backed_up().await else { return };
+    for round in 1..4 {
+        engine.kill();
+        engine.restart().await;
+        assert_eq!(reserve(&store, "s", 10).await.unwrap(), (10 * round + 1, 10));
+    }
+}
+
+#[tokio::test]
+async fn another_cluster_is_refused() {
+    let Some(one) = Engine::start("etcd").await else { return };
+    let Some(other) = Engine::start("etcd").await else { return };
+    let proxy = Proxy::start(one.address()).await;
+    let options = EtcdOptions::new([proxy.address().to_string()]).timeout(TIMEOUT);
+    let store = EtcdStore::open_with(options).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    proxy.redirect(other.address());
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert!(error.to_string().contains("cluster"), "{error}");
+    proxy.redirect(one.address());
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+}
+
+/// Also by a process that knows it: it would print again what it has printed.
+#[tokio::test]
+async fn a_key_that_was_deleted_is_not_written_anew_by_who_was_granted_of_it() {
+    let Some(engine) = shared().await else { return };
+    let store = open(&engine, "deleted").await;
+    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
+    assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
+    let admin = open(&engine, "deleted").await;
+    assert!(admin.remove(&name("s")).await.unwrap());
+    for _ in 0..2 {
+        let error = s.next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+        assert!(error.to_string().contains("ids up to 20 of it"), "{error}");
+    }
+    assert_eq!(admin.inspect(&name("s")).await.unwrap(), None);
+    admin.create(&name("s"), Bounds::new(21, 1_000).unwrap()).await.unwrap();
+    assert_eq!(s.next().await.unwrap(), 21);
+}

@@ -1,0 +1,211 @@
+//! Requests and answers that are lost, and what the store makes of it.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Bounds, GiveBack, Grant, Identity, Store};
+use idmill::{ErrorKind, Range};
+use idmill_etcd::{EtcdOptions, EtcdStore};
+
+use super::proxy::{Hold, Proxy};
+use super::{TIMEOUT, inspect, name, open, request, reserve, shared};
+use idmill_testing::engines::Engine;
+
+/// A proxy, and the engine behind it, which lives as long.
+struct Between {
+    proxy: Proxy,
+    _engine: Arc<Engine>,
+}
+
+impl Deref for Between {
+    type Target = Proxy;
+
+    fn deref(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+/// A store that reaches etcd through a proxy, one that does not, and the proxy.
+async fn behind(place: &str) -> Option<(EtcdStore, EtcdStore, Between)> {
+    let engine = shared().await?;
+    let proxy = Between { proxy: Proxy::start(engine.address()).await, _engine: engine.clone() };
+    let direct = open(&engine, place).await;
+    let options = EtcdOptions::new([proxy.address().to_string()]).timeout(TIMEOUT);
+    let behind = EtcdStore::open_with(options.prefix(format!("/{place}/"))).await.unwrap();
+    Some((behind, direct, proxy))
+}
+
+/// Until the sequence's next id is this one.
+async fn next_is(store: &EtcdStore, sequence: &str, next: u64) {
+    let becomes = async {
+        while store.inspect(&name(sequence)).await.unwrap().is_none_or(|info| info.next != Some(next)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), becomes).await.expect("it comes to that");
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_found_out_and_costs_nothing() {
+    let Some((store, direct, proxy)) = behind("lost_answer").await else { return };
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    proxy.hold(Hold::AnswersToWrites);
+    let reserving = tokio::spawn({
+        let store = store.clone();
+        async move { reserve(&store, "s", 10).await }
+    });
+    next_is(&direct, "s", 21).await;
+    proxy.cut();
+    assert_eq!(reserving.await.unwrap().unwrap(), (11, 10), "the very range that was reserved");
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "which was reserved once");
+}
+
+#[tokio::test]
+async fn a_lost_request_is_sent_again() {
+    let Some((store, direct, proxy)) = behind("lost_request").await else { return };
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    proxy.hold(Hold::Writes);
+    let reserving = tokio::spawn({
+        let store = store.clone();
+        async move { reserve(&store, "s", 10).await }
+    });
+    proxy.has_held().await;
+    proxy.cut();
+    assert_eq!(reserving.await.unwrap().unwrap(), (11, 10));
+    // The first copy arrives after all: its condition does not hold any more.
+    proxy.release().await;
+    assert_eq!(reserve(&direct, "s", 10).await.unwrap(), (21, 10));
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (31, 10));
+}
+
+#[tokio::test]
+async fn a_lost_answer_that_others_went_on_from_is_unknown() {
+    let Some((store, direct, proxy)) = behind("overtaken").await else { return };
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    proxy.hold(Hold::AnswersToWrites);
+    let reserving = tokio::spawn({
+        let store = store.clone();
+        async move { reserve(&store, "s", 10).await }
+    });
+    next_is(&direct, "s", 21).await;
+    assert_eq!(reserve(&direct, "s", 10).await.unwrap(), (21, 10));
+    proxy.cut();
+    let error = reserving.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    assert!(error.to_string().contains("others have changed"), "{error}");
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (31, 10));
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_a_creation_is_found_out() {
+    let Some((store, direct, proxy)) = behind("lost_creation").await else { return };
+    proxy.hold(Hold::AnswersToWrites);
+    let reserving = tokio::spawn({
+        let store = store.clone();
+        async move { store.reserve(&request("a", 10)).await }
+    });
+    next_is(&direct, "a", 11).await;
+    proxy.cut();
+    let grant = reserving.await.unwrap().unwrap();
+    assert_eq!((grant.range.start(), grant.identity), (1, inspect(&direct, "a").await.identity));
+    proxy.hold(Hold::AnswersToWrites);
+    let creating = tokio::spawn({
+        let store = store.clone();
+        async move { store.create(&name("b"), Bounds::of::<u64>()).await }
+    });
+    next_is(&direct, "b", 1).await;
+    proxy.cut();
+    assert_eq!(creating.await.unwrap().unwrap(), inspect(&direct, "b").await);
+}
+
+/// Late copies of what creates a sequence would create it again, as what it was, once it is removed.
+#[tokio::test]
+async fn a_creation_that_arrives_late_makes_no_id_twice() {
+    let Some((store, direct, proxy)) = behind("late_creation").await else { return };
+    assert_eq!(reserve(&store, "other", 1).await.unwrap(), (1, 1));
+    let mut seen = BTreeSet::new();
+    let mut note = |grant: Grant| {
+        let identity = (grant.identity.incarnation, grant.identity.epoch);
+        assert!(seen.insert((identity, grant.range.start())), "granted twice: {grant:?}");
+    };
+    proxy.hold(Hold::Writes);
+    let reserving = tokio::spawn({
+        let store = store.clone();
+        async move { store.reserve(&request("s", 10)).await }
+    });
+    proxy.has_held().await;
+    proxy.cut();
+    match reserving.await.unwrap() {
+        Ok(grant) => note(grant),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}"),
+    }
+    for _ in 0..3 {
+        note(direct.reserve(&request("s", 10)).await.unwrap());
+    }
+    assert!(direct.remove(&name("s")).await.unwrap());
+    proxy.release().await;
+    // It is there again by now, as what it would have been.
+    next_is(&direct, "s", 11).await;
+    for _ in 0..3 {
+        note(direct.reserve(&request("s", 10)).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_rest_is_given_back_once() {
+    let Some((store, direct, proxy)) = behind("given_back").await else { return };
+    let grant = store.reserve(&request("s", 10)).await.unwrap();
+    let back = |start, len| GiveBack {
+        name: name("s"),
+        identity: grant.identity,
+        rest: Range::new(start, len).unwrap(),
+    };
+    assert!(store.give_back(&back(6, 5)).await.unwrap());
+    assert!(!store.give_back(&back(6, 5)).await.unwrap(), "it is not the end any more");
+    assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
+    // What the store remembers is old, and says that it is the end; it is not.
+    assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (11, 5));
+    assert!(!store.give_back(&back(1, 5)).await.unwrap());
+    assert!(!store.give_back(&back(6, 5)).await.unwrap());
+    assert_eq!(inspect(&direct, "s").await.next, Some(16));
+    let stranger = GiveBack { identity: Identity::fresh(), ..back(11, 5) };
+    assert!(!store.give_back(&stranger).await.unwrap());
+    let nowhere = GiveBack { name: name("nowhere"), ..back(11, 5) };
+    assert!(!store.give_back(&nowhere).await.unwrap());
+    // Held back, and not sent again: the first is all there is.
+    proxy.hold(Hold::Writes);
+    let giving = tokio::spawn({
+        let (store, back) = (store.clone(), back(11, 5));
+        async move { store.give_back(&back).await }
+    });
+    proxy.has_held().await;
+    proxy.cut();
+    assert_eq!(giving.await.unwrap().unwrap_err().kind(), ErrorKind::UnknownOutcome);
+    assert_eq!(inspect(&direct, "s").await.next, Some(16));
+    proxy.release().await;
+    next_is(&direct, "s", 11).await;
+}
+
+#[tokio::test]
+async fn silence_ends_with_the_timeout() {
+    let Some(engine) = shared().await else { return };
+    let proxy = Proxy::start(engine.address()).await;
+    let direct = open(&engine, "silence").await;
+    let options = EtcdOptions::new([proxy.address().to_string()]).prefix("/silence/");
+    let store = EtcdStore::open_with(options.timeout(Duration::from_secs(5))).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    proxy.hold(Hold::AnswersToWrites);
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    assert_eq!(
+        store.inspect(&name("s")).await.unwrap_err().kind(),
+        ErrorKind::Unavailable,
+        "a read reserves nothing"
+    );
+    assert_eq!(inspect(&direct, "s").await.next, Some(21), "reserved once, whatever was sent");
+    proxy.hold(Hold::Nothing);
+    // The connection on which nothing came is given up.
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
+}

@@ -1,0 +1,113 @@
+//! Ids that grow across several instances of a service, from a durable counter behind a window on
+//! memcached, while the cache forgets.
+//!
+//! ```console
+//! $ memcached -p 11211 &
+//! $ cargo run -p idmill-memcached --example appengine_growing
+//! $ cargo run -p idmill-memcached --example appengine_growing -- memcached://127.0.0.1:11211 sqlite:ids.db
+//! ```
+//!
+//! The second argument is the URL of any store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use idmill::store::{Store, StoreUrl};
+use idmill::tier::Tiered;
+use idmill::{Order, Sequences};
+use idmill_memcached::{MemcachedOptions, MemcachedStats, MemcachedWindow};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const INSTANCES: usize = 4;
+const CALLERS: usize = 8;
+const IDS: usize = 500;
+
+type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let cache = arguments.next().unwrap_or_else(|| "memcached://127.0.0.1:11211".to_owned());
+    let store = arguments.next().unwrap_or_else(|| "sqlite:appengine_growing.db".to_owned());
+    let options = MemcachedOptions::parse(&cache)?.block(100);
+    if let Err(error) = TcpStream::connect(options.address()).await {
+        eprintln!("no memcached at {}: {error}", options.address());
+        eprintln!("start one with `memcached -p 11211`, or give its URL: memcached://HOST:PORT");
+        std::process::exit(1);
+    }
+    idmill_sqlite::register()?;
+    let behind = StoreUrl::parse(&store)?.connect().await?;
+    let before = next(&*behind).await?;
+
+    // Each stands for a process of its own: they share the cache and the store, and nothing else.
+    let instances: Vec<Arc<Tier>> = (0..INSTANCES)
+        .map(|_| Ok(Arc::new(Tiered::new(behind.clone(), MemcachedWindow::new(options.clone())?))))
+        .collect::<idmill::Result<_>>()?;
+    let done = Arc::new(AtomicBool::new(false));
+    let forgetting = tokio::spawn(forget(options.address().to_owned(), done.clone()));
+    let began = Instant::now();
+    let largest = Arc::new(AtomicU64::new(0));
+    let mut callers = tokio::task::JoinSet::new();
+    for tier in &instances {
+        let ids = Sequences::new(tier.clone() as Arc<dyn Store>)?;
+        let orders = ids.sequence::<u64>("orders").order(Order::Global).await?;
+        for _ in 0..CALLERS {
+            let (ids, orders, largest) = (ids.clone(), orders.clone(), largest.clone());
+            callers.spawn(async move {
+                for _ in 0..IDS {
+                    let returned = largest.load(Ordering::SeqCst);
+                    let id = orders.next().await?;
+                    assert!(id > returned, "{id} was asked for after {returned} was returned");
+                    largest.fetch_max(id, Ordering::SeqCst);
+                }
+                drop(ids);
+                Ok::<_, idmill::Error>(())
+            });
+        }
+    }
+    while let Some(caller) = callers.join_next().await {
+        caller??;
+    }
+    let took = began.elapsed();
+    done.store(true, Ordering::SeqCst);
+    let times = forgetting.await??;
+    report(&instances, took, times, next(&*behind).await? - before);
+    Ok(())
+}
+
+/// What the store would grant next.
+async fn next(store: &dyn Store) -> idmill::Result<u64> {
+    let info = store.inspect(&idmill::SequenceName::new("orders")?).await?;
+    Ok(info.and_then(|info| info.next).unwrap_or(1))
+}
+
+/// Lets the cache forget everything, again and again.
+async fn forget(address: String, done: Arc<AtomicBool>) -> std::io::Result<u32> {
+    let (mut cache, mut times) = (TcpStream::connect(address).await?, 0);
+    while !done.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        cache.write_all(b"flush_all\r\n").await?;
+        let _ = cache.read(&mut [0; 64]).await?;
+        times += 1;
+    }
+    Ok(times)
+}
+
+fn report(instances: &[Arc<Tier>], took: Duration, times: u32, reserved: u64) {
+    let stats: Vec<MemcachedStats> = instances.iter().map(|tier| tier.window().stats()).collect();
+    let round_trips: u64 = stats.iter().map(|stats| stats.round_trips).sum();
+    let ids = INSTANCES * CALLERS * IDS;
+    let rate = ids as f64 / took.as_secs_f64();
+    println!(
+        "{ids} ids for {CALLERS} callers in each of {INSTANCES} instances: unique, and growing across all of them"
+    );
+    println!("the cache forgot everything {times} times meanwhile; {rate:.0} ids a second");
+    println!(
+        "{:.2} round trips to the cache an id; {} refills",
+        round_trips as f64 / ids as f64,
+        stats.iter().map(|stats| stats.refills).sum::<u64>()
+    );
+    println!("{reserved} ids were reserved: what is not handed out was forgotten, or is in the cache");
+}

@@ -1,0 +1,279 @@
+//! One connection, shared by all callers of a process.
+//!
+//! Not one of the client crates: they hand a connection to one caller at a time, and most send a command
+//! again when a connection breaks. Here callers pipeline on one connection, a caller that gives up leaves the
+//! others' replies in order, nothing is ever sent twice, and a failure says whether the command had left.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::dial::{Dial, Stream};
+use super::wire::{NOOP, Reply, parse};
+
+/// So many commands wait to be sent, and so many for their replies; more callers wait for their turn.
+const DEPTH: usize = 128;
+/// What is said of a server that speaks otherwise.
+const MODERN: &str = "it takes memcached 1.6, without a proxy";
+
+/// Why there is no reply.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The command never left.
+    NotSent(Arc<str>),
+    /// It did, or may have.
+    Lost(Arc<str>),
+}
+
+/// A connection; closed when it is dropped, or at its first failure.
+#[derive(Debug)]
+pub(super) struct Connection {
+    number: u64,
+    queue: mpsc::Sender<Exchange>,
+    task: AbortHandle,
+    patience: Duration,
+}
+
+/// Commands that leave together, and who waits for their replies.
+#[derive(Debug)]
+struct Exchange {
+    bytes: Vec<u8>,
+    expected: usize,
+    replies: Vec<Reply>,
+    sent: bool,
+    reason: Option<Arc<str>>,
+    caller: Option<oneshot::Sender<Result<Vec<Reply>, Failure>>>,
+}
+
+impl Connection {
+    /// Connects, and hears that the server knows meta commands. Nothing is drawn over a connection that never
+    /// answered: else a server that hangs would find a heap of draws that nobody waits for any more.
+    pub(super) async fn open(
+        dial: &dyn Dial,
+        address: &str,
+        number: u64,
+        patience: Duration,
+    ) -> Result<Self, Arc<str>> {
+        let opened = timeout(patience, greet(dial, address)).await;
+        let stream = opened.unwrap_or_else(|_| Err(format!("no answer within {patience:?}").into()))?;
+        let (queue, waiting) = mpsc::channel(DEPTH);
+        let task = tokio::spawn(async move {
+            let mut pipeline = Pipeline { stream, waiting, pending: VecDeque::new(), input: Vec::new() };
+            let reason = pipeline.run().await;
+            pipeline.fail(&reason).await;
+        });
+        Ok(Self { number, queue, task: task.abort_handle(), patience })
+    }
+
+    /// Tells it from every other connection of this window.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Sends commands once, together, and awaits their replies. Dropped halfway, they may be sent or not.
+    pub(super) async fn exchange(&self, bytes: Vec<u8>, expected: usize) -> Result<Vec<Reply>, Failure> {
+        let deadline = Instant::now() + self.patience;
+        let (caller, mut reply) = oneshot::channel();
+        let exchange = Exchange {
+            bytes,
+            expected,
+            replies: Vec::new(),
+            sent: false,
+            reason: None,
+            caller: Some(caller),
+        };
+        match timeout_at(deadline, self.queue.send(exchange)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Failure::NotSent("the connection is closed".into())),
+            Err(_) => return Err(Failure::NotSent("too many commands wait already".into())),
+        }
+        if let Ok(answer) = timeout_at(deadline, &mut reply).await {
+            return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was given up".into())));
+        }
+        // Nobody can rely on this connection any more. Ending it drops what it has under
+        // way, and each of those answers.
+        self.task.abort();
+        let answer = reply.await.unwrap_or_else(|_| Err(Failure::Lost("".into())));
+        let silent: Arc<str> = format!("no answer within {:?}", self.patience).into();
+        answer.map_err(|failure| match failure {
+            Failure::NotSent(_) => Failure::NotSent(silent),
+            Failure::Lost(_) => Failure::Lost(silent),
+        })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let Some(caller) = self.caller.take() else { return };
+        let reason = self.reason.take().unwrap_or_else(|| "the connection was given up".into());
+        let failure = if self.sent { Failure::Lost(reason) } else { Failure::NotSent(reason) };
+        // It may have gone.
+        let _ = caller.send(Err(failure));
+    }
+}
+
+async fn greet(dial: &dyn Dial, address: &str) -> Result<Box<dyn Stream>, Arc<str>> {
+    let connected = async {
+        let mut stream = dial.dial(address).await?;
+        stream.write_all(NOOP).await?;
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).await?;
+        std::io::Result::Ok((stream, answer))
+    };
+    let (stream, answer) = connected.await.map_err(|error| Arc::from(error.to_string()))?;
+    if matches!(parse(&answer), Ok(Some((Reply::Noop, _)))) {
+        return Ok(stream);
+    }
+    Err(format!("it does not know meta commands: {MODERN}").into())
+}
+
+/// The task that owns the socket.
+struct Pipeline {
+    stream: Box<dyn Stream>,
+    waiting: mpsc::Receiver<Exchange>,
+    /// Sent; their replies come in this order.
+    pending: VecDeque<Exchange>,
+    input: Vec<u8>,
+}
+
+impl Pipeline {
+    /// Until it fails or nobody is left; says why.
+    async fn run(&mut self) -> Arc<str> {
+        loop {
+            let outcome = match self.next().await {
+                Event::Send(exchange) => self.send(exchange).await,
+                Event::Received => self.deliver(),
+                Event::End(reason) => Err(reason),
+            };
+            if let Err(reason) = outcome {
+                return reason;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        let read = std::pin::pin!(self.stream.read_buf(&mut self.input));
+        let full = self.pending.len() >= DEPTH;
+        let waiting = &mut self.waiting;
+        let send =
+            std::pin::pin!(
+                async move { if full { std::future::pending().await } else { waiting.recv().await } }
+            );
+        match select(read, send).await {
+            Either::Left((Ok(0), _)) => Event::End("the server closed the connection".into()),
+            Either::Left((Ok(_), _)) => Event::Received,
+            Either::Left((Err(error), _)) => Event::End(error.to_string().into()),
+            Either::Right((Some(exchange), _)) => Event::Send(exchange),
+            Either::Right((None, _)) => Event::End("nobody needs the connection".into()),
+        }
+    }
+
+    /// Sends what waits, together.
+    async fn send(&mut self, exchange: Exchange) -> Result<(), Arc<str>> {
+        let mut output = Vec::new();
+        let mut next = Some(exchange);
+        while let Some(mut exchange) = next {
+            // Ids for a caller that has gone would be a gap.
+            if exchange.caller.as_ref().is_some_and(|caller| !caller.is_closed()) {
+                output.append(&mut exchange.bytes);
+                exchange.sent = true;
+                self.pending.push_back(exchange);
+            }
+            next = if self.pending.len() < DEPTH { self.waiting.try_recv().ok() } else { None };
+        }
+        self.stream.write_all(&output).await.map_err(|error| error.to_string().into())
+    }
+
+    /// Hands out the replies that are whole.
+    fn deliver(&mut self) -> Result<(), Arc<str>> {
+        let understood = |bytes: &[u8]| {
+            parse(bytes)
+                .map_err(|bad| Arc::from(format!("the server's answer is not memcached's: {:?}", bad.0)))
+        };
+        while let Some((reply, len)) = understood(&self.input)? {
+            self.input.drain(..len);
+            let Some(exchange) = self.pending.front_mut() else {
+                return Err("the server answered what was not asked".into());
+            };
+            // After an error it is not known how the server read what follows: this is
+            // the last reply to be believed.
+            let error = if let Reply::Error(text) = &reply { Some(explained(text)) } else { None };
+            exchange.replies.push(reply);
+            if exchange.replies.len() == exchange.expected || error.is_some() {
+                self.answer();
+            }
+            error.map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self) {
+        let Some(mut exchange) = self.pending.pop_front() else { return };
+        let replies = std::mem::take(&mut exchange.replies);
+        if let Some(caller) = exchange.caller.take() {
+            // It may have gone: what the command did is then a gap.
+            let _ = caller.send(Ok(replies));
+        }
+    }
+
+    async fn fail(&mut self, reason: &Arc<str>) {
+        self.waiting.close();
+        while let Some(mut exchange) = self.waiting.recv().await {
+            exchange.reason = Some(reason.clone());
+        }
+        for exchange in &mut self.pending {
+            exchange.reason = Some(reason.clone());
+        }
+        self.pending.clear();
+    }
+}
+
+enum Event {
+    Send(Exchange),
+    Received,
+    End(Arc<str>),
+}
+
+/// A refusal in words: two letters of the protocol tell nobody anything.
+fn explained(text: &str) -> Arc<str> {
+    match text {
+        "EN" | "NS" => {
+            format!("it answered {text}, which is none of the answers to what was asked: {MODERN}").into()
+        }
+        "ERROR" => format!("it does not know what was asked: {MODERN}").into(),
+        _ => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_of_the_protocol_are_explained() {
+        for text in ["EN", "NS", "ERROR"] {
+            assert!(explained(text).contains("it takes memcached 1.6, without a proxy"), "{text}");
+        }
+        assert_eq!(
+            &*explained("SERVER_ERROR out of memory storing object"),
+            "SERVER_ERROR out of memory storing object"
+        );
+    }
+}

@@ -1,0 +1,475 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The window
+//!
+//! [`MemcachedWindow`] puts a window on memcached in front of any store; [`MemcachedOptions`] describes its
+//! URL. The protocol, and why it is correct, are in [`cache`]. This crate sends its commands, and reports
+//! every answer it did not get.
+
+mod connection;
+mod dial;
+mod known;
+mod options;
+mod refill;
+mod wire;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idmill::store::{
+    Bounds, Grant, Reserve, Scheme, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted,
+};
+use idmill::tier::acquainted::Acquainted;
+use idmill::tier::cache::{self, Command, Fence, Next, Seen, Taken};
+use idmill::tier::{Drawn, Installed, Tiered, Window};
+use idmill::{Error, ErrorKind, Operation, Result};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::connection::{Connection, Failure};
+use self::dial::Tcp;
+use self::known::Known;
+use self::wire::Reply;
+
+#[doc(hidden)] // for the simulation, which is its own server
+pub use self::dial::{Dial, Stream};
+pub use self::options::MemcachedOptions;
+pub use idmill;
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[Scheme::window::<MemcachedOptions>("memcached", "memcached://HOST:PORT")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
+const WAIT: Duration = Duration::from_millis(2);
+
+/// So long at least whoever finds the window used up waits for the range that somebody prepares.
+const PATIENCE: Duration = Duration::from_millis(50);
+const UNNUMBERED: &str = "it was started with -C (--disable-cas), and numbers no items: nothing could be put into the window safely. Start \
+                          it without";
+
+/// When so many blocks are left, the winner looks where the sequence stands before it reserves. What it knows
+/// from before may be as old as the refresh interval, in which others may have reserved about as much.
+const NEAR_THE_END: u64 = 1_000;
+
+/// A window on one memcached server, for any store. See [`Tiered`].
+///
+/// ```no_run
+/// # async fn demo() -> idmill::Result<()> {
+/// use std::sync::Arc;
+///
+/// use idmill::store::Store;
+/// use idmill::tier::Tiered;
+/// use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+///
+/// let store = idmill::store::connect("sqlite:ids.db").await?;
+/// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
+/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let ids = idmill::Sequences::builder(tier).start()?;
+/// # Ok(()) }
+/// ```
+///
+/// All sequences and callers of a process share one connection, which is opened on first use and replaced if
+/// it fails. Use a window within a tokio runtime with its I/O and time drivers enabled.
+#[derive(Debug)]
+pub struct MemcachedWindow {
+    options: MemcachedOptions,
+    dial: Arc<dyn Dial>,
+    sequences: Acquainted<Known>,
+    connection: Mutex<Option<Arc<Connection>>>,
+    connecting: tokio::sync::Mutex<()>,
+    counts: Counts,
+    /// When it was made: from here draws are timed.
+    began: Instant,
+}
+
+/// Merely counted: nothing is decided by these.
+#[derive(Debug, Default)]
+struct Counts {
+    connections: AtomicU64,
+    round_trips: AtomicU64,
+    refills: AtomicU64,
+    ahead: AtomicU64,
+    waits: AtomicU64,
+    abandoned: AtomicU64,
+    uncertain: AtomicU64,
+}
+
+/// What a window has done in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemcachedStats {
+    /// Connections opened.
+    pub connections: u64,
+    /// Commands sent. Commands that are sent together count once.
+    pub round_trips: u64,
+    /// Ranges put into an empty window, which others waited for, or handed out past it.
+    pub refills: u64,
+    /// Ranges put into a window before it was empty, so nobody waited.
+    pub ahead: u64,
+    /// Draws that waited for another client's refill.
+    pub waits: u64,
+    /// Ids that were reserved for a refill but fit neither the window nor its caller: a gap. This happens
+    /// only at the end of a sequence, or if another client reserves from the store directly, sets the
+    /// sequence, or raises its max.
+    pub abandoned: u64,
+    /// Ids that may have been drawn for a caller that got no answer: a gap, or handed out to another caller.
+    pub uncertain: u64,
+}
+
+/// The right to refill one window of one sequence.
+#[derive(Clone, Debug)]
+pub struct MemcachedToken {
+    right: Right,
+    known: Known,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Right {
+    /// A stub in the cache, which this process won.
+    Stub { fence: Fence, asked: Instant, lives: Duration },
+    /// The draw that moved the window over its mark: where it ends, and how many ids were left.
+    Low { asked: Instant, end: u64, left: u64 },
+}
+
+impl Right {
+    /// When the cache was asked.
+    fn asked(&self) -> Instant {
+        match *self {
+            Self::Stub { asked, .. } | Self::Low { asked, .. } => asked,
+        }
+    }
+}
+
+impl MemcachedWindow {
+    /// Creates a window. Does not connect yet.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
+    pub fn new(options: MemcachedOptions) -> Result<Self> {
+        Self::over(options, Arc::new(Tcp))
+    }
+
+    /// Creates a window that reaches its server through `dial`.
+    #[doc(hidden)]
+    pub fn over(options: MemcachedOptions, dial: Arc<dyn Dial>) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            sequences: Acquainted::new(options.refresh),
+            options,
+            dial,
+            connection: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            counts: Counts::default(),
+            began: Instant::now(),
+        })
+    }
+
+    /// What this window has done so far.
+    pub fn stats(&self) -> MemcachedStats {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        MemcachedStats {
+            connections: read(&self.counts.connections),
+            round_trips: read(&self.counts.round_trips),
+            refills: read(&self.counts.refills),
+            ahead: read(&self.counts.ahead),
+            waits: read(&self.counts.waits),
+            abandoned: read(&self.counts.abandoned),
+            uncertain: read(&self.counts.uncertain),
+        }
+    }
+
+    /// The connection in use, if it is alive as far as is known.
+    fn live(&self) -> Option<Arc<Connection>> {
+        self.connection.lock().clone().filter(|connection| !connection.is_closed())
+    }
+
+    /// The connection in use, or a new one.
+    async fn connected(&self) -> Result<Arc<Connection>> {
+        if let Some(connection) = self.live() {
+            return Ok(connection);
+        }
+        // One connects, and the others find its connection.
+        let _alone = self.connecting.lock().await;
+        if let Some(connection) = self.live() {
+            return Ok(connection);
+        }
+        let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
+        let opened = Connection::open(&*self.dial, &self.options.address, number, self.options.timeout).await;
+        let connection = Arc::new(opened.map_err(|reason| self.error(ErrorKind::Unavailable, &reason))?);
+        *self.connection.lock() = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Sends one command, once.
+    async fn send(
+        &self,
+        connection: &Connection,
+        known: &Known,
+        command: Command,
+    ) -> Result<Vec<Reply>, Failure> {
+        let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
+        count(&self.counts.round_trips, 1);
+        connection.exchange(bytes, replies).await
+    }
+
+    /// How long a stub lives that is placed now, in whole seconds.
+    fn life(&self, known: &Known) -> Duration {
+        let life = known.pace.life(&self.options.limits());
+        Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0))
+    }
+
+    async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
+        let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
+        // Who cannot hold every id looks first, where that may matter: what it draws
+        // and cannot hold would be lost.
+        let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling);
+        let begin = cache::draw(request.count);
+        let mut command = if look { Command::Look } else { begin };
+        let mut connection = self.connected().await?;
+        let mut again = true;
+        loop {
+            let asked = Instant::now();
+            let (next, position) = match self.step(&connection, &known, command).await {
+                // Found closed only now. Nothing was sent, and nothing that was learnt on it counts any more.
+                Err(Failure::NotSent(_)) if again => {
+                    again = false;
+                    connection = self.connected().await?;
+                    command = if look { Command::Look } else { begin };
+                    continue;
+                }
+                outcome => outcome.map_err(|failure| self.failed(&failure))?,
+            };
+            match next {
+                Next::Take(taken) => return Ok(self.taken(request, &known, taken)),
+                Next::Draw => command = up_to_ceiling(request, position)?,
+                Next::Send(next) => command = next,
+                Next::Refill(fence) => {
+                    let right = Right::Stub { fence, asked, lives: self.life(&known) };
+                    return Ok(Drawn::Dry(MemcachedToken { right, known }));
+                }
+                Next::Await { end, cas } if self.waited_for(request, end) => {
+                    command = Command::Clear { cas };
+                }
+                Next::Wait | Next::Await { .. } => {
+                    count(&self.counts.waits, 1);
+                    self.sequences.update(&request.name, Known::found_busy);
+                    return Ok(Drawn::Busy(WAIT));
+                }
+                Next::Foreign => return Err(self.foreign(&known)),
+                Next::Unnumbered => return Err(self.error(ErrorKind::Unsupported, UNNUMBERED)),
+            }
+        }
+    }
+
+    /// Whether the range behind this end, which somebody prepares, was waited for long enough.
+    fn waited_for(&self, request: &Reserve, end: u64) -> bool {
+        let (now, mut since) = (Instant::now(), None);
+        self.sequences.update(&request.name, |latest| since = Some(latest.found_dry(end, now)));
+        let patience = self.sequences.last_known(&request.name).map(|known| known.pace.patience());
+        since.is_none_or(|since| now - since >= patience.unwrap_or_default().max(PATIENCE))
+    }
+
+    /// One command of a draw, and what its answer leads to; and the next id in the
+    /// window, where it was looked at.
+    async fn step(
+        &self,
+        connection: &Connection,
+        known: &Known,
+        command: Command,
+    ) -> Result<(Next, Option<u64>), Failure> {
+        let ids = if let Command::Add { count } = command { count } else { 0 };
+        let mut doubt = Doubt { count: &self.counts.uncertain, ids };
+        let outcome = self.send(connection, known, command).await;
+        if !matches!(outcome, Err(Failure::Lost(_))) {
+            doubt.ids = 0;
+        }
+        let mut replies = outcome?;
+        let Some(last) = replies.pop() else { return Err(Failure::Lost("no reply".into())) };
+        let next = match command {
+            Command::Add { count } => {
+                last.added().map(|added| (cache::after_add(known.layout, count, added), None))
+            }
+            _ => last.seen().map(|seen| {
+                let number = if let Seen::Number { number, .. } = seen { Some(number) } else { None };
+                let next = cache::after_look(connection.number(), seen);
+                (next, number.and_then(|number| known.layout.next_of(number)))
+            }),
+        };
+        next.map_err(|reply| {
+            doubt.ids = ids;
+            Failure::Lost(unexpected(&reply))
+        })
+    }
+
+    fn taken(&self, request: &Reserve, known: &Known, taken: Taken) -> Drawn<MemcachedToken> {
+        let Taken { range, after, low } = taken;
+        let mut prepare = low;
+        self.sequences.update(&request.name, |latest| {
+            // So far at least the store has granted.
+            latest.advance(known.identity, known.layout.id(after.end));
+            // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor
+            // shrinks from one window to the next by itself.
+            latest.pace.found(after.mark.saturating_mul(3));
+            let limits = self.options.limits();
+            latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());
+            prepare &= latest.apart == 0;
+            latest.apart = latest.apart.saturating_sub(low.into());
+        });
+        let mut bounds = known.bounds;
+        if range.end() > u128::from(bounds.max()) + 1 {
+            // It was raised, and others know already: what is in the window was granted by the store.
+            self.sequences.forget(&request.name);
+            bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
+        }
+        let grant = Grant { range, identity: known.identity, bounds };
+        let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
+        Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
+    }
+
+    /// Deletes the item: what is left of its block is a gap.
+    async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
+        self.introduce(sequence);
+        let Some(known) = self.sequences.get(&sequence.name) else { return Ok(()) };
+        let connection = self.connected().await?;
+        let replies = self.send(&connection, &known, Command::Delete).await;
+        let mut replies = replies.map_err(|failure| self.failed(&failure))?;
+        match replies.pop().map(Reply::held) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(reply)) => Err(self.failed(&Failure::Lost(unexpected(&reply)))),
+            None => Err(self.failed(&Failure::Lost("no reply".into()))),
+        }
+    }
+
+    fn failed(&self, failure: &Failure) -> Error {
+        match failure {
+            Failure::NotSent(reason) => self.error(ErrorKind::Unavailable, reason),
+            Failure::Lost(reason) => self.error(ErrorKind::UnknownOutcome, reason),
+        }
+    }
+
+    fn error(&self, kind: ErrorKind, reason: &str) -> Error {
+        Error::new(kind, format!("memcached at {}: {reason}", self.options.address))
+            .during(Operation::Reserve)
+    }
+
+    fn foreign(&self, known: &Known) -> Error {
+        let remedy =
+            format!("delete the key `{}`, and keep others from writing under this prefix", known.key);
+        let reason = format!("there is an item in the window's place that idmill did not write; {remedy}");
+        self.error(ErrorKind::StoreViolation, &reason)
+    }
+}
+
+impl WindowTarget for MemcachedOptions {
+    fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Tiered::new(store, MemcachedWindow::new(self.clone())?)))
+    }
+}
+
+impl Window for MemcachedWindow {
+    type Token = MemcachedToken;
+
+    fn draw<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Drawn<MemcachedToken>>> {
+        Box::pin(async move { self.draw(request).await.map_err(|error| error.of(&request.name)) })
+    }
+
+    fn refill_size(&self, request: &Reserve, token: &MemcachedToken) -> u64 {
+        let Some(known) = self.sequences.last_known(&request.name) else { return request.count };
+        self.sequences.update(&request.name, |latest| latest.pace.begins());
+        let limits = self.options.limits();
+        match token.right {
+            Right::Stub { .. } => {
+                let size = known.pace.size(&limits, request.count);
+                known.layout.refill_of(known.next, known.bounds.max(), request.count, size)
+            }
+            Right::Low { end, left, .. } => {
+                let size = known.pace.more(&limits, left);
+                known.layout.refill_of(known.layout.id(end), known.bounds.max(), 1, size)
+            }
+        }
+    }
+
+    fn wants_news(&self, request: &Reserve) -> bool {
+        // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before
+        // ids are reserved for a caller that could not hold them.
+        self.sequences.last_known(&request.name).is_none_or(|known| {
+            if known.near(request.ceiling) {
+                return true;
+            }
+            let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
+            left / self.options.block < NEAR_THE_END
+        })
+    }
+
+    fn install<'a>(
+        &'a self,
+        request: &'a Reserve,
+        token: MemcachedToken,
+        grant: Grant,
+    ) -> StoreFuture<'a, Result<Installed>> {
+        Box::pin(self.install(request, token, grant))
+    }
+
+    fn release<'a>(&'a self, request: &'a Reserve, token: MemcachedToken, lost: bool) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.sequences.update(&request.name, |latest| {
+                if !lost {
+                    latest.pace.was_refused();
+                }
+                latest.pace.took(token.right.asked().elapsed());
+            });
+            self.give_back(token.right, &token.known).await;
+        })
+    }
+
+    fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
+        Box::pin(self.recall(sequence))
+    }
+
+    fn introduce(&self, sequence: &SequenceInfo) {
+        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.prefix, before);
+        self.sequences.introduce(&sequence.name, heard);
+    }
+}
+
+/// A draw from a window whose next id is this one, of no more than the caller can hold.
+fn up_to_ceiling(request: &Reserve, position: Option<u64>) -> Result<Command> {
+    let Some(room) = request.ceiling.checked_sub(position.unwrap_or_default()) else {
+        return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+    };
+    Ok(cache::draw(request.count.min(room.saturating_add(1))))
+}
+
+/// Ids under way to a caller: counted if it stops waiting or never hears.
+struct Doubt<'a> {
+    count: &'a AtomicU64,
+    ids: u64,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        count(self.count, self.ids);
+    }
+}
+
+fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+fn unexpected(reply: &Reply) -> Arc<str> {
+    match reply {
+        Reply::Error(text) => text.as_str().into(),
+        reply => format!("an answer that does not fit the question: {reply:?}").into(),
+    }
+}

@@ -1,0 +1,127 @@
+//! What becomes of a range that was reserved for a window.
+
+use std::time::Duration;
+
+use idmill::store::{Grant, Reserve};
+use idmill::tier::Installed;
+use idmill::tier::cache::{self, Command, Fence};
+use idmill::{Error, ErrorKind, Result};
+
+use super::connection::{Connection, Failure};
+use super::known::Known;
+use super::wire::Reply;
+use super::{MemcachedToken, MemcachedWindow, Right, count};
+
+/// How often moving the end of a window is tried before the range is given up. Each time
+/// another draw came in between.
+const TRIES: usize = 200;
+/// How many ranges are not prepared after one that did not follow the window.
+const APART: u32 = 16;
+
+impl MemcachedWindow {
+    pub(super) async fn install(
+        &self,
+        request: &Reserve,
+        token: MemcachedToken,
+        grant: Grant,
+    ) -> Result<Installed> {
+        let MemcachedToken { right, known } = token;
+        if grant.identity != known.identity {
+            // Its window has another key. Nothing of it belongs under this one.
+            self.sequences.forget(&request.name);
+            self.give_back(right, &known).await;
+            return Ok(Installed::Refused);
+        }
+        let end = u64::try_from(grant.range.end()).ok().filter(|end| *end <= grant.bounds.max());
+        self.sequences.update(&request.name, |latest| latest.advance(known.identity, end));
+        match right {
+            Right::Low { asked, end, .. } => {
+                self.sequences.update(&request.name, |latest| latest.pace.took(asked.elapsed()));
+                Ok(self.extend(request, &known, end, grant).await)
+            }
+            Right::Stub { fence, asked, lives } => {
+                let took = asked.elapsed();
+                self.sequences.update(&request.name, |latest| latest.pace.took(took));
+                let installed = self.put(request, &known, fence, grant).await;
+                if installed == Installed::Refused && took >= lives {
+                    return Err(self.late(took, lives, grant.range.len()).of(&request.name));
+                }
+                Ok(installed)
+            }
+        }
+    }
+
+    /// Puts a range in the place of a stub.
+    async fn put(&self, request: &Reserve, known: &Known, fence: Fence, grant: Grant) -> Installed {
+        let Some(connection) = self.live() else { return Installed::Refused };
+        let refill = cache::refill(known.layout, fence, connection.number(), grant.range, request.count);
+        let Some(refill) = refill else { return Installed::Refused };
+        let held = self.holds(&connection, known, refill.command).await;
+        if held != Installed::Done {
+            return held;
+        }
+        count(&self.counts.refills, 1);
+        count(&self.counts.abandoned, refill.unused);
+        let size = grant.range.len() - refill.own.len() - refill.unused;
+        self.sequences.update(&request.name, |latest| latest.pace.installed(size));
+        Installed::Ids(Grant { range: refill.own, ..grant })
+    }
+
+    /// Moves the window's end on, if it still is where it was.
+    async fn extend(&self, request: &Reserve, known: &Known, end: u64, grant: Grant) -> Installed {
+        for _ in 0..TRIES {
+            let Some(connection) = self.live() else { return Installed::Refused };
+            let looked = self.send(&connection, known, Command::Peek).await;
+            let seen = looked.ok().and_then(|mut replies| replies.pop()).and_then(|reply| reply.seen().ok());
+            let extend = seen.and_then(|seen| cache::extend(known.layout, end, grant.range, seen));
+            let Some(extend) = extend else { break };
+            // On the connection on which its cas was seen.
+            match self.holds(&connection, known, extend.command).await {
+                Installed::Done => {
+                    count(&self.counts.ahead, 1);
+                    count(&self.counts.abandoned, extend.unused);
+                    self.sequences.update(&request.name, |latest| latest.pace.installed(extend.size));
+                    return Installed::Done;
+                }
+                Installed::Refused => {}
+                unknown => return unknown,
+            }
+        }
+        if !known.layout.follows(end, grant.range) {
+            self.sequences.update(&request.name, |latest| latest.apart = APART);
+        }
+        Installed::Refused
+    }
+
+    /// Whether a command that has a condition is done.
+    async fn holds(&self, connection: &Connection, known: &Known, command: Command) -> Installed {
+        let held = match self.send(connection, known, command).await {
+            Err(Failure::NotSent(_)) => return Installed::Refused,
+            Err(Failure::Lost(_)) => return Installed::Unknown,
+            Ok(mut replies) => replies.pop().map(Reply::held),
+        };
+        match held {
+            Some(Ok(true)) => Installed::Done,
+            Some(Ok(false)) => Installed::Refused,
+            Some(Err(_)) | None => Installed::Unknown,
+        }
+    }
+
+    /// A refill came after its stub had expired, and would do so again and again.
+    fn late(&self, took: Duration, lives: Duration, ids: u64) -> Error {
+        let reason = format!(
+            "the store behind took {took:.1?} for a refill, and the stub lives for {lives:?}: {ids} ids are a gap. \
+             The next one lives longer than that; set the option `stub` above what the store takes"
+        );
+        tracing::warn!(reason, "a window was refilled too late");
+        self.error(ErrorKind::Unavailable, &reason)
+    }
+
+    /// Deletes a stub, so that nobody waits for it to expire. If that fails, it does.
+    pub(super) async fn give_back(&self, right: Right, known: &Known) {
+        let (Some(connection), Right::Stub { fence, .. }) = (self.live(), right) else { return };
+        if let Some(cas) = fence.cas_on(connection.number()) {
+            let _ = self.send(&connection, known, Command::Release { cas }).await;
+        }
+    }
+}

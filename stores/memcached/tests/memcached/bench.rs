@@ -1,0 +1,144 @@
+//! What the tests work with: a server, a durable store that remembers, and windows on them.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Reserve, Store};
+use idmill::tier::Tiered;
+use idmill::tier::cache::Layout;
+use idmill::{Error, Range, SequenceName};
+use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+use idmill_testing::engines::Engine;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use crate::gate::Gate;
+
+pub(crate) type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
+
+/// Starts the server; ends the test, having printed why, where it cannot be had.
+macro_rules! server {
+    () => {
+        match idmill_testing::engines::Engine::start("memcached").await {
+            Some(server) => server,
+            None => return,
+        }
+    };
+}
+pub(crate) use server;
+
+pub(crate) fn name() -> SequenceName {
+    SequenceName::new("orders of the day").unwrap()
+}
+
+pub(crate) fn request(count: u64) -> Reserve {
+    Reserve { name: name(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+/// Always so many ids in the window, whatever the rate. Nobody gives up a server that is merely busy.
+pub(crate) fn options(server: &Engine, block: u64) -> MemcachedOptions {
+    let options = MemcachedOptions::new(server.address().to_string()).block(block).max_skip(None);
+    options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(30))
+}
+
+/// Through a gate, with more patience than a test that steps needs.
+pub(crate) fn gated(gate: &Gate, block: u64) -> MemcachedOptions {
+    let minute = Duration::from_secs(60);
+    MemcachedOptions::new(gate.address())
+        .block(block)
+        .max_skip(None)
+        .stub(minute)
+        .timeout(minute)
+        .refresh(minute)
+}
+
+/// A tier of its own, as another process has.
+pub(crate) fn tier<S: Store + Clone + 'static>(store: &S, options: MemcachedOptions) -> Tier {
+    Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, MemcachedWindow::new(options).unwrap())
+}
+
+/// Draws until it gets something, through whatever fails for a while.
+pub(crate) async fn draw(tier: &Tier, count: u64) -> Range {
+    loop {
+        match tier.reserve(&request(count)).await {
+            Ok(grant) => return grant.range,
+            Err(error) if passes(&error) => tokio::time::sleep(Duration::from_millis(2)).await,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+pub(crate) fn passes(error: &Error) -> bool {
+    error.status() != idmill::Status::Permanent
+}
+
+/// All ids, each once; panics otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Issued(pub(crate) BTreeSet<u64>);
+
+impl Issued {
+    pub(crate) fn add(&mut self, range: Range) {
+        for id in range.ids() {
+            assert!(self.0.insert(id), "{id} was handed out twice");
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// The key of the sequence's item.
+pub(crate) async fn key(store: &impl Store) -> String {
+    let identity = store.inspect(&name()).await.unwrap().expect("it was created").identity;
+    format!("idmill:2:{:x}:{}:orders%20of%20the%20day", identity.incarnation, identity.epoch)
+}
+
+/// A plain connection, for what a cache and its operators may do at any moment.
+pub(crate) struct Raw(BufReader<TcpStream>);
+
+impl Raw {
+    pub(crate) async fn open(server: &Engine) -> Self {
+        Self::connect(server.address()).await
+    }
+
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
+    }
+
+    /// One more than anybody has seen so far.
+    pub(crate) async fn tick(&mut self) -> u64 {
+        let (_, value) = self.ask("ma clock N0 J1 D1 v").await;
+        value.parse().unwrap()
+    }
+
+    /// One command; its answer, and the value that may follow it.
+    pub(crate) async fn ask(&mut self, command: &str) -> (String, String) {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
+        let (mut line, mut value) = (String::new(), String::new());
+        self.0.read_line(&mut line).await.unwrap();
+        if line.starts_with("VA ") {
+            self.0.read_line(&mut value).await.unwrap();
+        }
+        (line.trim().to_owned(), value.trim().to_owned())
+    }
+
+    /// Evicts an item, whatever it is; what it was.
+    pub(crate) async fn evict(&mut self, key: &str) -> Option<String> {
+        loop {
+            let (line, value) = self.ask(&format!("mg {key} v c")).await;
+            let cas = line.split(' ').find_map(|flag| flag.strip_prefix('c'))?;
+            // As it was read, so that nobody drew from it in between.
+            if self.ask(&format!("md {key} C{cas}")).await.0 == "HD" {
+                return Some(value);
+            }
+        }
+    }
+}
+
+/// How many ids a number has left.
+pub(crate) fn left(number: &str) -> u64 {
+    number.parse().ok().and_then(Layout::decode).map_or(0, |standing| standing.left)
+}

@@ -1,0 +1,298 @@
+//! What can go wrong between a window and its server, one at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::tier::Tiered;
+use idmill::{ErrorKind, Result, SequenceName};
+use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+use idmill_testing::engines::Engine;
+use idmill_testing::hooked::{Hooked, Hooks};
+use tokio::sync::Semaphore;
+
+use crate::bench::{Raw, draw, gated, key, name, options, request, server, tier};
+use crate::gate::Gate;
+
+async fn kind(tier: &crate::bench::Tier) -> ErrorKind {
+    tier.reserve(&request(1)).await.unwrap_err().kind()
+}
+
+#[tokio::test]
+async fn a_draw_whose_reply_is_lost_is_an_unknown_outcome_and_a_gap() {
+    let server = server!();
+    let mut gate = Gate::before(server.address()).await;
+    let tier = Arc::new(tier(&MemoryStore::new(), gated(&gate, 100)));
+    let (first, drawing) = (tier.clone(), tier.clone());
+    let first = tokio::spawn(async move { draw(&first, 1).await });
+    for command in ["ma", "mg", "ms"] {
+        gate.pass(command).await;
+    }
+    assert_eq!(first.await.unwrap().start(), 1);
+    let lost = tokio::spawn(async move { kind(&drawing).await });
+    gate.expect("ma").await.cut_after();
+    assert_eq!(lost.await.unwrap(), ErrorKind::UnknownOutcome);
+    // It may have left, for all the client knows: unknown again, though the server never heard.
+    let drawing = tier.clone();
+    let lost = tokio::spawn(async move { kind(&drawing).await });
+    gate.expect("ma").await.cut_before();
+    assert_eq!(lost.await.unwrap(), ErrorKind::UnknownOutcome);
+    gate.open();
+    assert_eq!(draw(&tier, 1).await.start(), 3, "2 is a gap");
+    assert_eq!((tier.window().stats().uncertain, tier.abandoned()), (2, 0));
+}
+
+#[tokio::test]
+async fn an_install_whose_reply_is_lost_hands_out_nothing_of_its_own() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let mut gate = Gate::before(server.address()).await;
+    let tier = Arc::new(tier(&store, gated(&gate, 100)));
+    let drawing = tier.clone();
+    let drawing = tokio::spawn(async move { draw(&drawing, 3).await });
+    gate.pass("ma").await;
+    gate.pass("mg").await;
+    gate.expect("ms").await.cut_after();
+    gate.pass("ma").await;
+    assert_eq!(
+        drawing.await.unwrap().start(),
+        4,
+        "the block is there, without what the winner took for itself"
+    );
+    assert_eq!((tier.abandoned(), tier.uncertain(), store.reserves()), (0, 100, 1));
+}
+
+#[tokio::test]
+async fn an_install_that_never_arrived_costs_the_block_and_one_life_of_the_stub() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let mut gate = Gate::before(server.address()).await;
+    let tier = Arc::new(tier(&store, gated(&gate, 100).stub(Duration::from_secs(2))));
+    let drawing = tier.clone();
+    let drawing = tokio::spawn(async move { draw(&drawing, 3).await });
+    gate.pass("ma").await;
+    gate.pass("mg").await;
+    let install = gate.expect("ms").await;
+    gate.open();
+    install.cut_before();
+    assert_eq!(drawing.await.unwrap().start(), 101);
+    assert_eq!((tier.uncertain(), store.reserves()), (100, 2));
+}
+
+#[tokio::test]
+async fn a_dry_window_is_cleared_and_refilled_by_one() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let (gate0, mut gate1) = (Gate::before(server.address()).await, Gate::before(server.address()).await);
+    let (p0, p1) = (Arc::new(tier(&store, gated(&gate0, 2))), Arc::new(tier(&store, gated(&gate1, 2))));
+    gate0.open();
+    // Of two ids, the second is put into the window: too few to prepare any more for.
+    assert_eq!((draw(&p0, 1).await.start(), draw(&p0, 1).await.start()), (1, 2));
+    let drawing = p1.clone();
+    let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
+    gate1.pass("ma").await;
+    let clear = gate1.expect("md").await;
+    // P0 found it dry too, cleared it, and refilled: the late clearing finds another cas
+    // and leaves the new block alone.
+    assert_eq!(draw(&p0, 1).await.start(), 3);
+    clear.pass();
+    gate1.pass("ma").await;
+    assert_eq!((drawing.await.unwrap().start(), store.reserves()), (4, 2));
+}
+
+#[tokio::test]
+async fn a_draw_forgets_its_cas_with_its_connection() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let p0 = tier(&store, options(&server, 2));
+    assert_eq!((draw(&p0, 1).await.start(), draw(&p0, 1).await.start()), (1, 2));
+    let mut gate = Gate::before(server.address()).await;
+    let p1 = Arc::new(tier(&store, gated(&gate, 2)));
+    let drawing = p1.clone();
+    let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
+    // It hears the cas of the dry window, and its connection is gone before it can use it: it draws again.
+    gate.expect("ma").await.pass_and_cut();
+    gate.pass("ma").await;
+    gate.open();
+    assert_eq!((drawing.await.unwrap().start(), store.reserves()), (3, 2));
+}
+
+/// A store in which the reserves of one sequence wait until they are let through.
+#[derive(Debug)]
+struct Paused {
+    inner: MemoryStore,
+    arrived: Semaphore,
+    permits: Semaphore,
+}
+
+impl Paused {
+    fn new(inner: &MemoryStore) -> Arc<Hooked<Self>> {
+        let paused = Self { inner: inner.clone(), arrived: Semaphore::new(0), permits: Semaphore::new(0) };
+        Arc::new(Hooked(paused))
+    }
+
+    async fn arrival(&self) {
+        self.arrived.acquire().await.unwrap().forget();
+    }
+}
+
+impl Hooks for Paused {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            if request.name == name() {
+                self.arrived.add_permits(1);
+                self.permits.acquire().await.unwrap().forget();
+            }
+            self.inner.reserve(request).await
+        })
+    }
+}
+
+type PausedTier = Arc<Tiered<Arc<dyn Store>, MemcachedWindow>>;
+
+fn paused_tier(store: &Arc<Hooked<Paused>>, options: MemcachedOptions) -> PausedTier {
+    Arc::new(Tiered::new(store.clone() as Arc<dyn Store>, MemcachedWindow::new(options).unwrap()))
+}
+
+/// Draws one, in the background.
+fn begin(tier: &PausedTier) -> tokio::task::JoinHandle<u64> {
+    let tier = tier.clone();
+    tokio::spawn(async move { draw(&tier, 1).await.start() })
+}
+
+/// A fresh server counts its cas from the beginning, and takes an old one from a new connection.
+#[tokio::test]
+async fn a_cas_is_never_used_on_another_connection() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let (store0, store1) = (Paused::new(&store), Paused::new(&store));
+    let options = options(&server, 100).stub(Duration::from_secs(60));
+    let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
+    // P0 wins the first item that this server ever had, and is paused in its reserve.
+    let late = begin(&p0);
+    store0.arrival().await;
+    server.kill();
+    server.restart().await;
+    // So does P1, on the new server: its stub has the very cas of P0's.
+    let early = begin(&p1);
+    store1.arrival().await;
+    // P0 has a new connection already: another sequence needed one.
+    let other = Reserve { name: SequenceName::new("other").unwrap(), ..request(1) };
+    while let Err(error) = p0.reserve(&other).await {
+        assert!(crate::bench::passes(&error), "{error}");
+    }
+    store0.permits.add_permits(10);
+    // P0 gives its block up, and waits for P1's: it looks at the item before P1 goes on.
+    while p0.abandoned() == 0 {
+        assert!(!late.is_finished(), "P0 put its block in the place of a stub that is not its own");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store1.permits.add_permits(10);
+    let (early, late) = (early.await.unwrap(), late.await.unwrap());
+    assert_eq!((p0.abandoned(), p1.abandoned()), (100, 0));
+    assert_eq!((early, late), (101, 102));
+}
+
+#[tokio::test]
+async fn nobody_goes_to_the_store_who_did_not_win() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let (store0, store1) = (Paused::new(&store), Paused::new(&store));
+    let options = options(&server, 100).stub(Duration::from_secs(60));
+    let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
+    store1.permits.add_permits(100);
+    let first = begin(&p0);
+    store0.arrival().await;
+    let waiter = begin(&p1);
+    // It has looked several times, and found the stub.
+    while p1.window().stats().round_trips < 6 {
+        assert!(!waiter.is_finished(), "it went to the store");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!((waiter.is_finished(), store.reserves()), (false, 0));
+    store0.permits.add_permits(1);
+    assert_eq!((first.await.unwrap(), waiter.await.unwrap(), store.reserves()), (1, 2, 1));
+}
+
+#[tokio::test]
+async fn a_winner_that_dies_costs_one_life_of_its_stub() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let paused = Paused::new(&store);
+    let dying = paused_tier(&paused, options(&server, 100));
+    let winner = begin(&dying);
+    paused.arrival().await;
+    winner.abort();
+    assert_eq!(draw(&tier(&store, options(&server, 100)), 1).await.start(), 1);
+}
+
+#[tokio::test]
+async fn a_reserve_that_fails_gives_its_stub_back_at_once() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let failing = tier(&store, options(&server, 100));
+    draw(&failing, 100).await;
+    store.fail_sequence(name().as_str(), ErrorKind::Unavailable);
+    assert_eq!(kind(&failing).await, ErrorKind::Unavailable);
+    let (mut operator, key) = (Raw::open(&server).await, key(&store).await);
+    assert_eq!(operator.ask(&format!("mg {key} v")).await.0, "EN", "nobody has to wait for a stub to expire");
+    store.heal_sequence(name().as_str());
+    assert_eq!(draw(&failing, 1).await.start(), 101);
+    store.set_faults(Faults::outage());
+    assert_eq!(draw(&failing, 1).await.start(), 102, "the window does not need the store");
+}
+
+#[tokio::test]
+async fn an_unreachable_cache_is_an_error_and_the_store_is_left_alone() {
+    let Some(server) = Engine::down("memcached") else { return };
+    let store = MemoryStore::new();
+    let tier = tier(&store, options(&server, 100));
+    let error = tier.reserve(&request(1)).await.unwrap_err();
+    assert_eq!((error.kind(), store.reserves()), (ErrorKind::Unavailable, 0));
+    let text = error.to_string();
+    assert!(text.contains(&server.address().to_string()) && text.contains("efused"), "{text}");
+    server.restart().await;
+    assert_eq!(draw(&tier, 1).await.start(), 1);
+    server.kill();
+    // The connection's end may be noticed before or by the draw.
+    let kinds = [ErrorKind::Unavailable, ErrorKind::UnknownOutcome];
+    assert!(kinds.contains(&kind(&tier).await));
+    assert_eq!((kind(&tier).await, store.reserves()), (ErrorKind::Unavailable, 1));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
+    let server = server!();
+    let tier = tier(&MemoryStore::new(), options(&server, 100).timeout(Duration::from_secs(2)));
+    assert_eq!(draw(&tier, 1).await.start(), 1);
+    server.pause();
+    assert_eq!(kind(&tier).await, ErrorKind::UnknownOutcome);
+    for _ in 0..3 {
+        assert_eq!(
+            kind(&tier).await,
+            ErrorKind::Unavailable,
+            "nothing is drawn over a connection that never answered"
+        );
+    }
+    server.resume();
+    assert_eq!(draw(&tier, 1).await.start(), 3, "the draw that nobody waited for was carried out");
+    assert_eq!(tier.window().stats().uncertain, 1);
+}
+
+#[tokio::test]
+async fn a_server_without_meta_commands_is_named_as_such() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        let (mut client, _) = listener.accept().await.unwrap();
+        client.write_all(b"ERROR\r\n").await.unwrap();
+    });
+    let tier = tier(&MemoryStore::new(), MemcachedOptions::new(address.to_string()));
+    let error = tier.reserve(&request(1)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("meta commands"), "{error}");
+}

@@ -1,0 +1,155 @@
+//! Ids are unique and grow in real time, and every reserved id is accounted for,
+//! through evictions and restarts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use idmill::Range;
+use idmill::store::{MemoryStore, Store};
+use idmill_testing::engines::Engine;
+use tokio::task::JoinSet;
+
+use crate::bench::{Issued, Raw, Tier, draw, key, left, name, options, server, tier};
+
+const BLOCK: u64 = 50;
+
+/// Draws on every tier at once. What is asked for after another was returned, anywhere, is larger.
+struct Load {
+    tiers: Vec<Arc<Tier>>,
+    tasks: JoinSet<Vec<Range>>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    /// How many draws there are to be, by all tiers.
+    all: u64,
+    draws: AtomicU64,
+    /// The largest id of theirs.
+    returned: AtomicU64,
+}
+
+impl Progress {
+    fn is_done(&self) -> bool {
+        self.draws.load(Ordering::SeqCst) == self.all
+    }
+
+    /// Waits until this many more draws are served, or all are: so that a slow store makes progress too.
+    async fn after(&self, draws: u64) {
+        let until = self.draws.load(Ordering::SeqCst) + draws;
+        while self.draws.load(Ordering::SeqCst) < until && !self.is_done() {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+    }
+}
+
+impl Load {
+    fn start<S: Store + Clone + 'static>(server: &Engine, store: &S, tiers: u64, draws: u64) -> Self {
+        let all = tiers * draws;
+        let progress = Arc::new(Progress { all, draws: AtomicU64::new(0), returned: AtomicU64::new(0) });
+        let tiers: Vec<_> = (0..tiers).map(|_| Arc::new(tier(store, options(server, BLOCK)))).collect();
+        let mut tasks = JoinSet::new();
+        for (n, tier) in (0..).zip(&tiers) {
+            tasks.spawn(grow(tier.clone(), progress.clone(), draws, n));
+        }
+        Self { tiers, tasks, progress }
+    }
+
+    /// Everything that was handed out.
+    async fn end(mut self) -> (Issued, Vec<Arc<Tier>>) {
+        let mut issued = Issued::default();
+        while let Some(ranges) = self.tasks.join_next().await {
+            ranges.unwrap().into_iter().for_each(|range| issued.add(range));
+        }
+        (issued, self.tiers)
+    }
+}
+
+async fn grow(tier: Arc<Tier>, progress: Arc<Progress>, draws: u64, seed: u64) -> Vec<Range> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut ranges = Vec::new();
+    for _ in 0..draws {
+        let before = progress.returned.load(Ordering::SeqCst);
+        let range = draw(&tier, random.u64(1..=5)).await;
+        assert!(range.start() > before, "{range:?} was asked for after {before} was returned");
+        progress.returned.fetch_max(range.last().unwrap(), Ordering::SeqCst);
+        progress.draws.fetch_add(1, Ordering::SeqCst);
+        ranges.push(range);
+    }
+    ranges
+}
+
+/// Ids that the store has granted so far.
+async fn granted(store: &impl Store) -> u64 {
+    let info = store.inspect(&name()).await.unwrap().unwrap();
+    info.next.unwrap() - info.bounds.start()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evictions_at_any_moment_cost_the_rest_of_a_block_and_nothing_else() {
+    let times = evictions(&server!(), MemoryStore::new(), 400).await;
+    assert!(times > 20, "{times} evictions");
+}
+
+/// Eight clients draw this often each, over any store, while the window is evicted; how often that was.
+pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'static, draws: u64) -> u32 {
+    draw(&tier(&store, options(server, BLOCK)), 1).await;
+    let (mut operator, key) = (Raw::open(server).await, key(&store).await);
+    let load = Load::start(server, &store, 8, draws);
+    let progress = load.progress.clone();
+    let evictor = tokio::spawn(async move {
+        let (mut evicted, mut times, mut random) = (0, 0_u32, fastrand::Rng::with_seed(7));
+        while !progress.is_done() {
+            if let Some(number) = operator.evict(&key).await {
+                evicted += left(&number);
+                times += 1;
+            }
+            progress.after(random.u64(0..8)).await;
+            tokio::time::sleep(Duration::from_micros(random.u64(0..3_000))).await;
+        }
+        (evicted, times, operator, key)
+    });
+    let (issued, tiers) = load.end().await;
+    let (evicted, times, mut operator, key) = evictor.await.unwrap();
+    let sum = |of: fn(&Tier) -> u64| tiers.iter().map(|tier| of(tier)).sum::<u64>();
+    let handed_out = issued.len() + 1;
+    let (mut rest, began) = (0, Instant::now());
+    // A refill ahead of need may be under way: its ids are nowhere yet.
+    let (abandoned, reserved) = loop {
+        rest += operator.evict(&key).await.map_or(0, |number| left(&number));
+        let abandoned = sum(|tier| tier.abandoned() + tier.window().stats().abandoned);
+        let reserved = granted(&store).await;
+        let equal = reserved == handed_out + evicted + abandoned + rest;
+        if equal || began.elapsed() > Duration::from_secs(30) {
+            break (abandoned, reserved);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let uncertain = sum(|tier| tier.uncertain() + tier.window().stats().uncertain);
+    println!(
+        "{times} evictions: {handed_out} handed out, {evicted} evicted, {abandoned} abandoned, {rest} left"
+    );
+    assert_eq!(uncertain, 0, "no connection was lost");
+    assert_eq!(reserved, handed_out + evicted + abandoned + rest, "each id is accounted for");
+    times
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_of_the_server_repeat_nothing_and_step_back_nowhere() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let load = Load::start(&server, &store, 8, 1_500);
+    let mut restarts = 0;
+    while !load.tasks.is_empty() && restarts < 12 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        server.kill();
+        server.restart().await;
+        restarts += 1;
+    }
+    let (issued, tiers) = load.end().await;
+    let lost: u64 = tiers.iter().map(|tier| tier.window().stats().connections).sum::<u64>() - 8;
+    println!("{restarts} restarts, {lost} connections made anew: {} handed out", issued.len());
+    assert!(lost > 8, "the restarts were noticed {lost} times");
+    assert!(issued.len() > 12_000);
+}

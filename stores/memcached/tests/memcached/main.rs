@@ -1,0 +1,13 @@
+//! The window on memcached, over the real server.
+
+mod bench;
+mod cost;
+mod datastore;
+mod faults;
+mod gate;
+mod growth;
+mod moves;
+mod processes;
+mod sequences;
+mod skips;
+mod specimen;

@@ -1,0 +1,51 @@
+//! Two servers behind one address, which leads to one of them: as a name does that was moved
+//! to another machine, and back.
+
+use std::time::{Duration, Instant};
+
+use idmill::store::{MemoryStore, Store};
+use idmill_memcached::MemcachedOptions;
+use idmill_testing::switch::{Process, Switch, back_and_forth};
+
+use crate::bench::{Raw, Tier, key, left, name, server, tier};
+
+const BLOCK: u64 = 40;
+
+#[tokio::test]
+async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_says_so() {
+    let (one, other) = (server!(), server!());
+    let switch = Switch::to(one.address()).await;
+    let store = MemoryStore::new();
+    let process = async || {
+        let options = MemcachedOptions::new(switch.address.to_string()).block(BLOCK).max_skip(None);
+        Process::new(tier(&store, options), name().as_str()).await
+    };
+    let mut processes = [process().await, process().await];
+    let issued = back_and_forth(&switch, [one.address(), other.address()], &mut processes).await;
+    assert_eq!(issued, 60, "everybody goes on");
+    let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
+    let (key, began) = (key(&store).await, Instant::now());
+    // A refill ahead of need may be under way: its ids are nowhere yet.
+    loop {
+        let mut there = 0;
+        for server in [&one, &other] {
+            let (_, number) = Raw::open(server).await.ask(&format!("mg {key} v")).await;
+            there += left(&number);
+        }
+        let (moves, abandoned) = (sum(Tier::moves), sum(Tier::abandoned));
+        let uncertain = sum(|tier| tier.uncertain() + tier.window().stats().uncertain);
+        let granted = store.inspect(&name()).await.unwrap().unwrap().next.unwrap() - 1;
+        // A draw that a move cut off may have been carried out.
+        let whole = (granted - uncertain..=granted).contains(&(60 + abandoned + there));
+        if whole || began.elapsed() > Duration::from_secs(30) {
+            println!(
+                "{moves} moves: {granted} granted, 60 handed out, {abandoned} abandoned, {there} left, \
+                 {uncertain} uncertain"
+            );
+            assert!(moves >= 4 && abandoned >= moves, "each return is counted, and what it costs");
+            assert!(whole, "each id is accounted for");
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,238 @@
+//! What a window makes of sequences that end, are changed behind its back, or are not alone under their key.
+
+use std::collections::BTreeSet;
+
+use idmill::store::{Bounds, Change, MemoryStore, Reserve, Store};
+use idmill::{ErrorKind, Operation, SequenceName};
+use idmill_testing::engines::Engine;
+
+use crate::bench::{Issued, Raw, Tier, draw, gated, key, name, options, request, server, tier};
+use crate::gate::Gate;
+
+/// A tier that hears of changes at once.
+fn curious(server: &Engine, store: &MemoryStore, block: u64) -> Tier {
+    tier(store, options(server, block).refresh(std::time::Duration::from_millis(100)))
+}
+
+/// Draws until the sequence is exhausted; every id, in the order they came.
+async fn all(tier: &Tier, mut request: Reserve) -> Vec<u64> {
+    let mut ids = Vec::new();
+    loop {
+        match tier.reserve(&request).await {
+            Ok(grant) => ids.extend(grant.range.ids()),
+            Err(error) if error.kind() == ErrorKind::Exhausted => return ids,
+            Err(error) => panic!("{error}"),
+        }
+        request.count = request.count % 7 + 1;
+    }
+}
+
+#[tokio::test]
+async fn a_sequence_is_handed_out_to_its_last_id() {
+    let server = server!();
+    for (start, max) in [(1, 1), (5, 12), (1, 30), (1, 34), (u64::MAX - 33, u64::MAX), (u64::MAX, u64::MAX)] {
+        let store = MemoryStore::new();
+        let create = Bounds::new(start, max).unwrap();
+        let ids =
+            all(&tier(&store, options(&server, 10)), Reserve { create: Some(create), ..request(3) }).await;
+        assert_eq!(ids, (start..=max).collect::<Vec<_>>(), "{start}..={max}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_exhaust_a_sequence_together_and_miss_nothing() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let create = Bounds::new(1, 777).unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let tier = tier(&store, options(&server, 50));
+        tasks.spawn(async move { all(&tier, Reserve { create: Some(create), ..request(1) }).await });
+    }
+    let all: Vec<u64> = tasks.join_all().await.concat();
+    let distinct: BTreeSet<u64> = all.iter().copied().collect();
+    assert_eq!((all.len(), distinct), (777, (1..=777).collect()));
+}
+
+#[tokio::test]
+async fn a_callers_ceiling_clips_its_draws_and_not_the_window() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let tier = tier(&store, options(&server, 10));
+    let small = |count| Reserve { ceiling: 14, ..request(count) };
+    assert_eq!(draw(&tier, 10).await.len(), 10);
+    assert_eq!(tier.reserve(&small(6)).await.unwrap().range.ids().collect::<Vec<_>>(), [11, 12, 13, 14]);
+    for _ in 0..3 {
+        let error = tier.reserve(&small(1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Exhausted);
+        assert!(error.to_string().contains("14"), "{error}");
+    }
+    let rest = draw(&tier, 10).await;
+    // The window was refilled for the small caller, before anybody knew that a block leads above its ceiling.
+    assert_eq!(rest.start(), 15 + tier.abandoned());
+    assert!(tier.abandoned() <= 2);
+    // The next block is beyond its reach: none is reserved for it.
+    let reserves = store.reserves();
+    draw(&tier, rest.len()).await;
+    assert_eq!(tier.reserve(&small(1)).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert!(store.reserves() <= reserves + 1);
+}
+
+#[tokio::test]
+async fn ids_that_others_reserve_in_between_are_never_handed_out() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let tier = tier(&store, options(&server, 100));
+    let mut issued = Issued::default();
+    issued.add(draw(&tier, 1).await);
+    // Somebody takes 30 ids past the window: what is prepared does not follow it,
+    // and must not be joined to it.
+    store.reserve(&request(30)).await.unwrap();
+    for _ in 0..99 {
+        issued.add(draw(&tier, 1).await);
+    }
+    let first = draw(&tier, 5).await;
+    issued.add(first);
+    assert_eq!(first.start(), 131 + tier.abandoned());
+    store.set(&name(), Change { next: Some(12_345), ..Change::default() }).await.unwrap();
+    while !issued.0.contains(&12_345) && issued.len() < 1_000 {
+        issued.add(draw(&tier, 5).await);
+    }
+    let others: Vec<_> = issued.0.range(101..=130).collect();
+    assert!(others.is_empty(), "{others:?} are somebody else's");
+    assert!(issued.0.contains(&12_345) || tier.abandoned() > 0, "what was reserved is used, or counted");
+}
+
+#[tokio::test]
+async fn what_was_set_comes_next_for_everybody_and_not_what_was_reserved_before() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let (one, other) = (tier(&store, options(&server, 100)), tier(&store, options(&server, 100)));
+    assert_eq!((draw(&one, 1).await.start(), draw(&other, 1).await.start()), (1, 2));
+    let forward = |next| Change { next: Some(next), ..Change::default() };
+    one.set(&name(), forward(5_001)).await.unwrap();
+    assert_eq!((draw(&other, 1).await.start(), draw(&one, 1).await.start()), (5_001, 5_002));
+    // Somebody has reserved a block and not put it into the window yet, when the
+    // sequence is set: it must not get in.
+    let mut gate = Gate::before(server.address()).await;
+    let slow = tier(&store, gated(&gate, 100));
+    let mut raw = Raw::open(&server).await;
+    raw.evict(&key(&store).await).await;
+    let drawing = tokio::spawn(async move { (draw(&slow, 1).await.start(), slow.abandoned()) });
+    gate.pass("ma").await;
+    gate.pass("mg").await;
+    let install = gate.expect("ms").await;
+    one.set(&name(), forward(9_001)).await.unwrap();
+    gate.open();
+    install.pass();
+    assert_eq!(drawing.await.unwrap(), (9_001, 100));
+    // Where it cannot be emptied, the window may go on as it was, and whoever set it hears of that.
+    server.kill();
+    let error = one.set(&name(), forward(10_001)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.operation()),
+        (ErrorKind::UnknownOutcome, Some(Operation::Set)),
+        "{error}"
+    );
+    assert!(error.to_string().contains("set it again"), "{error}");
+}
+
+#[tokio::test]
+async fn a_raised_max_is_followed_without_a_gap() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let create = Bounds::new(1, 25).unwrap();
+    let tier = curious(&server, &store, 10);
+    assert_eq!(all(&tier, Reserve { create: Some(create), ..request(1) }).await.len(), 25);
+    store.set(&name(), Change { max: Some(47), ..Change::default() }).await.unwrap();
+    let ids = all(&tier, request(1)).await;
+    assert_eq!(ids, (26..=47).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_window_of_a_larger_max_serves_those_who_do_not_know_it_yet() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let create = Bounds::new(1, 10).unwrap();
+    let (slow, other) = (tier(&store, options(&server, 10)), tier(&store, options(&server, 10)));
+    slow.reserve(&Reserve { create: Some(create), ..request(10) }).await.unwrap();
+    store.set(&name(), Change { max: Some(1_000), ..Change::default() }).await.unwrap();
+    draw(&other, 1).await;
+    let grant = slow.reserve(&request(1)).await.unwrap();
+    assert_eq!((grant.range.start(), grant.bounds.max() >= 12), (12, true));
+}
+
+#[tokio::test]
+async fn a_reset_or_recreated_sequence_reaches_everybody_under_another_key() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let tier = curious(&server, &store, 100);
+    let first = tier.reserve(&request(1)).await.unwrap();
+    let before = key(&store).await;
+    let back = Change { next: Some(1), backwards: true, ..Change::default() };
+    store.set(&name(), back).await.unwrap();
+    let after = loop {
+        let grant = tier.reserve(&request(1)).await.unwrap();
+        if grant.identity != first.identity {
+            break grant;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert_eq!((after.range.start(), after.identity.epoch), (1, 1));
+    assert_ne!(before, key(&store).await);
+    store.remove(&name()).await.unwrap();
+    let again = loop {
+        let grant = tier.reserve(&request(1)).await.unwrap();
+        if grant.identity != after.identity {
+            break grant;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert_eq!((again.range.start(), again.identity.epoch), (1, 0));
+}
+
+#[tokio::test]
+async fn a_range_of_another_identity_is_never_put_under_the_old_key() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let tier = tier(&store, options(&server, 10));
+    draw(&tier, 10).await;
+    // The window is dry, and what it would be refilled from is another sequence
+    // now; it would not look for 5 s.
+    store.set(&name(), Change { next: Some(1), backwards: true, ..Change::default() }).await.unwrap();
+    let grant = tier.reserve(&request(1)).await.unwrap();
+    assert_eq!((grant.identity.epoch, grant.range.start(), tier.abandoned()), (1, 11, 10));
+}
+
+#[tokio::test]
+async fn what_others_left_under_a_key_is_refused_by_name_and_never_served() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let tier = tier(&store, options(&server, 100));
+    draw(&tier, 1).await;
+    let (mut operator, key) = (Raw::open(&server).await, key(&store).await);
+    for garbage in ["hello", ""] {
+        operator.ask(&format!("ms {key} {}\r\n{garbage}", garbage.len())).await;
+        let error = tier.reserve(&request(1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{garbage:?}");
+        assert!(error.to_string().contains(&key), "{error}");
+    }
+    operator.evict(&key).await;
+    assert_eq!(draw(&tier, 1).await.start(), 101);
+}
+
+#[tokio::test]
+async fn blocks_of_any_length_and_names_of_any_kind() {
+    let server = server!();
+    for (text, block) in [("a b\u{1F980}%\u{e9}", 1), ("x".repeat(200).as_str(), 1 << 20), ("\"", 7)] {
+        let (Ok(name), store) = (SequenceName::new(text), MemoryStore::new()) else { continue };
+        let tier = tier(&store, options(&server, block));
+        let mut ids = Vec::new();
+        for _ in 0..20 {
+            ids.extend(
+                tier.reserve(&Reserve { name: name.clone(), ..request(3) }).await.unwrap().range.ids(),
+            );
+        }
+        assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,122 @@
+//! What a miss skips, who waits, and windows that cannot serve.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idmill::ErrorKind;
+use idmill::store::{Faults, MemoryStore, Store};
+use idmill_conformance::free_port;
+use idmill_testing::engines::Engine;
+use tokio::task::JoinSet;
+
+use crate::bench::{Issued, Raw, draw, key, left, options, request, server, tier};
+
+/// Ids that the store has granted so far.
+async fn granted(store: &MemoryStore) -> u64 {
+    let info = store.inspect(&request(1).name).await.unwrap();
+    info.map_or(0, |info| info.next.unwrap() - info.bounds.start())
+}
+
+/// With `-C` nothing can be put into the window safely: each attempt cost a block, for ever.
+#[tokio::test]
+async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
+    let Some(server) = Engine::set("memcached", free_port(), &["-C"]) else { return };
+    server.restart().await;
+    let store = MemoryStore::new();
+    let tier = tier(&store, options(&server, 100));
+    for _ in 0..3 {
+        // A stub that was left is waited for.
+        let error = tier.reserve(&request(1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("-C"), "{error}");
+    }
+    assert_eq!((granted(&store).await, store.reserves()), (0, 0));
+}
+
+/// Each refill comes when its stub is gone: once that is an error which names the cause,
+/// and the next stub lives longer.
+#[tokio::test]
+async fn a_store_that_is_slower_than_the_stub_lives_costs_one_block_and_is_named() {
+    let server = server!();
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
+    let tier = tier(&store, options(&server, 1_000));
+    let error = tier.reserve(&request(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        error.to_string().contains("stub") && error.to_string().contains("1000 ids are a gap"),
+        "{error}"
+    );
+    assert_eq!((tier.abandoned(), tier.uncertain()), (1_000, 0));
+    assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1_001);
+    assert_eq!(granted(&store).await, 1_001, "no more than was asked for, until one is served");
+    assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1_002);
+    assert_eq!(granted(&store).await, 2_001);
+}
+
+/// Ten ids a second, and the window is forgotten every now and then.
+#[tokio::test]
+async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
+    let server = server!();
+    let store = MemoryStore::new();
+    let options = options(&server, 1_000).max_skip(Duration::from_secs(2));
+    let tier = tier(&store, options);
+    let mut operator = Raw::open(&server).await;
+    let (mut evicted, mut misses) = (Vec::new(), 0);
+    for n in 1..=60 {
+        draw(&tier, 1).await;
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        if n % 15 == 0 {
+            let number = operator.evict(&key(&store).await).await;
+            evicted.push(number.map_or(0, |number| left(&number)));
+            misses += 1;
+        }
+    }
+    let skipped: u64 = evicted.iter().sum();
+    println!("{misses} misses skipped {evicted:?} ids; with blocks of 1000 it would be up to 1000 each");
+    assert!(evicted.iter().all(|ids| *ids <= 160), "{evicted:?}");
+    let began = Instant::now();
+    // A refill ahead of need may be under way: its ids are nowhere yet.
+    while granted(&store).await != 60 + skipped + tier.abandoned()
+        && began.elapsed() < Duration::from_secs(30)
+    {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(granted(&store).await, 60 + skipped + tier.abandoned(), "each id is accounted for");
+}
+
+/// Where each block of 100 ended, all waited for the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_where_a_range_ends() {
+    let server = server!();
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(5)));
+    let tiers: Vec<_> = (0..4).map(|_| Arc::new(tier(&store, options(&server, 1_000)))).collect();
+    draw(&tiers[0], 1).await;
+    let mut tasks = JoinSet::new();
+    for tier in &tiers {
+        let tier = tier.clone();
+        tasks.spawn(async move {
+            let mut ranges = Vec::new();
+            for _ in 0..1_000 {
+                ranges.push(draw(&tier, 1).await);
+                // Slow enough for a refill ahead of need to come in time on a busy machine.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ranges
+        });
+    }
+    let mut issued = Issued::default();
+    for range in tasks.join_all().await.into_iter().flatten() {
+        issued.add(range);
+    }
+    let stats: Vec<_> = tiers.iter().map(|tier| tier.window().stats()).collect();
+    let sum = |of: fn(&idmill_memcached::MemcachedStats) -> u64| stats.iter().map(of).sum::<u64>();
+    let (refills, ahead, waits) =
+        (sum(|stats| stats.refills), sum(|stats| stats.ahead), sum(|stats| stats.waits));
+    let abandoned: u64 = tiers.iter().map(|tier| tier.abandoned()).sum();
+    println!(
+        "{} ids: {refills} refills of an empty window, {ahead} ahead of need, {waits} waits, {abandoned} abandoned",
+        issued.len()
+    );
+    assert_eq!((refills, waits, abandoned), (1, 0, 0), "the first only");
+    assert!(ahead >= 3, "{ahead}");
+}

@@ -1,0 +1,54 @@
+//! Windows on memcached, in front of the stores that need no engine of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::Result;
+use idmill::store::{MemoryStore, Store};
+use idmill::tier::Tiered;
+use idmill_conformance::{Endpoint, Suite};
+use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+use idmill_sqlite::SqliteStore;
+use idmill_testing::engines::OnDemand;
+
+const BLOCK: u64 = 100;
+/// What is in the window, and a block for each kill of the engine or pause of a client in one
+/// trial: evicted, or abandoned.
+const AHEAD: u64 = 16 * BLOCK;
+const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
+
+fn window(endpoint: &Endpoint) -> Result<MemcachedWindow> {
+    let options = MemcachedOptions::new(endpoint.address().to_string()).block(BLOCK).max_skip(None);
+    // A stub that is shorter than the pauses of the suite.
+    let options = options.stub(Duration::from_secs(2)).timeout(endpoint.timeout() / 2);
+    MemcachedWindow::new(options.refresh(Duration::from_millis(100)))
+}
+
+fn memory() -> Suite {
+    let store = MemoryStore::new();
+    let connect = move |endpoint: Endpoint| {
+        let store: Arc<dyn Store> = Arc::new(store.clone());
+        async move { Ok(Arc::new(Tiered::new(store, window(&endpoint)?)) as Arc<dyn Store>) }
+    };
+    // What was granted is in the store behind, and survives whatever befalls the cache.
+    Suite::new("memcached-memory", connect)
+        .engine(OnDemand::new("memcached"))
+        .window(AHEAD)
+        .skip("large_counts", MANY)
+        .one_process("what is in memory is not shared with other processes")
+}
+
+fn sqlite() -> Suite {
+    Suite::new("memcached-sqlite", |endpoint: Endpoint| async move {
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(endpoint.dir().join("ids.db")).await?);
+        Ok(Arc::new(Tiered::new(store, window(&endpoint)?)) as Arc<dyn Store>)
+    })
+    .engine(OnDemand::new("memcached"))
+    .window(AHEAD)
+    .skip("large_counts", MANY)
+    .skip("drawn_by_processes", "a process that is paused in a transaction holds SQLite's lock, and the trial waits for ids meanwhile")
+}
+
+fn main() {
+    idmill_conformance::main([memory(), sqlite()])
+}

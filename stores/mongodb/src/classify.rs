@@ -1,0 +1,365 @@
+//! The driver's and the server's errors, sorted by what they say about the ids.
+//!
+//! Each command is sent once ([`super::commands`]), so that every error speaks of the one time that it was.
+//! What is *not* certain to have left no trace is unknown: a server that steps down, shuts down or gives up
+//! waiting may do so after the write and before the reply.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind};
+use mongodb::bson::{Bson, Document};
+use mongodb::error::{
+    Error as MongoError, ErrorKind as Mongo, NO_WRITES_PERFORMED, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR,
+    TRANSIENT_TRANSACTION_ERROR,
+};
+
+/// What a command would have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Nothing: no error leaves anything unknown.
+    Read,
+    /// A change.
+    Write,
+    /// A change that takes effect with the caller's transaction, and not if that is aborted.
+    InTransaction,
+}
+
+/// How a command can fail.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// The driver's error, which the server's refusal of a whole command is too.
+    Driver(MongoError),
+    /// The server refused the write, in a reply that is otherwise well.
+    Write { code: i32, message: String },
+    /// The write is done, and not as durable as was asked for.
+    Unconfirmed { code: i32, message: String },
+    /// No answer within the store's own timeout.
+    Silent(Duration),
+    /// A reply that is not what the command answers with.
+    Reply(String),
+}
+
+impl Fault {
+    /// Whether a document of this `_id` was there already.
+    pub(super) fn is_duplicate(&self) -> bool {
+        self.code() == Some(DUPLICATE_KEY)
+    }
+
+    fn code(&self) -> Option<i32> {
+        match self {
+            Self::Driver(error) => match &*error.kind {
+                Mongo::Command(command) => Some(command.code),
+                _ => None,
+            },
+            Self::Write { code, .. } | Self::Unconfirmed { code, .. } => Some(*code),
+            Self::Silent(_) | Self::Reply(_) => None,
+        }
+    }
+
+    fn has_label(&self, label: &str) -> bool {
+        matches!(self, Self::Driver(error) if error.contains_label(label))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Not the error itself, which prints the server's reply in bytes.
+            Self::Driver(error) => match &*error.kind {
+                Mongo::ServerSelection { message, .. } => f.write_str(&unreachable(message)),
+                kind => write!(f, "{kind}"),
+            },
+            Self::Write { code, message } => write!(f, "the write was refused ({code}): {message}"),
+            Self::Unconfirmed { code, message } => {
+                write!(f, "the write was not confirmed by a majority ({code}): {message}")
+            }
+            Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Reply(what) => write!(f, "the reply {what}"),
+        }
+    }
+}
+
+impl From<MongoError> for Fault {
+    fn from(error: MongoError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+/// Which servers did not answer, and why: the driver prints its view of them as its code has it.
+fn unreachable(message: &str) -> String {
+    let servers = message.split("{ Address: ").skip(1).map(|server| {
+        let address = server.split([',', ' ']).next().unwrap_or_default();
+        let reason = server.split_once("Error: Kind: ").and_then(|(_, error)| error.split(", labels").next());
+        reason.map_or_else(|| address.to_owned(), |reason| format!("{address} ({reason})"))
+    });
+    let servers: Vec<_> = servers.collect();
+    if servers.is_empty() {
+        // Such as that there are servers, and none of the kind that was asked for.
+        return message.split(" Topology:").next().unwrap_or(message).to_owned();
+    }
+    format!(
+        "no server answered as one that can be used: {}; check the addresses, and that the servers speak TLS if the URL says so, \
+         and only then",
+        servers.join(", ")
+    )
+}
+
+const DUPLICATE_KEY: i32 = 11000;
+
+/// What a reply that the server calls well says about the write in it.
+pub(super) fn check_reply(reply: Document) -> Result<Document, Fault> {
+    let refused = reply.get_array("writeErrors").ok().and_then(|errors| errors.first());
+    if let Some((code, message)) = refused.and_then(Bson::as_document).map(complaint) {
+        return Err(Fault::Write { code, message });
+    }
+    if let Ok((code, message)) = reply.get_document("writeConcernError").map(complaint) {
+        return Err(Fault::Unconfirmed { code, message });
+    }
+    Ok(reply)
+}
+
+fn complaint(document: &Document) -> (i32, String) {
+    let code = document.get_i32("code").unwrap_or_default();
+    (code, document.get_str("errmsg").unwrap_or("no message").to_owned())
+}
+
+/// What a failure means.
+pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
+    let kind = match fault {
+        Fault::Driver(error) => of_driver(error, asked),
+        Fault::Write { code, .. } => of_code(*code, asked),
+        Fault::Unconfirmed { .. } | Fault::Silent(_) => ErrorKind::UnknownOutcome,
+        Fault::Reply(_) => ErrorKind::StoreViolation,
+    };
+    match kind {
+        // Nothing was asked for, or nothing of it lasts unless the caller commits in spite of the error.
+        ErrorKind::UnknownOutcome if asked != Asked::Write => ErrorKind::Unavailable,
+        kind => kind,
+    }
+}
+
+fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
+    // The server, or the driver while it made the connection, says that nothing was begun.
+    let refused = error.contains_label(SYSTEM_OVERLOADED_ERROR) && error.contains_label(RETRYABLE_ERROR);
+    let untouched = refused || error.contains_label(NO_WRITES_PERFORMED);
+    match &*error.kind {
+        Mongo::Command(_) | Mongo::Io(_) if untouched => ErrorKind::Unavailable,
+        Mongo::Command(command) => of_code(command.code, asked),
+        // There was nobody to send it to.
+        Mongo::ServerSelection { .. } | Mongo::DnsResolve { .. } => ErrorKind::Unavailable,
+        Mongo::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => ErrorKind::Unavailable,
+        Mongo::Authentication { .. } => ErrorKind::Denied,
+        Mongo::InvalidArgument { .. } | Mongo::InvalidTlsConfig { .. } => ErrorKind::InvalidInput,
+        Mongo::Transaction { .. } | Mongo::SessionsNotSupported if asked == Asked::InTransaction => {
+            ErrorKind::Unsupported
+        }
+        Mongo::IncompatibleServer { .. } => ErrorKind::Unsupported,
+        Mongo::Shutdown => ErrorKind::Closed,
+        Mongo::Bson(_) | Mongo::InvalidResponse { .. } => ErrorKind::StoreViolation,
+        // Io: cut, perhaps after it was sent. ConnectionPoolCleared: the same, found by the driver's monitor.
+        // And what the driver may come to say one day.
+        _ => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// By MongoDB's list of error codes.
+fn of_code(code: i32, asked: Asked) -> ErrorKind {
+    match code {
+        // Unauthorized, AuthenticationFailed.
+        13 | 18 => ErrorKind::Denied,
+        // NamespaceNotFound, InvalidNamespace.
+        26 => ErrorKind::NotFound,
+        73 => ErrorKind::InvalidInput,
+        // IllegalOperation, CommandNotFound, OperationNotSupportedInTransaction, FailedToParse: what a server
+        // without transactions answers to the fields of one.
+        9 | 20 | 59 | 263 if asked == Asked::InTransaction => ErrorKind::Unsupported,
+        // FailedToParse, CommandNotFound, CommandNotSupported, NotImplemented, APIStrictError.
+        9 | 59 | 115 | 238 | 323 => ErrorKind::Unsupported,
+        // In a transaction, the creation race: the server has aborted it. Elsewhere, someone's unique index.
+        DUPLICATE_KEY if asked == Asked::InTransaction => ErrorKind::Unavailable,
+        // And DocumentValidationFailure: somebody's validator.
+        DUPLICATE_KEY | 121 => ErrorKind::Conflict,
+        // TypeMismatch, and BadValue, with which $inc refuses to overflow: no document of ours.
+        2 | 14 => ErrorKind::StoreViolation,
+        // NotWritablePrimary, NotPrimaryNoSecondaryOk, LegacyNotPrimary, NotPrimaryOrSecondary: told before a
+        // write begins. FailedToSatisfyReadPreference: a router had no shard to send it to. WriteConflict,
+        // LockTimeout: rolled back.
+        10107 | 13435 | 10058 | 13436 | 133 | 112 | 24 => ErrorKind::Unavailable,
+        // Among them ShutdownInProgress (91), PrimarySteppedDown (189), InterruptedAtShutdown (11600),
+        // InterruptedDueToReplStateChange (11602), Interrupted (11601), MaxTimeMSExpired
+        // (50), ExceededTimeLimit (262), HostUnreachable (6) and NetworkTimeout (89)
+        // between a router and its shard.
+        _ => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// A failure as this crate's error.
+pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
+    let kind = classify(fault, asked);
+    let message = match remedy(fault, kind, asked) {
+        Some(remedy) => format!("{fault}; {remedy}"),
+        None => fault.to_string(),
+    };
+    let error = Error::new(kind, message);
+    match fault {
+        // Its kind alone, whose text is legible; the error prints the reply in bytes.
+        Fault::Driver(cause) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {
+            error.because((*cause.kind).clone())
+        }
+        _ => error,
+    }
+}
+
+fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Unsupported if asked == Asked::InTransaction => {
+            "this server has no transactions: they take a replica set or a sharded cluster of MongoDB"
+        }
+        ErrorKind::Unavailable if fault.has_label(TRANSIENT_TRANSACTION_ERROR) => {
+            "abort the transaction and begin it again"
+        }
+        ErrorKind::Unavailable if asked == Asked::InTransaction => {
+            "abort the transaction; it can be begun again"
+        }
+        ErrorKind::Unavailable if matches!(fault.code(), Some(10107 | 13435 | 10058 | 13436)) => {
+            "a new primary is being elected, or directConnection=true names a server that is not the primary"
+        }
+        ErrorKind::Unavailable => "nothing was changed",
+        ErrorKind::UnknownOutcome => "it may have been applied or not",
+        ErrorKind::Denied => {
+            "check the user, its password and authSource, and that it may find, insert, update and remove in the collection"
+        }
+        ErrorKind::Conflict => {
+            "a rule of somebody else's holds in the collection; name another with ?collection=NAME"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind::{
+        Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
+    };
+    use mongodb::bson::doc;
+    use mongodb::error::CommandError;
+
+    use super::*;
+
+    /// As the driver makes it of a reply; the replies are the servers' own, where a
+    /// comment does not say otherwise.
+    fn command(code: i32, name: &str, message: &str) -> Fault {
+        let reply = doc! { "ok": 0.0, "code": code, "codeName": name, "errmsg": message };
+        let error: CommandError = mongodb::bson::deserialize_from_document(reply).unwrap();
+        MongoError::from(Mongo::Command(error)).into()
+    }
+
+    fn io(kind: io::ErrorKind) -> Fault {
+        MongoError::from(kind).into()
+    }
+
+    fn reply(reply: Document) -> Fault {
+        check_reply(reply).unwrap_err()
+    }
+
+    /// What FerretDB, and the driver in front of it, said when it was killed, cut off and asked for nonsense.
+    fn from_ferretdb() -> Vec<(Fault, ErrorKind)> {
+        let duplicate = doc! {
+            "n": 0, "ok": 1.0, "writeErrors": [{
+                "index": 0, "code": 11000, "errmsg": "E11000 duplicate key error collection: idmill.t",
+            }],
+        };
+        let overflow =
+            "Failed to apply $inc operations to current value ((NumberLong)15) for document {_id: \"a\"}";
+        vec![
+            (reply(duplicate), Conflict),
+            (command(2, "BadValue", overflow), StoreViolation),
+            (command(73, "InvalidNamespace", "Invalid collection name: a$b"), InvalidInput),
+            (command(59, "CommandNotFound", "no such command: 'frobnicate'"), Unsupported),
+            (command(238, "NotImplemented", "Aggregation pipelines are not supported yet"), Unsupported),
+            (
+                command(1, "InternalError", "constraint failed: UNIQUE constraint failed (2067)"),
+                UnknownOutcome,
+            ),
+            (command(18, "AuthenticationFailed", "Unsupported authentication mechanism"), Denied),
+            (io(io::ErrorKind::UnexpectedEof), UnknownOutcome),
+            (io(io::ErrorKind::ConnectionReset), UnknownOutcome),
+            (io(io::ErrorKind::ConnectionRefused), Unavailable),
+            (Fault::Silent(Duration::from_secs(1)), UnknownOutcome),
+        ]
+    }
+
+    /// What only a replica set or a router says, by MongoDB's list of codes.
+    fn from_documentation() -> Vec<(Fault, ErrorKind)> {
+        let unconfirmed = |code: i32, name: &str| {
+            let error =
+                doc! { "code": code, "codeName": name, "errmsg": "waiting for replication timed out" };
+            reply(doc! { "value": { "_id": "a" }, "ok": 1.0, "writeConcernError": error })
+        };
+        vec![
+            (unconfirmed(64, "WriteConcernTimeout"), UnknownOutcome),
+            (unconfirmed(100, "UnsatisfiableWriteConcern"), UnknownOutcome),
+            // Even one that would be certain, had the command itself been refused with it.
+            (unconfirmed(10107, "NotWritablePrimary"), UnknownOutcome),
+            (command(10107, "NotWritablePrimary", "not primary"), Unavailable),
+            (command(13435, "NotPrimaryNoSecondaryOk", "not primary"), Unavailable),
+            (command(13436, "NotPrimaryOrSecondary", "node is recovering"), Unavailable),
+            (command(112, "WriteConflict", "this operation conflicted with another"), Unavailable),
+            (command(189, "PrimarySteppedDown", "stepped down"), UnknownOutcome),
+            (command(11602, "InterruptedDueToReplStateChange", "interrupted"), UnknownOutcome),
+            (command(11600, "InterruptedAtShutdown", "interrupted at shutdown"), UnknownOutcome),
+            (command(91, "ShutdownInProgress", "shutting down"), UnknownOutcome),
+            (command(50, "MaxTimeMSExpired", "operation exceeded time limit"), UnknownOutcome),
+            (command(6, "HostUnreachable", "shard cannot be reached"), UnknownOutcome),
+            (command(13, "Unauthorized", "not authorized on idmill"), Denied),
+            (command(26, "NamespaceNotFound", "ns not found"), NotFound),
+            (command(121, "DocumentValidationFailure", "Document failed validation"), Conflict),
+            (command(424_242, "", "of a later version"), UnknownOutcome),
+        ]
+    }
+
+    #[test]
+    fn failures_of_a_write_are_sorted() {
+        for (fault, kind) in from_ferretdb().into_iter().chain(from_documentation()) {
+            assert_eq!(classify(&fault, Asked::Write), kind, "{fault}");
+            let error = failed(&fault, Asked::Write);
+            assert!(!error.to_string().contains("RawDocumentBuf"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_unknown_where_nothing_was_asked_for_or_nothing_lasts_without_a_commit() {
+        for asked in [Asked::Read, Asked::InTransaction] {
+            for (fault, written) in from_ferretdb().into_iter().chain(from_documentation()) {
+                let kind = classify(&fault, asked);
+                assert_ne!(kind, UnknownOutcome, "{fault}");
+                assert!(written != UnknownOutcome || kind == Unavailable, "{fault}: {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_without_transactions_is_told_by_what_it_answers() {
+        let standalone = "Transaction numbers are only allowed on a replica set member or mongos";
+        for fault in [
+            command(9, "FailedToParse", "findAndModify: unknown field \"startTransaction\""),
+            command(9, "FailedToParse", "findAndModify: unknown field \"autocommit\""),
+            // A single MongoDB server.
+            command(20, "IllegalOperation", standalone),
+        ] {
+            let error = failed(&fault, Asked::InTransaction);
+            assert_eq!(error.kind(), Unsupported, "{fault}");
+            assert!(error.to_string().contains("replica set"), "{error}");
+        }
+        let race = command(11000, "DuplicateKey", "E11000 duplicate key error");
+        assert_eq!(failed(&race, Asked::InTransaction).kind(), Unavailable, "it can be begun again");
+    }
+
+    #[test]
+    fn a_reply_that_is_well_passes() {
+        let well = doc! { "n": 1, "ok": 1.0 };
+        assert_eq!(check_reply(well.clone()).unwrap(), well);
+    }
+}

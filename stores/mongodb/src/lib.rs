@@ -1,0 +1,230 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`MongoStore`] keeps sequences in a MongoDB collection. [`MongoOptions`] describes the URL.
+//!
+//! # What holds
+//!
+//! The page above describes durability and how ids are reserved. For ids without gaps, on a server with
+//! transactions, see [`InTransaction`].
+//!
+//! Besides what the page names, MongoDB does not protect against a document changed by hand, or
+//! `writeConcernMajorityJournalDefault: false` together with a power failure of a majority.
+//!
+//! # Cancellation
+//!
+//! A call that is dropped may already have been sent. The server then carries it out, and the range it
+//! reserved becomes a gap. The store closes the call's connection.
+
+mod classify;
+mod commands;
+mod options;
+mod reserve;
+mod schema;
+mod transaction;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::mongodb::Collection;
+use ::mongodb::bson::Document;
+use idmill::store::{
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    Scheme, SequenceInfo, Store, already_exists, not_found,
+};
+use idmill::{Operation, Result, SequenceName};
+use parking_lot::Mutex;
+
+use self::classify::{Asked, failed};
+use self::commands::Commands;
+use self::reserve::{DUPLICATES, Fit, TRIES, crowded};
+
+pub use self::options::MongoOptions;
+pub use self::transaction::{InTransaction, next_in, reserve_in};
+/// The driver, in the version whose sessions [`reserve_in`] takes.
+pub use ::mongodb as driver;
+pub use idmill;
+
+const STORE: Scheme = Scheme::store::<MongoOptions>("mongodb", "mongodb://HOST/DATABASE");
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mongodb+srv")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// How long one command may take unless told otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sequences in a MongoDB collection. See the [crate docs](self) for its guarantees.
+///
+/// Clones share the driver's connections.
+#[derive(Clone)]
+pub struct MongoStore {
+    commands: Commands,
+    /// The max of sequences that were created with another than those who reserve
+    /// would: saves them two round trips.
+    maxes: Arc<Mutex<HashMap<SequenceName, u64>>>,
+}
+
+impl MongoStore {
+    /// Uses a collection of the caller's client. Nothing else should write to this collection. Sends nothing
+    /// yet.
+    ///
+    /// The store ignores the read and write concerns of the collection and the client, and uses its own. Set
+    /// the client's `server_selection_timeout` below this store's [timeout](Self::timeout); otherwise a
+    /// server that cannot be reached is reported as an unknown outcome instead of as unavailable.
+    pub fn new<T: Send + Sync>(collection: &Collection<T>) -> Self {
+        let namespace = collection.namespace();
+        let database = collection.client().database(&namespace.db);
+        Self::over(Commands::new(database, namespace.coll, DEFAULT_TIMEOUT))
+    }
+
+    /// How long one command may take, 1 ms or more; default 10 s. A reserve is usually one command, and three
+    /// when it creates the sequence.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.commands.timeout = timeout.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Connects to the server that a URL names. See [`MongoOptions`].
+    ///
+    /// # Errors
+    /// Those of [`MongoOptions::parse`] and of [`open_with`](Self::open_with).
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(MongoOptions::parse(url)?).await
+    }
+
+    /// Connects to a server and checks what kind it is. Creates nothing.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the driver refuses an option;
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if no primary can be reached;
+    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the collection is
+    /// missing and the options require it.
+    pub async fn open_with(options: MongoOptions) -> Result<Self> {
+        options.open().await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    fn over(commands: Commands) -> Self {
+        Self { commands, maxes: Arc::default() }
+    }
+
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        let hint = self.maxes.lock().get(&request.name).copied();
+        let grant = reserve::reserve(&self.commands, None, request, hint, Fit::UpTo).await?;
+        let expected = hint.unwrap_or_else(|| schema::likely_max(request));
+        if grant.bounds.max() != expected {
+            self.maxes.lock().insert(request.name.clone(), grant.bounds.max());
+        }
+        Ok(grant)
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        let info = SequenceInfo::new(name.clone(), schema::storable(bounds)?);
+        let mut duplicates = 0;
+        loop {
+            let Err(fault) = self.commands.insert(None, schema::encode(&info)).await else { return Ok(info) };
+            if !fault.is_duplicate() || duplicates >= DUPLICATES {
+                return Err(failed(&fault, Asked::Write));
+            }
+            // Of this name, or of something that a unique index of somebody's forbids.
+            if self.try_inspect(name).await?.is_some() {
+                return Err(already_exists(name));
+            }
+            duplicates += 1;
+        }
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        let found = self.commands.find(None, schema::by_name(name)).await;
+        let found = found.map_err(|fault| failed(&fault, Asked::Read))?;
+        found.map(|document| schema::decode(&document, name)).transpose()
+    }
+
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let read = |matching| async move {
+            let found = self.commands.find_some(matching, page.rows()).await;
+            found.map_err(|fault| failed(&fault, Asked::Read))
+        };
+        let mut listing = Listing::default();
+        // These are no names: they are reported once, with the first page.
+        if page.after.is_none() && page.prefix.is_empty() {
+            for document in read(schema::unnamed()).await? {
+                listing.add(schema::shown(&document), schema::decode_any(&document));
+            }
+        }
+        let found: Vec<Document> = read(schema::within_page(page)).await?;
+        for document in &found {
+            listing.add(schema::shown(document), schema::decode_any(document));
+        }
+        let last = found.last().filter(|_| found.len() >= page.limit.max(1));
+        listing.next = last.and_then(|last| last.get_str("_id").ok()).map(Cursor::new);
+        Ok(listing.sorted())
+    }
+
+    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        if let Some(max) = change.max {
+            schema::within("max", max)?;
+        }
+        for _ in 0..TRIES {
+            let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.clone();
+            after.apply(&change)?;
+            let outcome = self.commands.modify(None, schema::unchanged(&seen), schema::replace(&after)).await;
+            if outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some() {
+                return Ok(after);
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Reads, and writes once, if nothing has changed meanwhile.
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let Some(seen) = self.try_inspect(&back.name).await? else { return Ok(false) };
+        let mut after = seen.clone();
+        if !after.take_back(back) {
+            return Ok(false);
+        }
+        let outcome = self.commands.modify(None, schema::unchanged(&seen), schema::replace(&after)).await;
+        Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        let outcome = self.commands.remove(schema::by_name(name)).await;
+        outcome.map_err(|fault| failed(&fault, Asked::Write))
+    }
+}
+
+impl Store for MongoStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: true,
+        }
+    }
+
+    idmill::store_calls!(reserve give_back create inspect list set remove);
+}
+
+/// Not the client, whose options hold a password.
+impl fmt::Debug for MongoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoStore").field("collection", &self.commands.namespace()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,455 @@
+//! The location of a MongoDB collection, and its URL form.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::Target;
+use idmill::store::kit::query::{self, Once, Printed};
+use idmill::store::kit::refuse;
+use idmill::store::kit::secrets::check_login;
+use idmill::store::{Store, StoreFuture};
+use idmill::{Error, ErrorKind, Result};
+use mongodb::Client;
+use mongodb::options::{ClientOptions, ConnectionString};
+use percent_encoding::percent_decode_str;
+
+use super::classify::{Asked, Fault, failed};
+use super::commands::Commands;
+use super::schema::{DEFAULT_COLLECTION, check_collection};
+use super::{DEFAULT_TIMEOUT, MongoStore};
+
+const DEFAULT_DATABASE: &str = "idmill";
+/// The scheme by which the hosts are looked up.
+const SRV: &str = "mongodb+srv";
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+const KNOWN: &str = "collection=NAME, timeout=10s, and the options of a MongoDB connection string";
+/// What stands for a password where a URL is printed.
+const HIDDEN: &str = "***";
+
+/// The location of a MongoDB collection, and how to reach it. Options do not connect.
+///
+/// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, where every
+/// option but `collection` and `timeout` is MongoDB's own and goes to the driver: `replicaSet`, `tls`,
+/// `authSource`, `directConnection` and so on. The database is `idmill` unless the path names another.
+/// MongoDB also looks for the user in the database of the path, unless there is an `authSource`.
+///
+/// With the feature `srv`, also `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out: the
+/// hosts, the replica set and `authSource` come from the DNS, and TLS is on.
+///
+/// Printing hides the password.
+///
+/// ```
+/// use idmill_mongodb::MongoOptions;
+///
+/// let url = "mongodb://app:secret@db1,db2/billing?replicaSet=rs0&collection=numbers";
+/// let options = MongoOptions::parse(url)?;
+/// assert_eq!(options.to_string(), "mongodb://app:***@db1,db2/billing?replicaSet=rs0&collection=numbers");
+/// # Ok::<(), idmill::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct MongoOptions {
+    /// Whether the authority is a name of which the DNS has the hosts.
+    srv: bool,
+    /// User, hosts and so on: all between the slashes.
+    authority: String,
+    /// As it was given, percent-encoded; may be empty.
+    database: String,
+    /// The driver's options, as they were given.
+    driver: Vec<String>,
+    collection: String,
+    timeout: Duration,
+    must_exist: bool,
+}
+
+impl MongoOptions {
+    /// Parses a URL, without network access.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput), with the reason but never the password.
+    /// [`Unsupported`](ErrorKind::Unsupported) for `mongodb+srv:` without the feature `srv`.
+    pub fn parse(url: &str) -> Result<Self> {
+        match url.split_once(':') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("mongodb") => Self::parse_rest(rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SRV) => Self::parse_srv(rest),
+            _ => Err(refuse("a MongoDB URL begins with `mongodb://` or `mongodb+srv://`")),
+        }
+    }
+
+    /// Reads what follows `mongodb:` in a URL.
+    pub(crate) fn parse_rest(rest: &str) -> Result<Self> {
+        Self::parse_either(rest, false)
+    }
+
+    /// Reads what follows `mongodb+srv:` in a URL: a name, under which the DNS has the hosts and some of the
+    /// options. It is asked when the store is opened.
+    #[cfg(feature = "srv")]
+    pub(crate) fn parse_srv(rest: &str) -> Result<Self> {
+        Self::parse_either(rest, true)
+    }
+
+    /// The refusal of `mongodb+srv:`.
+    #[cfg(not(feature = "srv"))]
+    pub(crate) fn parse_srv(_: &str) -> Result<Self> {
+        let message = "`mongodb+srv:` needs DNS look-ups, which are not compiled in: build with the cargo feature `srv`; \
+                       or name the hosts, as in `mongodb://HOST1,HOST2/DATABASE?replicaSet=NAME&tls=true`";
+        Err(Error::new(ErrorKind::Unsupported, message).during(idmill::Operation::Connect))
+    }
+
+    fn parse_either(rest: &str, srv: bool) -> Result<Self> {
+        let Some(rest) = rest.strip_prefix("//") else {
+            return Err(refuse("a MongoDB URL begins with two slashes: `mongodb://HOST/DATABASE`"));
+        };
+        check_login(rest)?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = place.split_once('/').unwrap_or((place, ""));
+        // On which the driver would panic.
+        if !rest.is_ascii() {
+            return Err(refuse(
+                "the URL has characters beyond ASCII: percent-encode them, as in %C3%BC for an ü",
+            ));
+        }
+        let mut options = Self {
+            srv,
+            authority: authority.to_owned(),
+            database: database.to_owned(),
+            driver: Vec::new(),
+            collection: DEFAULT_COLLECTION.to_owned(),
+            timeout: DEFAULT_TIMEOUT,
+            must_exist: false,
+        };
+        let mut once = Once::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let key = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+            // The driver takes `readPreferenceTags` more than once.
+            if key != "readpreferencetags" {
+                once.take(&key)?;
+            }
+            options.set(&key, pair)?;
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// The same, but connecting fails unless the collection exists.
+    #[must_use]
+    pub fn must_exist(mut self) -> Self {
+        self.must_exist = true;
+        self
+    }
+
+    fn set(&mut self, key: &str, pair: &str) -> Result<()> {
+        let value = pair.split_once('=').map_or("", |(_, value)| value);
+        let value = &*percent_decode_str(value).decode_utf8_lossy();
+        match key {
+            "collection" => value.clone_into(&mut self.collection),
+            "timeout" => self.timeout = query::duration(key, value, "500ms, 10s, 1m")?,
+            // Taken for granted, and often part of a URL that was copied: welcome if
+            // they say what is done anyway.
+            "w" if value != "majority" => {
+                return Err(refuse(format!(
+                    "w={value} would lose ids that were handed out: every write here is acknowledged by a majority; leave `w` out"
+                )));
+            }
+            "journal" if value == "false" => {
+                return Err(refuse(
+                    "journal=false would lose ids that were handed out: every write here is journaled; leave it out",
+                ));
+            }
+            _ => self.driver.push(pair.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Everything that can be known to be wrong without asking the network.
+    fn check(&self) -> Result<()> {
+        check_collection(&self.collection)?;
+        if self.timeout.is_zero() || self.timeout > MAX_TIMEOUT {
+            return Err(refuse(format!("timeout={:?} must be at least 1ms and at most a day", self.timeout)));
+        }
+        let database = self.database_name();
+        if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '\0']) {
+            let rule = "at most 63 bytes, without `/\\. \"$`";
+            return Err(refuse(format!("{database:?} cannot be the database: {rule}")));
+        }
+        ConnectionString::parse(self.uri()).map(drop).map_err(|error| self.unreadable(&error))
+    }
+
+    /// The driver's complaint about the URL, unless there is a secret in the URL that it might cite.
+    fn unreadable(&self, error: &mongodb::error::Error) -> Error {
+        if self.authority.contains('@') || self.driver.iter().any(|option| is_secret(option)) {
+            return refuse(format!(
+                "the URL cannot be read as a MongoDB connection string (it is not shown, for the secret in it): check its \
+                 hosts and options, and that user name and password are percent-encoded; there are {KNOWN}"
+            ));
+        }
+        refuse(format!("`{self}`: {error}; there are {KNOWN}", error = error.kind))
+    }
+
+    /// As the driver reads it, with the password.
+    fn uri(&self) -> String {
+        let (authority, database) = (&self.authority, &self.database);
+        let separator = if self.driver.is_empty() { "" } else { "?" };
+        format!("{}://{authority}/{database}{separator}{}", self.scheme_name(), self.driver.join("&"))
+    }
+
+    fn scheme_name(&self) -> &'static str {
+        if self.srv { SRV } else { "mongodb" }
+    }
+
+    fn database_name(&self) -> String {
+        if self.database.is_empty() {
+            return DEFAULT_DATABASE.to_owned();
+        }
+        percent_decode_str(&self.database).decode_utf8_lossy().into_owned()
+    }
+
+    pub(super) async fn open(&self) -> Result<MongoStore> {
+        let parsed = ClientOptions::parse(self.uri()).await;
+        let mut options = parsed.map_err(|error| match &*error.kind {
+            // Not found there either: it may be on its way, or this machine cut off.
+            mongodb::error::ErrorKind::DnsResolve { message, .. } => {
+                let text = format!("{self}: the DNS does not say which hosts that is: {message}");
+                Error::new(ErrorKind::Unavailable, text)
+            }
+            _ => self.unreadable(&error),
+        })?;
+        self.complete(&mut options);
+        let client = Client::with_options(options).map_err(|error| self.unreadable(&error))?;
+        let database = client.database(&self.database_name());
+        let commands = Commands::new(database, self.collection.clone(), self.timeout);
+        let failed = |fault: Fault| failed(&fault, Asked::Read);
+        commands.concern().await.map_err(failed)?;
+        if self.must_exist && !commands.exists().await.map_err(failed)? {
+            let message = format!(
+                "there is no collection `{}` at {self}; it is created by the first reserve",
+                commands.namespace()
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        Ok(MongoStore::over(commands))
+    }
+
+    /// What the URL leaves open, so that an unreachable server is told apart from one that does not answer:
+    /// its selection is given up well before the command is.
+    fn complete(&self, options: &mut ClientOptions) {
+        let half = self.timeout / 2;
+        let selection = options.server_selection_timeout.get_or_insert(half);
+        *selection = half.min(*selection);
+        let connect = options.connect_timeout.get_or_insert(half);
+        *connect = half.min(*connect);
+        options.app_name.get_or_insert_with(|| "idmill".to_owned());
+    }
+}
+
+impl FromStr for MongoOptions {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        Self::parse(url)
+    }
+}
+
+impl Target for MongoOptions {
+    fn scheme(&self) -> &'static str {
+        self.scheme_name()
+    }
+
+    fn existing(&self) -> Arc<dyn Target> {
+        Arc::new(self.clone().must_exist())
+    }
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async { Ok(Arc::new(MongoStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
+    }
+}
+
+impl fmt::Display for MongoOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let driver = self.driver.iter().map(|option| hide_secret(option));
+        let options = driver
+            .fold(Printed::default(), |printed, option| printed.pair(&option))
+            .differing("collection", self.collection.as_str(), DEFAULT_COLLECTION)
+            .duration("timeout", self.timeout, DEFAULT_TIMEOUT);
+        let scheme = self.scheme_name();
+        write!(f, "{scheme}://{}/{}{options}", without_password(&self.authority), self.database)
+    }
+}
+
+/// As it is printed.
+impl fmt::Debug for MongoOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoOptions")
+            .field("url", &self.to_string())
+            .field("must_exist", &self.must_exist)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `user:***@hosts`. Anything between the first colon and the last `@` is the password, well-encoded or not.
+fn without_password(authority: &str) -> String {
+    let Some((credentials, hosts)) = authority.rsplit_once('@') else { return authority.to_owned() };
+    match credentials.split_once(':') {
+        Some((user, _)) => format!("{user}:{HIDDEN}@{hosts}"),
+        None => authority.to_owned(),
+    }
+}
+
+fn hide_secret(option: &str) -> String {
+    let key = option.split('=').next().unwrap_or_default();
+    if is_secret(option) { format!("{key}={HIDDEN}") } else { option.to_owned() }
+}
+
+/// The driver's options that hold a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, and the
+/// properties of an authentication mechanism, in which a session token may stand.
+fn is_secret(option: &str) -> bool {
+    let key = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    key.contains("password") || key == "authmechanismproperties"
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn our_options_are_taken_out_and_the_driver_s_are_passed_on() {
+        let url = "MongoDB://u:p%40ss@a:1,b:2/shop?replicaSet=rs0&collection=ids%2Dx&timeout=250ms&retryWrites=true";
+        let options = MongoOptions::parse(url).unwrap();
+        assert_eq!(options.uri(), "mongodb://u:p%40ss@a:1,b:2/shop?replicaSet=rs0&retryWrites=true");
+        assert_eq!((&*options.collection, options.timeout), ("ids-x", Duration::from_millis(250)));
+        assert_eq!(options.database_name(), "shop");
+        let short = MongoOptions::parse("mongodb://localhost").unwrap();
+        assert_eq!(
+            (short.database_name().as_str(), short.to_string().as_str()),
+            ("idmill", "mongodb://localhost/")
+        );
+        assert!(MongoOptions::parse("mongodb://h/?w=majority&journal=true").is_ok());
+        let tags = "mongodb://h/?readPreference=nearest&readPreferenceTags=dc:ny&readPreferenceTags=";
+        assert_eq!(MongoOptions::parse(tags).unwrap().to_string(), tags);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy() {
+        for (url, remedy) in [
+            ("mongodb:localhost", "two slashes"),
+            ("mongodb://", "connection string"),
+            ("mongodb://h/?colection=a", "collection=NAME"),
+            ("mongodb://h/?collection=", "cannot be the collection"),
+            ("mongodb://h/?collection=a%24b", "cannot be the collection"),
+            ("mongodb://h/?collection=a&collection=b", "twice"),
+            ("mongodb://h/?timeout=5", "500ms, 10s, 1m"),
+            ("mongodb://h/?timeout=0s", "at least 1ms"),
+            ("mongodb://h/?timeout=1441m", "at most a day"),
+            ("mongodb://h/?w=1", "leave `w` out"),
+            ("mongodb://h/?journal=false", "journaled"),
+            ("mongodb://h/a.b", "cannot be the database"),
+            ("mongodb://h:port/", "port"),
+            ("mongodb://%ü@h/", "%C3%BC"),
+            ("mysql://h/", "begins with `mongodb://`"),
+        ] {
+            let error = MongoOptions::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains(remedy), "{url}: {error}");
+        }
+    }
+
+    #[cfg(not(feature = "srv"))]
+    #[test]
+    fn names_of_the_dns_are_refused_with_the_feature_that_reads_them() {
+        let error = MongoOptions::parse("mongodb+srv://cluster0.example.net/").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("`srv`; or name the hosts"), "{error}");
+    }
+
+    #[cfg(feature = "srv")]
+    #[test]
+    fn names_of_the_dns_are_read_and_asked_for_when_connecting() {
+        let url = "mongodb+srv://app:hunter2@cluster0.ab1cd.mongodb.net/shop?retryWrites=true&collection=ids";
+        let options = MongoOptions::parse(url).unwrap();
+        assert_eq!(options.to_string(), url.replace("hunter2", HIDDEN));
+        assert_eq!(MongoOptions::parse(&options.to_string()).unwrap().to_string(), options.to_string());
+        assert_eq!(Target::scheme(&options), SRV);
+        assert_eq!(
+            options.uri(),
+            "mongodb+srv://app:hunter2@cluster0.ab1cd.mongodb.net/shop?retryWrites=true"
+        );
+        assert!(url.parse::<MongoOptions>().is_ok());
+        for wrong in [
+            "mongodb+srv://cluster0.mongodb.net:27017/", // the port is in the DNS
+            "mongodb+srv://a.mongodb.net,b.mongodb.net/",
+            "mongodb+srv://cluster0.mongodb.net/?directConnection=true",
+            "mongodb+srv:cluster0.mongodb.net",
+            "mongodb+srv://app:hunter2@cluster0.mongodb.net:1/",
+        ] {
+            let error = MongoOptions::parse(wrong).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}: {error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_never_printed() {
+        for url in [
+            "mongodb://app:hunter2@h/",
+            "mongodb://app:hunter2@x@h/",
+            "mongodb://app:hunter2/x@h/",
+            "mongodb://app:x/hunter2@h/",
+            "mongodb://app:x?hunter2@h/",
+            "mongodb://app:x/y?hunter2@h/",
+            "mongodb://app:hunter2:y@h:port/",
+            "mongodb://app:hunter2@h/?nonsense=1",
+            "mongodb://app:hunter2?x@h/?collection=a",
+            "mongodb://h/?tls=true&tlsCertificateKeyFilePassword=hunter2",
+            "mongodb://h/?tls=nonsense&tlsCertificateKeyFilePassword=hunter2",
+            "mongodb://h/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
+            "mongodb://h/?authMechanism=MONGODB-AWS&authMechanismProperties=hunter2",
+            "mongodb://app@hunter2:x:y@h/",
+        ] {
+            let shown = match MongoOptions::parse(url) {
+                Ok(options) => format!("{options} {options:?}"),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn an_unreachable_server_is_noticed_before_the_timeout() {
+        let options = MongoOptions::parse("mongodb://h/?timeout=3s").unwrap();
+        let mut driver = ClientOptions::default();
+        options.complete(&mut driver);
+        assert!(driver.server_selection_timeout.unwrap() < options.timeout);
+        driver.server_selection_timeout = Some(Duration::from_millis(7));
+        options.complete(&mut driver);
+        assert_eq!(driver.server_selection_timeout, Some(Duration::from_millis(7)));
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(
+            authority in "[a-z0-9.]{1,12}(:[1-9][0-9]{0,3})?", database in "[a-z_]{0,9}",
+            collection in "[A-Za-z_ %&#+?@=-]{1,20}", millis in 1..=86_400_000_u64, replica in any::<bool>(),
+        ) {
+            let options = MongoOptions {
+                srv: false, authority, database, collection, timeout: Duration::from_millis(millis), must_exist: false,
+                driver: if replica { vec!["replicaSet=rs0".to_owned()] } else { Vec::new() },
+            };
+            prop_assume!(options.check().is_ok());
+            let url = options.to_string();
+            prop_assert_eq!(MongoOptions::parse(&url).unwrap(), options, "{}", url);
+        }
+
+        #[test]
+        fn nothing_panics(
+            rest in prop_oneof!["\\PC{0,40}", "[a-z/%?&=0-9:@,]{0,30}", "[a-z%é]{0,5}(:[a-z%é]{0,5})?@h(/\\?[a-z%é]{0,9})?"],
+            key in "(maxStalenessSeconds|readPreference|tls|authMechanism|compressors|maxPoolSize|timeout|w|appName)",
+            value in prop_oneof!["-?[0-9]{0,20}", "\\PC{0,9}"],
+        ) {
+            let _ = MongoOptions::parse(&format!("mongodb://{rest}"));
+            let _ = MongoOptions::parse(&format!("mongodb://h/?readPreference=nearest&{key}={value}"));
+        }
+    }
+}

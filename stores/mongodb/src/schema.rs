@@ -1,0 +1,355 @@
+//! The documents, and the commands that touch them.
+//!
+//! A sequence is one document whose `_id` is its name. It keeps the *last* id that was reserved and not the
+//! next one, which for a sequence that is used up to `i64::MAX` would not fit. Every number is a 64-bit
+//! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
+
+use idmill::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use mongodb::bson::{Bson, Document, doc};
+
+pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
+/// The largest id: MongoDB's integers have 63 bits and a sign.
+pub(super) const LARGEST: u64 = i64::MAX.cast_unsigned();
+/// The layout of a document. Another version's are neither matched by our writes nor read.
+const FORMAT: i64 = 1;
+
+/// The bounds with which a sequence is created. That of a `u64` without a max of its
+/// own ends where this store does.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] for bounds beyond that.
+pub(super) fn storable(bounds: Bounds) -> Result<Bounds> {
+    if bounds.max() == u64::MAX {
+        return Bounds::new(bounds.start(), LARGEST).map_err(|_| too_large("start", bounds.start()));
+    }
+    within("max", bounds.max())?;
+    Ok(bounds)
+}
+
+/// The max that a sequence probably has of which nothing is known yet.
+pub(super) fn likely_max(request: &Reserve) -> u64 {
+    request.create.map_or(LARGEST, |create| create.max().min(LARGEST))
+}
+
+/// Refuses what does not fit.
+pub(super) fn within(what: &str, id: u64) -> Result<()> {
+    if id > LARGEST { Err(too_large(what, id)) } else { Ok(()) }
+}
+
+fn too_large(what: &str, id: u64) -> Error {
+    Error::invalid(format!(
+        "{what} {id} is too large for MongoDB, whose integers end at {LARGEST} (2^63 - 1)"
+    ))
+}
+
+/// A collection's name that the server will take.
+pub(super) fn check_collection(name: &str) -> Result<()> {
+    let valid = !name.is_empty()
+        && name.len() <= 120
+        && !name.starts_with("system.")
+        && !name.starts_with('.')
+        && !name.ends_with('.')
+        && !name.contains("..")
+        && !name.contains(|c: char| c == '$' || c == '\0' || c.is_control());
+    if valid {
+        return Ok(());
+    }
+    let rule = "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`";
+    Err(Error::invalid(format!("{name:?} cannot be the collection: {rule}")).during(Operation::Connect))
+}
+
+pub(super) fn encode(info: &SequenceInfo) -> Document {
+    doc! {
+        "_id": info.name.as_str(),
+        "last": last(info),
+        "start": signed(info.bounds.start()),
+        "max": signed(info.bounds.max()),
+        "incarnation": signed(info.identity.incarnation),
+        "epoch": signed(info.identity.epoch),
+        "format": FORMAT,
+    }
+}
+
+/// The last id reserved; one below the first where none is.
+fn last(info: &SequenceInfo) -> i64 {
+    info.next.map_or_else(|| signed(info.bounds.max()), |next| signed(next) - 1)
+}
+
+/// What goes into a document was checked to fit, or was read from one.
+fn signed(id: u64) -> i64 {
+    i64::try_from(id).expect("an id that is stored fits 63 bits")
+}
+
+/// Matches the names of a page.
+pub(super) fn within_page(page: &Page) -> Document {
+    let mut range = Document::new();
+    match &page.after {
+        Some(after) => range.insert("$gt", after.as_str()),
+        None => range.insert("$gte", page.prefix.as_str()),
+    };
+    if let Some(end) = page.end() {
+        range.insert("$lt", end);
+    }
+    doc! { "_id": range }
+}
+
+/// Matches what has no name: an `_id` of another type.
+pub(super) fn unnamed() -> Document {
+    doc! { "_id": { "$not": { "$type": "string" } } }
+}
+
+/// The name of a document, or what stands in its place.
+pub(super) fn shown(document: &Document) -> String {
+    match document.get("_id") {
+        Some(Bson::String(name)) => name.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+pub(super) fn by_name(name: &SequenceName) -> Document {
+    doc! { "_id": name.as_str() }
+}
+
+/// Matches while `count` more ids fit at or below `limit`, and `limit` is within the stored max. With
+/// the `$inc` of [`advance`], on one document, that makes a reserve which goes past neither; and
+/// which, sent twice, reserves twice.
+pub(super) fn with_room(request: &Reserve, limit: u64, floor: u64) -> Option<Document> {
+    let limit = limit.min(LARGEST);
+    // `last` is -1 at the least: a sequence may start at 0.
+    let highest = i128::from(limit) - i128::from(request.count.max(1));
+    let highest = i64::try_from(highest).ok().filter(|highest| *highest >= -1)?;
+    Some(doc! {
+        "_id": request.name.as_str(),
+        "format": FORMAT,
+        "max": { "$gte": signed(limit) },
+        "last": { "$gte": i64::try_from(floor).ok()? - 1, "$lte": highest },
+    })
+}
+
+pub(super) fn advance(count: u64) -> Document {
+    doc! { "$inc": { "last": i64::try_from(count.max(1)).unwrap_or(i64::MAX) } }
+}
+
+/// Matches while the sequence is what was seen: a write that it guards cannot be applied twice.
+pub(super) fn unchanged(seen: &SequenceInfo) -> Document {
+    doc! {
+        "_id": seen.name.as_str(),
+        "format": FORMAT,
+        "incarnation": signed(seen.identity.incarnation),
+        "epoch": signed(seen.identity.epoch),
+        "max": signed(seen.bounds.max()),
+        "last": last(seen),
+    }
+}
+
+/// Everything that can change about a sequence.
+pub(super) fn replace(info: &SequenceInfo) -> Document {
+    doc! { "$set": {
+        "last": last(info), "max": signed(info.bounds.max()), "epoch": signed(info.identity.epoch),
+    } }
+}
+
+/// What [`advance`] reserved, from the document as it left it.
+pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> {
+    let after = decode(document, &request.name)?;
+    let reached = after.next.map_or_else(|| u128::from(after.bounds.max()) + 1, u128::from);
+    let start = reached.checked_sub(u128::from(request.count.max(1)));
+    let mut before = after.clone();
+    before.next = start.and_then(|start| u64::try_from(start).ok());
+    match before.next.filter(|start| *start >= after.bounds.start()) {
+        Some(_) => before.grant(request.count, LARGEST),
+        None => Err(unsound(&request.name, "did not hold the ids that it was incremented by")),
+    }
+}
+
+/// A document as a sequence.
+///
+/// # Errors
+/// [`ErrorKind::StoreViolation`] for what cannot be; [`ErrorKind::Unsupported`] for another version's.
+pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
+    let info = decode_any(document)?;
+    if info.name.as_str() == asked {
+        return Ok(info);
+    }
+    let message = format!(
+        "the document {:?} was found for {asked:?}: the collection has a collation that takes them for the same; \
+         name another collection",
+        info.name.as_str()
+    );
+    Err(Error::new(ErrorKind::StoreViolation, message))
+}
+
+/// A document as a sequence, whatever its name.
+pub(super) fn decode_any(document: &Document) -> Result<SequenceInfo> {
+    let shown = document.get("_id").map_or_else(|| "without an `_id`".to_owned(), ToString::to_string);
+    let integer = |field: &str| match document.get(field) {
+        Some(Bson::Int64(value)) => Ok(*value),
+        Some(Bson::Int32(value)) => Ok(i64::from(*value)),
+        _ => Err(unsound(&shown, &format!("has no integer for `{field}`"))),
+    };
+    if integer("format")? != FORMAT {
+        let message = format!("the document {shown} is in another format, perhaps a later version's");
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let name = document.get_str("_id").unwrap_or_default();
+    let name =
+        SequenceName::new(name).map_err(|error| unsound(&shown, &format!("has no valid name: {error}")))?;
+    let (start, max, last) = (integer("start")?, integer("max")?, integer("last")?);
+    if start < 0 || max < start {
+        return Err(unsound(&shown, &format!("has bounds {start}..={max}")));
+    }
+    if last < start - 1 || last > max {
+        return Err(unsound(&shown, &format!("has last {last} outside its bounds {start}..={max}")));
+    }
+    let (incarnation, epoch) = (integer("incarnation")?, integer("epoch")?);
+    if incarnation <= 0 || epoch < 0 {
+        return Err(unsound(
+            &shown,
+            &format!("has incarnation {incarnation} and epoch {epoch}, which never are"),
+        ));
+    }
+    Ok(SequenceInfo {
+        name,
+        next: (last < max).then(|| (last + 1).cast_unsigned()),
+        bounds: Bounds::new(start.cast_unsigned(), max.cast_unsigned())?,
+        identity: Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() },
+    })
+}
+
+fn unsound(document: &str, fault: &str) -> Error {
+    let message = format!("the document {document} {fault}; nothing is reserved from it");
+    Error::new(ErrorKind::StoreViolation, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(text: &str) -> SequenceName {
+        SequenceName::new(text).unwrap()
+    }
+
+    fn sequence(start: u64, max: u64, next: Option<u64>) -> SequenceInfo {
+        SequenceInfo { next, ..SequenceInfo::new(name("s"), Bounds::new(start, max).unwrap()) }
+    }
+
+    fn request(count: u64) -> Reserve {
+        Reserve { name: name("s"), count, ceiling: u64::MAX, create: Some(Bounds::new(1, 9).unwrap()) }
+    }
+
+    proptest! {
+        #[test]
+        fn documents_read_back_as_written(
+            text in "\\PC{1,50}", a in 0..=LARGEST, b in 0..=LARGEST, offset: u64, all: bool, epoch in 0..=LARGEST,
+        ) {
+            let Ok(name) = SequenceName::new(&text) else { return Ok(()) };
+            let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
+            let next = bounds.start() + offset % (bounds.max() - bounds.start() + 1);
+            let identity = Identity { epoch, ..Identity::fresh() };
+            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            prop_assert_eq!(decode(&encode(&info), &text).unwrap(), info);
+        }
+
+        /// The guard and the increment, played through here as the server would, agree with the arithmetic
+        /// that all stores share; and where the guard does not match, a grant would have been short.
+        #[test]
+        fn a_guarded_increment_is_the_shared_arithmetic(
+            start in prop_oneof![0..20_u64, LARGEST - 20..=LARGEST], size in 0..40_u64, drawn in 0..45_u64,
+            count in prop_oneof![1..50_u64, LARGEST - 5..=u64::MAX], ceiling in prop_oneof![0..60_u64, LARGEST - 30..=u64::MAX],
+        ) {
+            let max = start.saturating_add(size).min(LARGEST);
+            let next = start.checked_add(drawn).filter(|next| *next <= max);
+            let mut info = sequence(start, max, next);
+            let request = Reserve { ceiling, ..request(count) };
+            let mut document = encode(&info);
+            let matched = with_room(&request, max.min(ceiling), 0).is_some_and(|guard| {
+                let held = document.get_i64("last").unwrap();
+                let bounds = guard.get_document("last").unwrap();
+                guard.get_document("max").unwrap().get_i64("$gte").unwrap() <= document.get_i64("max").unwrap()
+                    && (bounds.get_i64("$gte").unwrap()..=bounds.get_i64("$lte").unwrap()).contains(&held)
+            });
+            let expected = info.grant(count, ceiling);
+            let full = expected.as_ref().is_ok_and(|grant| grant.range.len() == count);
+            prop_assert_eq!(matched, full);
+            if matched {
+                let by = advance(count).get_document("$inc").unwrap().get_i64("last").unwrap();
+                let last = document.get_i64("last").unwrap() + by;
+                document.insert("last", last);
+                prop_assert_eq!(advanced(&document, &request).unwrap(), expected.unwrap());
+                prop_assert_eq!(decode(&document, "s").unwrap(), info);
+            }
+        }
+    }
+
+    #[test]
+    fn integers_of_32_bits_are_read() {
+        let info = sequence(5, 100, Some(7));
+        let mut document = encode(&info);
+        for (field, value) in [("last", 6), ("start", 5), ("max", 100), ("format", 1)] {
+            document.insert(field, value);
+        }
+        assert_eq!(decode(&document, "s").unwrap(), info);
+    }
+
+    #[test]
+    fn documents_that_cannot_be_are_named_and_refused() {
+        for (field, value, fault) in [
+            ("last", Bson::Int64(3), "last 3 outside its bounds 5..=100"),
+            ("last", Bson::Int64(101), "last 101 outside"),
+            ("last", Bson::Double(6.0), "no integer for `last`"),
+            ("last", Bson::Null, "no integer for `last`"),
+            ("start", Bson::Int64(-1), "bounds -1..=100"),
+            ("max", Bson::Int64(4), "bounds 5..=4"),
+            ("max", Bson::String("x".into()), "no integer for `max`"),
+            ("incarnation", Bson::Int64(0), "incarnation 0"),
+            ("epoch", Bson::Int64(-1), "epoch -1"),
+            ("_id", Bson::Int64(7), "no valid name"),
+            ("_id", Bson::String("S".into()), "collation"),
+            ("format", Bson::Int64(2), "another format"),
+        ] {
+            let mut document = encode(&sequence(5, 100, Some(7)));
+            document.insert(field, value);
+            let error = decode(&document, "s").unwrap_err();
+            let expected =
+                if fault == "another format" { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+            assert_eq!(error.kind(), expected, "{field}: {error}");
+            assert!(error.to_string().contains(fault), "{field}: {error}");
+        }
+        assert!(decode(&doc! {}, "s").unwrap_err().to_string().contains("without an `_id`"));
+    }
+
+    #[test]
+    fn an_increment_that_left_the_bounds_is_refused() {
+        let document = encode(&sequence(10, 20, Some(13)));
+        assert_eq!(advanced(&document, &request(3)).unwrap().range.start(), 10);
+        for count in [4, 14, u64::MAX] {
+            let error = advanced(&document, &request(count)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StoreViolation);
+        }
+    }
+
+    #[test]
+    fn bounds_end_at_2_to_the_63() {
+        let of = |start, max| storable(Bounds::new(start, max).unwrap());
+        assert_eq!(of(1, u64::MAX).unwrap(), Bounds::new(1, LARGEST).unwrap());
+        assert_eq!(of(0, LARGEST).unwrap().max(), LARGEST);
+        for (start, max) in [(1, LARGEST + 1), (1, u64::MAX - 1), (LARGEST + 1, u64::MAX)] {
+            let error = of(start, max).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("2^63 - 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn collections_that_no_server_takes_are_refused() {
+        let long = "x".repeat(121);
+        for name in ["", "a$b", "system.x", ".a", "a.", "a..b", "a\0", &long] {
+            assert_eq!(check_collection(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+        }
+        assert!(check_collection("billing.sequences-2").is_ok());
+    }
+}

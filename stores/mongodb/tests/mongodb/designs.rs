@@ -1,0 +1,135 @@
+//! The two published designs over MongoDB, and the mistakes that were made with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::Store;
+use idmill::{Allocator, Error, ErrorKind, Sequences};
+use idmill_mongodb::MongoStore;
+use idmill_mongodb::driver::bson::doc;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::proxy::Proxy;
+use crate::{documents, inspect, open, server, url};
+
+/// A batch.
+const STEP: u64 = 10;
+
+/// Batches of 10, the next of which is fetched when one is used up.
+async fn batches(store: &MongoStore, start: u64) -> (Sequences, Allocator<u64>) {
+    let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
+    let sequence = ids.sequence::<u64>("orders").start(start).step(STEP).watermark(0).await.unwrap();
+    (ids, sequence)
+}
+
+/// So many calls of `next` at once.
+async fn callers(sequence: &Allocator<u64>, count: usize) -> Vec<Result<u64, Error>> {
+    let barrier = Arc::new(Barrier::new(count));
+    let mut tasks = JoinSet::new();
+    for _ in 0..count {
+        let (sequence, barrier) = (sequence.clone(), barrier.clone());
+        tasks.spawn(async move {
+            barrier.wait().await;
+            sequence.next().await
+        });
+    }
+    tasks.join_all().await
+}
+
+/// The published first version fetched a batch for each caller that waited: 100 of
+/// them moved the counter to 991.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hundred_callers_at_batch_10_advance_the_counter_by_100() {
+    let Some(server) = server().await else { return };
+    let proxy = Proxy::to(server.address()).await;
+    let store = open(proxy.address()).await;
+    let (ids, orders) = batches(&store, 1).await;
+    for round in 1..=5 {
+        proxy.counts(["findAndModify"]);
+        let mut drawn: Vec<u64> = callers(&orders, 100).await.into_iter().map(Result::unwrap).collect();
+        drawn.sort_unstable();
+        assert_eq!(drawn, (100 * round - 99..=100 * round).collect::<Vec<_>>());
+        // A caller that comes late has a batch fetched of which the next round draws the rest: the counter is
+        // ahead of what was drawn by less than a batch, however many callers there were.
+        let next = inspect(&store, "orders").await.next.unwrap();
+        assert!((100 * round + 1..100 * round + 1 + STEP).contains(&next), "{next} after {round} rounds");
+        let [reserves] = proxy.counts(["findAndModify"]);
+        assert!((1..=10).contains(&reserves), "{reserves} reserves");
+    }
+    ids.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_instances_share_the_document() {
+    let Some(server) = server().await else { return };
+    let mut instances = Vec::new();
+    for _ in 0..4 {
+        instances.push(batches(&open(server.address()).await, 1_000).await);
+    }
+    let mut tasks = JoinSet::new();
+    for (_, orders) in &instances {
+        let orders = orders.clone();
+        tasks.spawn(async move { callers(&orders, 50).await });
+    }
+    let mut drawn: Vec<u64> = tasks.join_all().await.into_iter().flatten().map(Result::unwrap).collect();
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn.len(), 200, "an id was handed out twice");
+    let next = inspect(&open(server.address()).await, "orders").await.next.unwrap();
+    assert!(drawn.first() == Some(&1_000) && drawn.last() < Some(&next), "{drawn:?}, and the next is {next}");
+    // Each of them has less than a batch left over.
+    assert!(next < 1_200 + 4 * STEP, "{next}");
+    for (ids, _) in instances {
+        ids.close().await;
+    }
+}
+
+/// A permanent error reaches all who wait for the one fetch that found it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_error_reaches_all_waiters() {
+    let Some(server) = server().await else { return };
+    let (ids, orders) = batches(&open(server.address()).await, 1_000).await;
+    assert_eq!(orders.take(10).await.unwrap().ids().next(), Some(1_000));
+    let spoiled = doc! { "$set": { "last": "not a number" } };
+    documents(server.address()).await.update_one(doc! { "_id": "orders" }, spoiled).await.unwrap();
+    for outcome in callers(&orders, 50).await {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+        assert!(error.to_string().contains("no integer for `last`"), "{error}");
+    }
+    ids.close().await;
+}
+
+/// One that may pass is tried again until each caller's patience ends; it then
+/// hears what the store said last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_outage_reaches_all_waiters_by_their_deadline_and_ends_with_it() {
+    let Some(server) = server().await else { return };
+    let store = MongoStore::open(&url(server.address(), "&timeout=10s")).await.unwrap();
+    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let orders = ids.sequence::<u64>("orders").start(1_000).step(10).watermark(0);
+    let orders = orders.patience(Duration::from_secs(12)).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1_000);
+    server.kill();
+    assert_eq!(orders.take(9).await.unwrap().len(), 9, "what is in memory is served");
+    for outcome in callers(&orders, 50).await {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
+        let cause = std::error::Error::source(&error).expect("what the store said").to_string();
+        assert!(cause.contains("orders"), "{cause}");
+    }
+    server.restart().await;
+    // Whose driver has to find the server again: one caller's patience may end before that.
+    let drawing = async {
+        loop {
+            match orders.next().await {
+                Ok(id) => return id,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Deadline, "{error}"),
+            }
+        }
+    };
+    let id = tokio::time::timeout(Duration::from_secs(120), drawing).await.expect("the store goes on");
+    assert!(id >= 1_010, "{id}");
+    ids.close().await;
+}

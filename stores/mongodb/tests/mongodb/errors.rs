@@ -1,0 +1,279 @@
+//! What goes wrong, taken from the real server and the real driver, and what the store makes of it.
+
+use std::error::Error as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Change, Store};
+use idmill::{Error, ErrorKind};
+use idmill_mongodb::MongoStore;
+use idmill_mongodb::driver::Client;
+use idmill_mongodb::driver::bson::{Document, doc};
+use idmill_mongodb::driver::error::ErrorKind as Mongo;
+use idmill_mongodb::driver::options::ClientOptions;
+
+use crate::proxy::{Proxy, Spoil};
+use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, server, url};
+use idmill_testing::engines;
+
+/// A store that gives up early, though not before a busy machine has answered; behind a proxy.
+async fn behind(proxy: &Proxy) -> MongoStore {
+    MongoStore::open(&url(proxy.address(), "&timeout=10s")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_reserve_whose_reply_is_lost_is_unknown_and_never_sent_again() {
+    let Some(server) = server().await else { return };
+    for (spoil, applied) in [(Spoil::CutBefore, false), (Spoil::CutAfter, true), (Spoil::Withhold, true)] {
+        let proxy = Proxy::to(server.address()).await;
+        let (store, sequence) = (behind(&proxy).await, format!("{spoil:?}"));
+        assert_eq!(reserve(&store, &sequence, 10).await.unwrap(), (1, 10));
+        proxy.counts(["findAndModify"]);
+        proxy.spoil("findAndModify", spoil);
+        let error = reserve(&store, &sequence, 10).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{spoil:?}: {error}");
+        assert_eq!(proxy.counts(["findAndModify"]), [1], "{spoil:?}");
+        let next = if applied { 21 } else { 11 };
+        assert_eq!(reserve(&store, &sequence, 10).await.unwrap(), (next, 10), "{spoil:?}");
+    }
+}
+
+/// The driver sends the writes of its own methods again, to a replica set and by
+/// default: not those of the store.
+#[tokio::test]
+async fn a_client_that_retries_writes_sends_them_once_too() {
+    let Some(server) = server().await else { return };
+    let proxy = Proxy::to(server.address()).await.replicated();
+    let mut options = ClientOptions::parse(url(proxy.address(), "&retryWrites=true")).await.unwrap();
+    options.server_selection_timeout = Some(Duration::from_secs(20));
+    let client = Client::with_options(options).unwrap();
+    let store = MongoStore::new(&client.database("test").collection::<Document>("c"));
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    proxy.counts([]);
+    proxy.spoil("findAndModify", Spoil::CutAfter);
+    let error = reserve(&store, "s", 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    assert_eq!(proxy.counts(["findAndModify"]), [1]);
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
+}
+
+#[tokio::test]
+async fn a_sequence_is_read_from_a_replica_set_as_it_really_is() {
+    let Some(server) = server().await else { return };
+    for replicated in [false, true] {
+        let mut proxy = Proxy::to(server.address()).await;
+        if replicated {
+            proxy = proxy.replicated();
+        }
+        let store = open(proxy.address()).await;
+        reserve(&store, "s", 10).await.unwrap();
+        inspect(&store, "s").await;
+        assert_eq!((proxy.read_with("linearizable"), proxy.read_with("majority")), (replicated, !replicated));
+    }
+}
+
+#[tokio::test]
+async fn other_writes_whose_reply_is_lost_are_unknown_and_reads_are_not() {
+    let Some(server) = server().await else { return };
+    let proxy = Proxy::to(server.address()).await;
+    let (store, s) = (behind(&proxy).await, name("s"));
+    proxy.spoil("insert", Spoil::CutAfter);
+    let error = store.create(&s, bounds(1, 100)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    let mut seen = inspect(&store, "s").await;
+    assert_eq!(seen.bounds, bounds(1, 100), "it was created");
+    proxy.spoil("findAndModify", Spoil::Withhold);
+    let change = Change { next: Some(50), ..Change::default() };
+    assert_eq!(store.set(&s, change).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
+    seen.next = Some(50);
+    assert_eq!(inspect(&store, "s").await, seen, "it was set");
+    proxy.spoil("find", Spoil::Withhold);
+    let error = store.inspect(&s).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "a read has no outcome: {error}");
+    proxy.spoil("delete", Spoil::CutAfter);
+    assert_eq!(store.remove(&s).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
+    assert!(!store.remove(&s).await.unwrap(), "it was removed");
+}
+
+#[tokio::test]
+async fn a_first_reserve_whose_reply_is_lost_is_a_gap() {
+    let Some(server) = server().await else { return };
+    let proxy = Proxy::to(server.address()).await;
+    let store = behind(&proxy).await;
+    proxy.spoil("insert", Spoil::CutAfter);
+    assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
+}
+
+#[tokio::test]
+async fn what_was_granted_survives_a_kill_and_a_server_that_is_down_is_unavailable() {
+    let Some(server) = server().await else { return };
+    let store = MongoStore::open(&url(server.address(), "&timeout=5s")).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    server.kill();
+    // The first may find a connection that it takes for a good one; from then on there is none.
+    let first = reserve(&store, "s", 10).await.unwrap_err();
+    assert!(matches!(first.kind(), ErrorKind::UnknownOutcome | ErrorKind::Unavailable), "{first}");
+    for _ in 0..2 {
+        let error = reserve(&store, "s", 10).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    let error = MongoStore::open(&url(server.address(), "&timeout=500ms")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.restart().await;
+    assert_eq!(
+        reserve(&open(server.address()).await, "s", 10).await.unwrap(),
+        (11, 10),
+        "nothing reached it meanwhile"
+    );
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the old store goes on");
+}
+
+/// How a failure came about: what was done, and with which error of the driver.
+struct Taken {
+    what: &'static str,
+    error: Error,
+    kind: ErrorKind,
+    /// What of the driver's the error holds, if anything.
+    driver: fn(Option<&Mongo>) -> bool,
+    remedy: &'static str,
+}
+
+fn code(kind: Option<&Mongo>, expected: i32) -> bool {
+    matches!(kind, Some(Mongo::Command(command)) if command.code == expected)
+}
+
+#[tokio::test]
+async fn errors_of_the_real_engine_are_sorted() {
+    let Some(server) = server().await else { return };
+    let address = server.address();
+    for Taken { what, error, kind, driver, remedy } in taken(address).await {
+        assert_eq!(error.kind(), kind, "{what}: {error:?}");
+        assert!(error.to_string().contains(remedy), "{what}: {error}");
+        let cause = error.source().and_then(|source| source.downcast_ref::<Mongo>());
+        assert!(driver(cause), "{what}: {error:?}");
+    }
+}
+
+async fn taken(address: SocketAddr) -> Vec<Taken> {
+    let nobody = SocketAddr::from(([127, 0, 0, 1], idmill_conformance::free_port()));
+    let client = Client::with_uri_str(url(address, "")).await.unwrap();
+    let malformed = MongoStore::new(&client.database("test").collection::<Document>("a$b"));
+    vec![
+        Taken {
+            what: "nobody listens",
+            error: MongoStore::open(&url(nobody, "&timeout=400ms")).await.unwrap_err(),
+            kind: ErrorKind::Unavailable,
+            // In words alone: the driver's error prints its view of the servers as its code has it.
+            driver: |kind| kind.is_none(),
+            remedy: "Connection refused",
+        },
+        Taken {
+            what: "no member of that replica set",
+            error: MongoStore::open(&format!("mongodb://{address}/?replicaSet=rs0&timeout=400ms"))
+                .await
+                .unwrap_err(),
+            kind: ErrorKind::Unavailable,
+            // In words alone: the driver's error prints its view of the servers as its code has it.
+            driver: |kind| kind.is_none(),
+            remedy: "nothing was changed",
+        },
+        Taken {
+            what: "wrong credentials",
+            error: MongoStore::open(&format!("mongodb://user:hunter2@{address}/")).await.unwrap_err(),
+            kind: ErrorKind::Denied,
+            driver: |kind| matches!(kind, Some(Mongo::Authentication { .. })),
+            remedy: "authSource",
+        },
+        Taken {
+            what: "an illegal collection, read",
+            error: malformed.inspect(&name("s")).await.unwrap_err(),
+            kind: ErrorKind::InvalidInput,
+            driver: |kind| code(kind, 73),
+            remedy: "a$b",
+        },
+        Taken {
+            what: "an illegal collection, written",
+            error: reserve(&malformed, "s", 1).await.unwrap_err(),
+            kind: ErrorKind::InvalidInput,
+            driver: |kind| code(kind, 73),
+            remedy: "a$b",
+        },
+        Taken {
+            what: "an error that the server cannot explain",
+            error: somebodys_index(address).await,
+            kind: ErrorKind::UnknownOutcome,
+            driver: |kind| code(kind, 1),
+            remedy: "may have been applied",
+        },
+    ]
+}
+
+/// A unique index in the collection refuses the increment, of which FerretDB makes an internal error.
+async fn somebodys_index(address: SocketAddr) -> Error {
+    let database = documents(address).await.client().database("index");
+    let index =
+        doc! { "createIndexes": "c", "indexes": [{ "key": { "last": 1 }, "name": "u", "unique": true }] };
+    database.run_command(index).await.unwrap();
+    let store = MongoStore::new(&database.collection::<Document>("c"));
+    store.create(&name("a"), Bounds::of::<u64>()).await.unwrap();
+    // A duplicate of the name is one thing, a duplicate of somebody's another.
+    let again = store.create(&name("a"), Bounds::of::<u64>()).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
+    let other = store.create(&name("b"), Bounds::of::<u64>()).await.unwrap_err();
+    assert_eq!(other.kind(), ErrorKind::Conflict, "{other}");
+    assert_eq!(store.reserve(&request("b", 10)).await.unwrap().range.start(), 1);
+    let third = store.reserve(&request("c", 10)).await.unwrap_err();
+    assert_eq!(third.kind(), ErrorKind::Conflict, "{third}");
+    store.reserve(&request("a", 10)).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn passwords_stay_out_of_what_is_printed() {
+    let Some(server) = server().await else { return };
+    let address = server.address();
+    // FerretDB takes any user and any password by this mechanism.
+    let good = format!("mongodb://app:hunter2@{address}/?authMechanism=PLAIN");
+    let store = MongoStore::open(&good).await.unwrap();
+    assert_eq!(reserve(&store, "s", 1).await.unwrap(), (1, 1));
+    let bad = MongoStore::open(&format!("mongodb://app:hunter2@{address}/")).await.unwrap_err();
+    idmill_mongodb::register().unwrap();
+    let existing = idmill::store::StoreUrl::parse(&good.replace('?', "nowhere?")).unwrap().existing();
+    let missing = existing.connect().await.unwrap_err();
+    for shown in [
+        format!("{store:?}"),
+        format!("{bad} {bad:?}"),
+        format!("{existing} {existing:?}"),
+        format!("{missing:?}"),
+    ] {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_the_store_well() {
+    let Some(server) = server().await else { return };
+    let proxy = Proxy::to(server.address()).await;
+    let store = behind(&proxy).await;
+    reserve(&store, "s", 10).await.unwrap();
+    proxy.spoil("findAndModify", Spoil::Withhold);
+    proxy.counts([]);
+    let request = request("s", 10);
+    let mut dropped = store.reserve(&request);
+    // Polled until the command is on its way, then dropped.
+    while proxy.counts(["findAndModify"]) == [0] {
+        tokio::select! {
+            outcome = &mut dropped => panic!("{outcome:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    drop(dropped);
+    let (start, _) = reserve(&store, "s", 10).await.unwrap();
+    assert!(start == 11 || start == 21, "{start}");
+}
+
+#[tokio::test]
+async fn the_engine_says_what_it_is() {
+    let Some(engine) = engines::Engine::down(ENGINE) else { return };
+    assert!(engine.version().starts_with("FerretDB v1."), "{}", engine.version());
+}

@@ -1,0 +1,71 @@
+//! The MongoDB store against a real server: what it promises, and what it makes of errors.
+#![cfg(unix)]
+
+mod designs;
+mod errors;
+mod proxy;
+mod ranges;
+mod transaction;
+
+use std::net::SocketAddr;
+
+use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store};
+use idmill::{Range, Result, SequenceName};
+use idmill_mongodb::MongoStore;
+use idmill_mongodb::driver::bson::Document;
+use idmill_mongodb::driver::{Client, Collection};
+use idmill_testing::engines::Engine;
+
+const ENGINE: &str = "ferretdb";
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn bounds(start: u64, max: u64) -> Bounds {
+    Bounds::new(start, max).unwrap()
+}
+
+fn request(text: &str, count: u64) -> Reserve {
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+/// `options` begins with `&`, or is empty.
+fn url(address: SocketAddr, options: &str) -> String {
+    format!("mongodb://{address}/test?directConnection=true{options}")
+}
+
+async fn open(address: SocketAddr) -> MongoStore {
+    MongoStore::open(&url(address, "")).await.unwrap()
+}
+
+/// The start and the length of the next range.
+async fn reserve(store: &MongoStore, text: &str, count: u64) -> Result<(u64, u64)> {
+    store.reserve(&request(text, count)).await.map(|grant| (grant.range.start(), grant.range.len()))
+}
+
+async fn inspect(store: &MongoStore, text: &str) -> SequenceInfo {
+    store.inspect(&name(text)).await.unwrap().expect("it exists")
+}
+
+/// The documents themselves.
+async fn documents(address: SocketAddr) -> Collection<Document> {
+    let client = Client::with_uri_str(url(address, "")).await.unwrap();
+    client.database("test").collection("idmill_sequences")
+}
+
+/// Panics if an id is in two of the ranges; returns how many ids there are, from the first to the last.
+fn disjoint(grants: &[Grant]) -> (u64, u64, u64) {
+    let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
+    ranges.sort_by_key(Range::start);
+    for pair in ranges.windows(2) {
+        assert!(!pair[0].overlaps(&pair[1]), "{pair:?}");
+    }
+    let ids = ranges.iter().map(Range::len).sum();
+    (ids, ranges[0].start(), ranges.last().unwrap().last().unwrap())
+}
+
+/// A running server, or `None` where there can be none.
+async fn server() -> Option<Engine> {
+    Engine::start(ENGINE).await
+}

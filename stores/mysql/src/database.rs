@@ -1,0 +1,107 @@
+//! Where connections come from, and how long they and their statements may take.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::{Error, Result};
+use idmill_sql::mysql::failed;
+use idmill_sql::{Asked, Fault};
+use mysql_async::{Error as Mysql, Opts, Pool};
+use parking_lot::Mutex;
+
+use super::convert::{Carried, connecting};
+use super::session::{Session, must_commit};
+
+/// The connections.
+#[derive(Clone)]
+pub(super) enum Connections {
+    /// Of a pool that the caller made.
+    Given(Pool),
+    /// Of a pool that is replaced when one of its connections turns out to be dead.
+    Own { pool: Arc<Mutex<Pool>>, options: Box<Opts> },
+}
+
+impl Connections {
+    pub(super) fn own(options: Opts) -> Self {
+        Self::Own { pool: Arc::new(Mutex::new(Pool::new(options.clone()))), options: Box::new(options) }
+    }
+
+    fn pool(&self) -> Pool {
+        match self {
+            Self::Given(pool) => pool.clone(),
+            Self::Own { pool, .. } => pool.lock().clone(),
+        }
+    }
+
+    /// One was silent. Those that were idle meanwhile most likely lead to the same silence, and
+    /// each would cost as much time and another unknown outcome to find out; so the next is a
+    /// new one. Those in use go on.
+    fn discard_idle(&self) {
+        if let Self::Own { pool, options } = self {
+            *pool.lock() = Pool::new((**options).clone());
+        }
+    }
+}
+
+/// A server.
+#[derive(Clone)]
+pub(super) struct Database {
+    pub(super) connections: Connections,
+    pub(super) timeout: Duration,
+    /// Where it is, for messages.
+    pub(super) place: String,
+}
+
+impl Database {
+    /// A connection, for one statement or a few. Where a change is to be made, one on which each
+    /// statement commits by itself.
+    pub(super) async fn connect(&self, asked: Asked) -> Result<Session<'_>> {
+        let connecting = async {
+            let mut connection = self.connections.pool().get_conn().await?;
+            if asked == Asked::Write {
+                must_commit(&mut connection).await?;
+            }
+            Ok(connection)
+        };
+        match tokio::time::timeout(self.timeout, connecting).await {
+            Ok(Ok(connection)) => Ok(Session { database: self, connection }),
+            Ok(Err(error)) => Err(self.not_connected(error)),
+            Err(_) => Err(self.unreachable(self.silent())),
+        }
+    }
+
+    /// Runs a statement in the time that there is for one.
+    pub(super) async fn attempt<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.silent()))
+    }
+
+    fn silent(&self) -> Fault {
+        self.connections.discard_idle();
+        Fault::Silent(self.timeout)
+    }
+
+    fn not_connected(&self, error: Mysql) -> Error {
+        match Carried::refusal(&error) {
+            Some(ours) => ours.clone(),
+            None => self.unreachable(connecting(error)),
+        }
+    }
+
+    fn unreachable(&self, fault: Fault) -> Error {
+        let error = failed(fault, Asked::Connect);
+        let (kind, message) = (error.kind(), format!("cannot connect to {}: {error}", self.place));
+        Error::new(kind, message).because(error)
+    }
+}
+
+/// Not the pool, whose options hold a password.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("place", &self.place)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}

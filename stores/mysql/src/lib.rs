@@ -1,0 +1,195 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`MysqlStore`] keeps sequences in a table of MySQL or MariaDB. [`MysqlOptions`] describes the URL.
+//!
+//! # What holds
+//!
+//! The page above describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
+//!
+//! Besides what the page names, the server does not protect against a row changed by hand.
+//!
+//! # Cancellation
+//!
+//! A call that is dropped may already have been sent. The server then carries it out, and the range it
+//! reserved becomes a gap. The store closes the call's connection. Use a store within the tokio runtime that
+//! it was opened in.
+
+mod convert;
+mod database;
+mod options;
+mod session;
+mod transaction;
+
+use std::time::Duration;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, Scheme, SequenceInfo, Store,
+};
+use idmill::{Error, Operation, Result, SequenceName};
+use idmill_sql::Asked;
+use idmill_sql::mysql::{CAPABILITIES, Calls, DEFAULT_TABLE, Table};
+use mysql_async::Pool;
+
+use self::database::{Connections, Database};
+use self::session::Session;
+
+pub use self::options::{MysqlOptions, Tls};
+pub use self::transaction::{InTransaction, next_in, reserve_in};
+/// The driver, in the version whose transactions [`reserve_in`] takes.
+pub use ::mysql_async as driver;
+pub use idmill;
+pub use idmill::store::Mode;
+
+const STORE: Scheme = Scheme::store::<MysqlOptions>("mysql", "mysql://HOST/DATABASE");
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mariadb")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// How long one statement may take unless told otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
+///
+/// Clones share the connections.
+#[derive(Clone, Debug)]
+pub struct MysqlStore {
+    database: Database,
+    calls: Calls,
+}
+
+impl MysqlStore {
+    /// Uses the caller's pool and the table `idmill_sequences`, which is created if it does not exist.
+    ///
+    /// Connections are used as they are. Calls that write refuse a connection that does not commit each
+    /// statement, or that counts found rows instead of changed rows.
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with).
+    pub async fn new(pool: &Pool) -> Result<Self> {
+        Self::over(pool, DEFAULT_TABLE, Mode::default()).await
+    }
+
+    /// Like [`new`](Self::new), with this table and mode.
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with).
+    pub async fn over(pool: &Pool, table: &str, mode: Mode) -> Result<Self> {
+        let opening = async {
+            let (connections, table) = (Connections::Given(pool.clone()), Table::new(table)?);
+            let place = "the pool's server".to_owned();
+            Self::within(Database { connections, timeout: DEFAULT_TIMEOUT, place }, table, mode).await
+        };
+        opening.await.map_err(|error: Error| error.during(Operation::Connect))
+    }
+
+    /// How long one statement may take, and how long it may take to get a connection. 1 ms or more, default
+    /// 10 s. A reserve is usually one statement.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.database.timeout = timeout.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Connects to the server that a URL names. See [`MysqlOptions`].
+    ///
+    /// # Errors
+    /// Those of [`MysqlOptions::parse`] and of [`open_with`](Self::open_with).
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(MysqlOptions::parse(url)?).await
+    }
+
+    /// Connects to a server, and creates the table if it is missing and the mode allows that.
+    ///
+    /// # Errors
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the server cannot be reached;
+    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the database is
+    /// missing, or if the table is missing and the mode does not create it;
+    /// [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not this crate's;
+    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable, or the server is
+    /// neither MySQL nor MariaDB; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
+    pub async fn open_with(options: MysqlOptions) -> Result<Self> {
+        let opening = async {
+            let (database, table, mode) = options.database()?;
+            Self::within(database, table, mode).await
+        };
+        opening.await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    async fn within(database: Database, table: Table, mode: Mode) -> Result<Self> {
+        let mut session = database.connect(Asked::Read).await?;
+        let calls = Calls::open(&mut session, table, mode, &database.place).await?;
+        drop(session);
+        Ok(Self { database, calls })
+    }
+
+    async fn reading(&self) -> Result<Session<'_>> {
+        self.database.connect(Asked::Read).await
+    }
+
+    async fn writing(&self) -> Result<Session<'_>> {
+        self.calls.may_write()?;
+        self.database.connect(Asked::Write).await
+    }
+
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        let mut session = self.writing().await?;
+        let outcome = self.calls.reserve(&mut session, request).await;
+        session.release(outcome).await
+    }
+
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let mut session = self.writing().await?;
+        let outcome = self.calls.give_back(&mut session, back).await;
+        session.release(outcome).await
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        let mut session = self.writing().await?;
+        let outcome = self.calls.create(&mut session, name, bounds).await;
+        session.release(outcome).await
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        let mut session = self.reading().await?;
+        let outcome = self.calls.inspect(&mut session, name).await;
+        session.release(outcome).await
+    }
+
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let mut session = self.reading().await?;
+        let outcome = self.calls.list(&mut session, page).await;
+        session.release(outcome).await
+    }
+
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        let mut session = self.writing().await?;
+        let outcome = self.calls.set(&mut session, name, change).await;
+        session.release(outcome).await
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        let mut session = self.writing().await?;
+        let outcome = self.calls.remove(&mut session, name).await;
+        session.release(outcome).await
+    }
+}
+
+impl Store for MysqlStore {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    idmill::store_calls!(reserve give_back create inspect list set remove);
+}

@@ -1,0 +1,117 @@
+//! How a statement is run: on a connection of the store's, or in a transaction of the caller's.
+
+use idmill::{Error, ErrorKind, Result};
+use idmill_sql::{Answer, Executor, Fault, Statement};
+use mysql_async::consts::StatusFlags;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error as Mysql, Row, Transaction};
+
+use super::convert::{self, Carried, fault};
+use super::database::Database;
+
+/// A connection of the store's, on which each statement commits by itself and has its time.
+pub(super) struct Session<'a> {
+    pub(super) database: &'a Database,
+    pub(super) connection: Conn,
+}
+
+impl Executor for Session<'_> {
+    const IN_TRANSACTION: bool = false;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        self.database.attempt(Bare(&mut self.connection).execute(statement)).await
+    }
+}
+
+impl Session<'_> {
+    /// Gives the connection back after use. One to a server that refused is not used again: after a failover
+    /// it may have become a replica, and the next connection leads to another.
+    pub(super) async fn release<T>(self, outcome: Result<T>) -> Result<T> {
+        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Denied) {
+            let _ = tokio::time::timeout(self.database.timeout, self.connection.disconnect()).await;
+        }
+        outcome
+    }
+}
+
+/// What the driver runs statements on, with no time limit.
+pub(super) struct Bare<'a, R>(pub(super) &'a mut R);
+
+impl<R: Runs> Executor for Bare<'_, R> {
+    const IN_TRANSACTION: bool = !R::COMMITS;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        debug_assert!(statement.values.is_empty(), "every value is in the text");
+        let result = self.0.query_iter(&*statement.sql).await.map_err(fault)?;
+        let answer = Answer::changed(result.affected_rows(), result.last_insert_id());
+        let rows: Vec<Row> = result.collect_and_drop().await.map_err(fault)?;
+        if statement.writes && !self.0.took_effect() {
+            return Err(Fault::Uncommitted);
+        }
+        Ok(answer.with_rows(rows.into_iter().map(convert::row).collect()))
+    }
+}
+
+/// Something that runs statements, and knows what the server said last.
+pub(super) trait Runs: Queryable {
+    /// Whether a statement commits by itself, or with the caller's transaction.
+    const COMMITS: bool;
+
+    fn connection(&self) -> &Conn;
+
+    /// Whether the last change is committed, or part of a transaction that is still open.
+    fn took_effect(&self) -> bool {
+        status(self.connection()).is_some_and(|status| {
+            if Self::COMMITS { commits(status) } else { status.contains(StatusFlags::SERVER_STATUS_IN_TRANS) }
+        })
+    }
+}
+
+impl Runs for Conn {
+    const COMMITS: bool = true;
+
+    fn connection(&self) -> &Conn {
+        self
+    }
+}
+
+impl Runs for Transaction<'_> {
+    const COMMITS: bool = false;
+
+    fn connection(&self) -> &Conn {
+        self
+    }
+}
+
+fn status(connection: &Conn) -> Option<StatusFlags> {
+    connection.last_ok_packet().map(mysql_async::OkPacket::status_flags)
+}
+
+fn commits(status: StatusFlags) -> bool {
+    status.contains(StatusFlags::SERVER_STATUS_AUTOCOMMIT)
+        && !status.contains(StatusFlags::SERVER_STATUS_IN_TRANS)
+}
+
+/// Of a pool that the caller made, connections are as the caller left them.
+pub(super) async fn must_commit(connection: &mut Conn) -> Result<(), Mysql> {
+    if connection.opts().client_found_rows() {
+        return Err(ours(
+            "the pool was made with `client_found_rows`, with which a change that a trigger undid looks like one that \
+             was made; make the store one without",
+        ));
+    }
+    if status(connection).is_none() {
+        connection.ping().await?;
+    }
+    if status(connection).is_some_and(commits) {
+        return Ok(());
+    }
+    Err(ours(
+        "the pool's connections do not commit each statement (autocommit=0, or an open transaction): ids would be taken \
+         back; give the store a pool of its own",
+    ))
+}
+
+fn ours(message: &'static str) -> Mysql {
+    Carried::by_driver(Fault::Refused(Error::new(ErrorKind::Unsupported, message)))
+}

@@ -1,0 +1,119 @@
+//! The MySQL store against a real server: what it promises, and what it makes of errors.
+#![cfg(unix)]
+
+mod errors;
+mod faults;
+mod ranges;
+mod servers;
+mod silent;
+mod transaction;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use idmill::store::{Bounds, Reserve, SequenceInfo, Store};
+use idmill::{ErrorKind, Result, SequenceName};
+use idmill_mysql::driver::prelude::{FromRow, Queryable};
+use idmill_mysql::driver::{Conn, Opts, OptsBuilder, Pool};
+use idmill_mysql::{MysqlOptions, MysqlStore};
+use idmill_testing::engines::Engine;
+use tokio::sync::Mutex;
+
+const ENGINE: &str = "mariadb";
+
+/// A server that tests share, each with a table of its own, unless they change its settings or kill it;
+/// `None` where there can be none. Gone with the last test that uses it.
+async fn server() -> Option<Arc<Engine>> {
+    static SHARED: Mutex<Weak<Engine>> = Mutex::const_new(Weak::new());
+    let mut shared = SHARED.lock().await;
+    if let Some(running) = shared.upgrade() {
+        return Some(running);
+    }
+    let started = Arc::new(Engine::start(ENGINE).await?);
+    *shared = Arc::downgrade(&started);
+    Some(started)
+}
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn bounds(start: u64, max: u64) -> Bounds {
+    Bounds::new(start, max).unwrap()
+}
+
+fn request(text: &str, count: u64) -> Reserve {
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+/// `options` begins with `&`, or is empty.
+fn url(address: SocketAddr, table: &str, options: &str) -> String {
+    format!("mysql://root@{address}/ids?table={table}{options}")
+}
+
+async fn open(address: SocketAddr, table: &str) -> MysqlStore {
+    MysqlStore::open(&url(address, table, "")).await.unwrap()
+}
+
+/// The start and the length of the next range.
+async fn reserve(store: &MysqlStore, text: &str, count: u64) -> Result<(u64, u64)> {
+    store.reserve(&request(text, count)).await.map(|grant| (grant.range.start(), grant.range.len()))
+}
+
+/// What kind of error the next reserve has; the error has to say `hint`.
+async fn refused(store: &MysqlStore, text: &str, hint: &str) -> ErrorKind {
+    let error = store.reserve(&request(text, 1)).await.unwrap_err();
+    assert!(error.to_string().contains(hint), "{error}");
+    error.kind()
+}
+
+async fn inspect(store: &MysqlStore, text: &str) -> SequenceInfo {
+    store.inspect(&name(text)).await.unwrap().expect("it exists")
+}
+
+/// The administrator's connection.
+async fn root(address: SocketAddr) -> Conn {
+    let pool = MysqlOptions::parse(&url(address, "t", "")).unwrap().pool().unwrap();
+    pool.get_conn().await.unwrap()
+}
+
+async fn run(connection: &mut Conn, statements: &[&str]) {
+    for sql in statements {
+        connection.query_drop(*sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+}
+
+/// A pool as somebody's application has it.
+fn pool(address: SocketAddr, change: impl FnOnce(OptsBuilder) -> OptsBuilder) -> Pool {
+    let options = OptsBuilder::from_opts(Opts::default())
+        .ip_or_hostname("127.0.0.1")
+        .tcp_port(address.port())
+        .user(Some("root"))
+        .db_name(Some("ids"))
+        .prefer_socket(false);
+    Pool::new(change(options))
+}
+
+/// How many statements of these kinds the server has carried out for anybody.
+async fn counted(connection: &mut Conn) -> [u64; 3] {
+    let mut counts = [0; 3];
+    for (count, kind) in counts.iter_mut().zip(["update", "select", "insert"]) {
+        *count = one::<(String, u64)>(connection, &format!("SHOW GLOBAL STATUS LIKE 'Com_{kind}'")).await.1;
+    }
+    counts
+}
+
+async fn one<T: FromRow + Send + 'static>(connection: &mut Conn, sql: &str) -> T {
+    connection.query_first::<T, _>(sql).await.unwrap().expect("a row")
+}
+
+/// Waits until a count has come down to this.
+async fn until(connection: &mut Conn, count: &str, most: u64) {
+    for _ in 0..1000 {
+        if one::<u64>(connection, count).await <= most {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{count} stays above {most}");
+}

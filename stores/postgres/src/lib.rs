@@ -1,0 +1,117 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`PostgresStore`] keeps sequences in rows of a table; [`NativeSequences`] draws from PostgreSQL's own
+//! `SEQUENCE`s. [`PostgresOptions`] describes the URL.
+//!
+//! # What holds
+//!
+//! The page above describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
+//!
+//! # Cancellation
+//!
+//! A call that is dropped may already have been sent. The server then carries it out, and the range it
+//! reserved becomes a gap. The store closes the call's connection.
+
+mod convert;
+mod native;
+mod options;
+mod session;
+mod tls;
+mod transaction;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::Scheme;
+use idmill::{Operation, Result};
+use idmill_sql::Asked;
+use idmill_sql::postgres::{Calls, DEFAULT_TABLE, Table, failed};
+use tokio_postgres::Client;
+
+use self::session::Sessions;
+
+pub use self::native::NativeSequences;
+pub use self::options::{PostgresOptions, Sequences, SslMode};
+pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
+pub use idmill;
+pub use idmill::store::Mode;
+pub use idmill_sql::postgres::Keeps;
+/// The driver, in the version whose clients and transactions this crate takes.
+pub use tokio_postgres as driver;
+
+const STORE: Scheme = Scheme::store::<PostgresOptions>("postgres", "postgres://HOST/DATABASE");
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("postgresql")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// How long one statement may take unless told otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sequences in a table of a PostgreSQL database. See the [crate docs](self) for its guarantees.
+///
+/// Clones share their connections: at most four, and four more to wait for locks, or the caller's one client.
+#[derive(Clone)]
+pub struct PostgresStore {
+    sessions: Sessions,
+    calls: Calls,
+}
+
+impl PostgresStore {
+    /// Connects to the database that a URL names. See [`PostgresOptions`].
+    ///
+    /// # Errors
+    /// Those of [`PostgresOptions::parse`] and of [`open_with`](Self::open_with).
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(PostgresOptions::parse(url)?).await
+    }
+
+    /// Connects to a database, and creates the table if the options say so. If the future is dropped, the
+    /// table may already have been created.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the server cannot be reached;
+    /// [`Denied`](idmill::ErrorKind::Denied) if the server refuses access, or its certificate is not
+    /// accepted; [`NotFound`](idmill::ErrorKind::NotFound) if the database or the schema is missing, or if
+    /// the table is missing and the mode does not create it; [`Conflict`](idmill::ErrorKind::Conflict) if the
+    /// table is unlogged or not this crate's, if the `search_path` leads to two tables, or if the server does
+    /// not sync what it writes.
+    pub async fn open_with(options: PostgresOptions) -> Result<Self> {
+        options.open().await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if there is
+    /// none, it is created in the first schema of the path. The client can be used for other things at the
+    /// same time, but a reserve fails while it is in a transaction. A closed client is not replaced.
+    /// Statements on a client wait for each other, so waits for locks are short.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub async fn new(client: impl Into<Arc<Client>>) -> Result<Self> {
+        let sessions = Sessions::given(client.into(), DEFAULT_TIMEOUT);
+        let opened = Self::over(sessions, Table::new(None, DEFAULT_TABLE)?, Mode::Create).await;
+        opened.map_err(|error| error.during(Operation::Connect))
+    }
+
+    async fn over(sessions: Sessions, table: Table, mode: Mode) -> Result<Self> {
+        if mode != Mode::ReadOnly {
+            sessions.must_be_outside().await.map_err(|fault| failed(fault, Asked::Read))?;
+        }
+        let calls = Calls::open(&mut &sessions, table, mode, sessions.keeps()).await?;
+        Ok(Self { sessions, calls })
+    }
+}
+
+idmill_sql::postgres_store!(PostgresStore);

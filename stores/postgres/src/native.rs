@@ -1,0 +1,468 @@
+//! PostgreSQL's own sequences: `nextval`, made durable, with ranges that no change of
+//! the increment can make overlap.
+//!
+//! A value v of a sequence with `INCREMENT BY n` stands for the n ids that *end* with it, v - n + 1 to v, as
+//! Hibernate's pooled optimizer reads it. They lie between the value before and v, which the sequence has
+//! passed: whatever the next increment is, the ids that follow are above v. (Had it stood for those that
+//! begin with it, a smaller increment would reach into them.) The value that a sequence starts or is
+//! restarted with has none before it, and stands for itself alone.
+//!
+//! `nextval` by itself is not durable. It writes ahead 32 values at a time, and those in between are handed
+//! out without waiting for that record to reach the disk: if the transaction that wrote it is still open when
+//! the server crashes, values that others were given are given again. So each statement here writes a record
+//! of its own, whose commit syncs all that came before.
+
+mod list;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use idmill::store::kit::refuse;
+use idmill::store::{
+    Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, RetryCost, SequenceInfo, Store,
+    already_exists, exhausted, not_found,
+};
+use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
+use idmill_sql::postgres::native::{
+    DRAWN_DURABLE_AT, Seen, block, draw_sql, flush_sql, literal, note_sql, see_sql,
+};
+use idmill_sql::postgres::{
+    DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
+    must_sync, quoted,
+};
+use idmill_sql::{Asked, Patience, Row, Statement, Value};
+use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::Mode;
+use super::session::Sessions;
+
+/// The largest id: PostgreSQL's sequences are integers of 63 bits and a sign.
+const LARGEST: u64 = i64::MAX.cast_unsigned();
+/// Values drawn by one statement, each of which takes a microsecond or less on the server.
+const MOST_VALUES: u64 = 10_000;
+const MOST_INCREMENT: u64 = 1 << 31;
+/// Raised where a sequence is not as it was seen.
+const CHANGED: &str = "ID001";
+
+pub(super) fn parse_increment(value: &str) -> Result<u64> {
+    value.parse().ok().filter(|increment| check_increment(*increment).is_ok()).ok_or_else(|| {
+        refuse(format!(
+            "increment={value:?} is not how many ids a nextval takes: write 1 to {MOST_INCREMENT}"
+        ))
+    })
+}
+
+pub(super) fn check_increment(increment: u64) -> Result<()> {
+    if (1..=MOST_INCREMENT).contains(&increment) {
+        return Ok(());
+    }
+    Err(refuse(format!("increment={increment} must be 1 to {MOST_INCREMENT}")))
+}
+
+/// PostgreSQL's `SEQUENCE`s of one schema, or of all that the `search_path` leads to, those of idmill's
+/// making and those that were there, `serial` and identity columns' included:
+/// `postgres://HOST/DATABASE?sequences=native`.
+///
+/// Others may draw from them at the same time with `nextval`, if they read the value alike: as one id where
+/// the increment is 1, and as the last of a block where it is larger (Hibernate's `pooled`; not its
+/// `pooled-lo`). A sequence that cannot be drawn from safely is refused, with the statement that changes
+/// that: one that cycles, counts down, caches, is unlogged or temporary.
+///
+/// A grant may be shorter than was asked for, and the rest of a value's ids is kept for the next; it is a gap
+/// if this store is dropped. Ids end at 2^63 - 1. Of the last `INCREMENT BY - 1` ids before the maximum,
+/// those that make no whole block are never handed out. Clones share their connections: at most four, and
+/// four more where locks are waited for.
+#[derive(Clone)]
+pub struct NativeSequences {
+    sessions: Sessions,
+    /// The one that was named; else each sequence is looked for along the path.
+    schema: Option<Arc<str>>,
+    increment: u64,
+    read_only: bool,
+    /// Of each sequence one reserve at a time: so that what is kept is below all that is drawn later.
+    kept: Arc<Mutex<HashMap<SequenceName, Arc<AsyncMutex<Kept>>>>>,
+}
+
+/// What this store knows of a sequence.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Ids that were drawn and not granted yet, ascending.
+    rest: VecDeque<Grant>,
+    /// The identity under which a value was seen that others can follow.
+    begun: Option<Identity>,
+    /// The last increment that was seen; `None` before the first look.
+    increment: Option<u64>,
+    /// As SQL names it; empty before the first look.
+    sql: String,
+}
+
+impl NativeSequences {
+    /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions);
+    /// `sequences=` is taken to be `native`.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(super::PostgresOptions::parse(url)?).await
+    }
+
+    /// Connects to a database. Creates nothing.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
+    pub async fn open_with(options: super::PostgresOptions) -> Result<Self> {
+        options.open_native().await.map_err(|error| error.during(Operation::Connect))
+    }
+
+    pub(super) async fn over(
+        sessions: Sessions,
+        schema: Option<&str>,
+        increment: u64,
+        mode: Mode,
+    ) -> Result<Self> {
+        if mode != Mode::ReadOnly {
+            must_sync(&mut &sessions, sessions.keeps()).await?;
+        }
+        // There has to be a schema; of what name the sequences in it are does not matter.
+        look(&mut &sessions, schema, "").await?;
+        let read_only = mode == Mode::ReadOnly;
+        Ok(Self { sessions, schema: schema.map(Into::into), increment, read_only, kept: Arc::default() })
+    }
+
+    fn must_write(&self) -> Result<()> {
+        if self.read_only {
+            let message = "the store was opened to look only; open it with mode=rw or mode=rwc";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(())
+    }
+
+    /// As SQL names it, where it is, or in the schema in which it would be created.
+    async fn sql(&self, name: &str) -> Result<String> {
+        if name.len() > 63 || name.contains("$idmill$") {
+            let message = format!(
+                "{name:?} has {} bytes, and PostgreSQL's names 63 at most: name it otherwise, or use a table, sequences=table",
+                name.len()
+            );
+            return Err(Error::invalid(message));
+        }
+        let schema = match &self.schema {
+            Some(schema) => schema.to_string(),
+            None => match look(&mut &self.sessions, None, name).await? {
+                Place::There(found) => found.schema,
+                Place::Nowhere { schema } => schema,
+            },
+        };
+        Ok(format!("{}.{}", quoted(&schema), quoted(name)))
+    }
+
+    fn kept(&self, name: &SequenceName) -> Arc<AsyncMutex<Kept>> {
+        self.kept.lock().entry(name.clone()).or_default().clone()
+    }
+
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        self.must_write()?;
+        let kept = self.kept(&request.name);
+        let kept = &mut *kept.lock().await;
+        for _ in 0..TRIES {
+            if let Some(grant) = kept.take(request)? {
+                return Ok(grant);
+            }
+            if kept.increment.is_none() && !self.look(request, kept).await? {
+                self.begin(request).await?;
+                continue;
+            }
+            // A sequence that is used up gives nothing, nor does one that is being restarted at this moment.
+            if !self.draw(request, kept).await? {
+                *kept = Kept::default();
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Finds out which sequence it is and whether it has begun; `false` if there is none.
+    async fn look(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
+        let sql = self.sql(&request.name).await?;
+        let Some(seen) = self.see(&sql, &request.name).await? else { return Ok(false) };
+        let info = seen.info()?;
+        if info.next.is_none_or(|next| next > request.ceiling) {
+            return Err(exhausted(&request.name, info.bounds.max().min(request.ceiling)));
+        }
+        // A value that is drawn now stands for itself alone, unless there was one before.
+        kept.begun = seen.called.then_some(info.identity);
+        kept.increment = Some(seen.increment.cast_unsigned());
+        kept.sql = sql;
+        Ok(true)
+    }
+
+    /// Creates the sequence, unless others do.
+    async fn begin(&self, request: &Reserve) -> Result<()> {
+        let bounds = storable(request.creation()?)?;
+        if bounds.start() > request.ceiling {
+            return Err(exhausted(&request.name, bounds.max().min(request.ceiling)));
+        }
+        match self.try_create(&request.name, bounds).await {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Draws values for `count` ids, or as many as there are; `false` if there is none left.
+    async fn draw(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
+        // Only a guess at how many values are needed: what they stand for is said along with them.
+        let increment = kept.increment.unwrap_or(1).max(1);
+        let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
+        let sql = draw_sql(&kept.sql);
+        let asked = [values.to_string().into(), Value::Patience, request.ceiling.to_string().into()];
+        let (rows, fault) = self.sessions.run_some(&Statement::write(sql, asked)).await;
+        match fault {
+            None => {}
+            // Others drew the last values meanwhile. Those that came before are ours,
+            // as soon as they are durable.
+            Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
+            // Dropped or restarted. If it is damaged, the look that follows says so.
+            Some(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
+                *kept = Kept::default();
+                return Ok(true);
+            }
+            Some(fault) => return Err(failed(fault, Asked::Write)),
+        }
+        for row in &rows {
+            self.must_be_durable(row, DRAWN_DURABLE_AT)?;
+        }
+        for row in &rows {
+            kept.add(row, &request.name)?;
+        }
+        Ok(!rows.is_empty())
+    }
+
+    /// Waits until all that the server has written so far is as durable as a commit.
+    async fn flush(&self) -> Result<()> {
+        let rows = self.sessions.run(&Statement::write(flush_sql(), [])).await;
+        let rows = rows.map_err(|fault| failed(fault, Asked::Write))?;
+        rows.iter().try_for_each(|row| self.must_be_durable(row, 0))
+    }
+
+    /// Looks at what the row says in this column of how durable it is.
+    fn must_be_durable(&self, row: &Row, column: usize) -> Result<()> {
+        must_be_durable(row.text(column).unwrap_or_default(), self.sessions.keeps())
+    }
+
+    async fn try_see(&self, name: &SequenceName) -> Result<Option<Seen>> {
+        self.see(&self.sql(name).await?, name).await
+    }
+
+    async fn see(&self, sql: &str, name: &SequenceName) -> Result<Option<Seen>> {
+        let sql = see_sql(sql, name);
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.sessions.run(&Statement::read(&sql, [])).await {
+                Ok(rows) => {
+                    if let Some(row) = rows.first() {
+                        return Seen::read(row).map(Some);
+                    }
+                    // It is there, and was restarted while it was read: its old file is empty.
+                }
+                Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
+                // The same, a moment later.
+                Err(fault) if fault.code() == Some(DATA_CORRUPTED) => last = Some(fault),
+                Err(fault) => return Err(failed(fault, Asked::Read)),
+            }
+        }
+        Err(last.map_or_else(crowded, |fault| failed(fault, Asked::Read)))
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        self.try_see(name).await?.map(|seen| seen.info()).transpose()
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        self.must_write()?;
+        let bounds = storable(bounds)?;
+        // What a statement without an answer commits is not looked at afterwards.
+        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
+        let identity = Identity::fresh();
+        let sql = self.sql(name).await?;
+        // PostgreSQL wants the least value to be below the largest; what counts
+        // here is the one to start with.
+        let least = i128::from(bounds.start()) - i128::from(bounds.start() == bounds.max());
+        let body = format!(
+            "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {} MINVALUE {least} MAXVALUE {} START WITH {start} CACHE 1 NO CYCLE; {}",
+            self.increment,
+            bounds.max(),
+            note_sql(&sql, "", identity),
+            start = bounds.start(),
+        );
+        match self.sessions.batch(&self.block("", &body)).await {
+            Ok(()) => Ok(SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity }),
+            Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
+            Err(fault) => Err(failed(fault, Asked::Write)),
+        }
+    }
+
+    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        self.must_write()?;
+        if let Some(max) = change.max.filter(|max| *max > LARGEST) {
+            return Err(too_large("max", max));
+        }
+        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
+        let kept = self.kept(name);
+        let mut kept = kept.lock().await;
+        let sql = self.sql(name).await?;
+        for _ in 0..TRIES {
+            let seen = self.see(&sql, name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.info()?;
+            after.apply(&change)?;
+            match self.sessions.batch(&self.set_sql(&sql, &seen, &after)).await {
+                Ok(()) => {
+                    *kept = Kept::default();
+                    return Ok(after);
+                }
+                Err(fault) if matches!(fault.code(), Some(CHANGED | UNDEFINED_TABLE)) => {}
+                Err(fault) => return Err(failed(fault, Asked::Write)),
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed. The restart
+    /// gives it another file, by which those that draw from it know that it is not what it was, even if they
+    /// read its comment a moment too early.
+    fn set_sql(&self, sql: &str, seen: &Seen, after: &SequenceInfo) -> String {
+        let (min, max) = (after.bounds.start(), after.bounds.max());
+        // The value before the next id; the first id has none.
+        let (last, called) = match after.next {
+            None => (max, true),
+            Some(next) if next == min => (min, false),
+            Some(next) => (next - 1, true),
+        };
+        let body = format!(
+            "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
+             INTO last, called, note FROM {sql} AS l; \
+             IF last <> {} OR called <> {} OR COALESCE(note, '') <> {} THEN \
+             RAISE EXCEPTION 'it has changed' USING ERRCODE = '{CHANGED}'; END IF; \
+             ALTER SEQUENCE {sql} MAXVALUE {max} RESTART WITH {last}; PERFORM setval({oid}::oid::regclass, {last}, {called}); {}",
+            seen.last,
+            seen.called,
+            literal(&seen.comment),
+            note_sql(sql, seen.remark(), after.identity),
+            oid = seen.oid,
+        );
+        self.block("last bigint; called boolean; note text; ", &body)
+    }
+
+    /// One transaction, which gives up waiting for a lock before this store gives up waiting for an answer.
+    fn block(&self, declare: &str, body: &str) -> String {
+        block(declare, &self.sessions.lock_timeout(Patience::Full), body)
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        self.must_write()?;
+        let kept = self.kept(name);
+        let mut kept = kept.lock().await;
+        let sql = self.sql(name).await?;
+        match self.sessions.batch(&self.block("", &format!("DROP SEQUENCE {sql};"))).await {
+            Ok(()) => {
+                *kept = Kept::default();
+                Ok(true)
+            }
+            Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => Ok(false),
+            Err(fault) => Err(failed(fault, Asked::Write)),
+        }
+    }
+}
+
+impl Kept {
+    /// The ids at the front, as many as fit; `None` where there are none.
+    fn take(&mut self, request: &Reserve) -> Result<Option<Grant>> {
+        let Some(front) = self.rest.front_mut() else { return Ok(None) };
+        let (start, last) = (front.range.start(), front.range.end() - 1);
+        let last = u64::try_from(last).unwrap_or(LARGEST).min(request.ceiling);
+        if start > request.ceiling {
+            return Err(exhausted(&request.name, front.bounds.max().min(request.ceiling)));
+        }
+        let count = (last - start + 1).min(request.count.max(1));
+        let grant = Grant { range: part(start, count)?, ..*front };
+        match front.range.len() - count {
+            0 => drop(self.rest.pop_front()),
+            left => front.range = part(start + count, left)?,
+        }
+        Ok(Some(grant))
+    }
+
+    /// A value that was drawn, as the ids that it stands for.
+    fn add(&mut self, row: &Row, name: &SequenceName) -> Result<()> {
+        let seen = Seen::read(row)?;
+        let info = seen.info()?;
+        // An old increment does not matter here, and neither does a new one: the ids lie
+        // between the value before and this.
+        let first =
+            if self.begun == Some(info.identity) { seen.last - seen.increment + 1 } else { seen.last };
+        let first = first.max(seen.first()).cast_unsigned();
+        let range = part(first, seen.last.cast_unsigned() - first + 1)?;
+        self.begun = Some(info.identity);
+        self.increment = Some(seen.increment.cast_unsigned());
+        self.rest.retain(|grant| grant.identity == info.identity);
+        if let Some(back) = self.rest.back_mut() {
+            if u128::from(first) < back.range.end() {
+                self.rest.clear();
+                let message =
+                    format!("the sequence {name:?} went backwards, to {first}; nothing of it is used");
+                return Err(Error::new(ErrorKind::StoreViolation, message));
+            }
+            if u128::from(first) == back.range.end() {
+                back.range = part(back.range.start(), back.range.len() + range.len())?;
+                return Ok(());
+            }
+        }
+        self.rest.push_back(Grant { range, identity: info.identity, bounds: info.bounds });
+        Ok(())
+    }
+}
+
+fn part(start: u64, len: u64) -> Result<Range> {
+    Range::new(start, len).ok_or_else(|| {
+        Error::new(ErrorKind::StoreViolation, format!("{len} ids from {start} on are no range"))
+    })
+}
+
+/// The bounds with which a sequence is created. That of a `u64` without a max of its own ends where these do.
+fn storable(bounds: Bounds) -> Result<Bounds> {
+    if bounds.max() == u64::MAX {
+        return Bounds::new(bounds.start(), LARGEST).map_err(|_| too_large("start", bounds.start()));
+    }
+    if bounds.max() > LARGEST {
+        return Err(too_large("max", bounds.max()));
+    }
+    Ok(bounds)
+}
+
+fn too_large(what: &str, id: u64) -> Error {
+    Error::invalid(format!(
+        "{what} {id} is too large for PostgreSQL's sequences, which end at {LARGEST} (2^63 - 1); a table holds it, sequences=table"
+    ))
+}
+
+impl Store for NativeSequences {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: false,
+        }
+    }
+
+    idmill::store_calls!(reserve create inspect list set remove);
+}
+
+/// Not the options, which hold a password.
+impl fmt::Debug for NativeSequences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeSequences").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}

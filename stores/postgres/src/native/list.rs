@@ -1,0 +1,91 @@
+//! A page of the sequences that there are.
+
+use idmill::store::{Cursor, Listing, Page, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName, Status};
+
+use idmill_sql::postgres::native::{NAMES, Seen, see_sql};
+use idmill_sql::postgres::{failed, quoted};
+use idmill_sql::{Asked, Row, Statement};
+
+use super::NativeSequences;
+
+/// How many one statement reads. The server locks each of them until it ends.
+const AT_ONCE: usize = 100;
+
+impl NativeSequences {
+    /// Those that can be drawn from.
+    pub(super) async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let schema = self.schema.as_deref().unwrap_or_default();
+        let after = page.after.as_ref().map_or("", Cursor::as_str);
+        let values =
+            [schema.into(), after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
+        let rows = self.sessions.run(&Statement::read(NAMES, values)).await;
+        let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
+        let mut listing = Listing::default();
+        let mut readable = Vec::with_capacity(rows.len());
+        for row in &rows {
+            // What cannot be a sequence's name is somebody else's.
+            let Ok(name) = SequenceName::new(text(row, 0)) else { continue };
+            if text(row, 3) != "1" {
+                listing.add(name.as_str(), Err(in_several(&name)));
+            } else if text(row, 1) == "true" {
+                readable.push((format!("{}.{}", quoted(text(row, 2)), quoted(&name)), name));
+            } else {
+                listing.add(name.as_str(), Err(no_privilege(&name)));
+            }
+        }
+        for some in readable.chunks(AT_ONCE) {
+            self.list_these(some, &mut listing).await?;
+        }
+        let full = rows.len() >= page.limit.max(1);
+        listing.next = rows.last().filter(|_| full).map(|row| Cursor::new(text(row, 0)));
+        Ok(listing.sorted())
+    }
+
+    /// All in one statement; if it fails, one by one, for the one that it failed of may not be the only one.
+    async fn list_these(&self, some: &[(String, SequenceName)], listing: &mut Listing) -> Result<()> {
+        let select = |(sql, name): &(String, SequenceName)| format!("({})", see_sql(sql, name));
+        let selects: Vec<_> = some.iter().map(select).collect();
+        let together = self.sessions.run(&Statement::read(selects.join(" UNION ALL "), [])).await;
+        if let Ok(rows) = together {
+            for row in &rows {
+                add(listing, text(row, 0), Seen::read(row).and_then(|seen| seen.info()));
+            }
+            return Ok(());
+        }
+        for (sql, name) in some {
+            match self.see(sql, name).await {
+                Ok(Some(seen)) => add(listing, name, seen.info()),
+                // Dropped meanwhile.
+                Ok(None) => {}
+                Err(error) if error.status() != Status::Permanent => return Err(error),
+                Err(error) => add(listing, name, Err(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(row: &Row, column: usize) -> &str {
+    row.text(column).unwrap_or_default()
+}
+
+/// What nothing is drawn from here is no part of the list.
+fn add(listing: &mut Listing, name: &str, seen: Result<SequenceInfo>) {
+    if !matches!(&seen, Err(error) if error.kind() == ErrorKind::Conflict) {
+        listing.add(name, seen);
+    }
+}
+
+fn no_privilege(name: &SequenceName) -> Error {
+    let message = format!("the sequence {:?} may not be read; GRANT SELECT ON SEQUENCE …", name.as_str());
+    Error::new(ErrorKind::Denied, message)
+}
+
+fn in_several(name: &SequenceName) -> Error {
+    let message = format!(
+        "the sequence {:?} is in more than one schema of the search_path: name the one that is meant with schema=NAME",
+        name.as_str()
+    );
+    Error::new(ErrorKind::Conflict, message)
+}

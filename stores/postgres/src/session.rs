@@ -1,0 +1,406 @@
+//! Connections: how they are made, and how one statement is run on one of them.
+//!
+//! A statement that locks a row has little patience at first. Where another transaction holds the row it is
+//! run again, with all the patience there is, on one of the connections for those that wait: so those that
+//! need another row do not wait with it.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::TryStreamExt;
+use idmill::{Error, ErrorKind, Result};
+use idmill_sql::postgres::{
+    CANNOT_CONNECT_NOW, CURRENT_TRANSACTION, Keeps, LOCK_NOT_AVAILABLE, TRANSACTION_STATUS, failed,
+    is_of_commit, leaves_connection, must_be_durable,
+};
+use idmill_sql::{Answer, Asked, Executor, Fault, Patience, Row, Statement, Value};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_postgres::error::Severity;
+use tokio_postgres::types::Type;
+use tokio_postgres::{AsyncMessage, Client, Config, Row as PgRow};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::convert::{Parameter, fault_of, parameters, row_of, unconnected, value};
+
+/// Statements that run at the same time, besides those that wait for locks; more wait for their turn.
+const CONNECTIONS: usize = 4;
+/// How long a lock is waited for on a connection that others need as well: longer than most commits take.
+const BRIEFLY: Duration = Duration::from_millis(100);
+/// How many statements may wait for locks for longer, each on a connection of its own.
+const WAITING: usize = 4;
+/// How long a connection may be idle. One that was for longer may have been
+/// forgotten by a firewall in between.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Where statements are run. Clones share it.
+#[derive(Clone)]
+pub(super) struct Sessions(Arc<Inner>);
+
+struct Inner {
+    source: Source,
+    timeout: Duration,
+    keeps: Keeps,
+    idle: Mutex<Vec<Idle>>,
+    permits: Semaphore,
+    /// Of statements that wait for a lock.
+    waiting: Semaphore,
+}
+
+struct Idle {
+    session: Session,
+    since: Instant,
+}
+
+enum Source {
+    /// Connections of our own.
+    Connect { config: Box<Config>, tls: MakeRustlsConnect, place: String },
+    /// The caller's, which is never replaced.
+    Given(Arc<Client>),
+}
+
+struct Session {
+    client: Arc<Client>,
+    warning: Warning,
+}
+
+/// The last warning that came along, of those that concern a commit.
+type Warning = Arc<Mutex<Option<String>>>;
+type Connected = (Client, Warning);
+
+impl Sessions {
+    pub(super) fn connect(
+        config: Config,
+        tls: MakeRustlsConnect,
+        place: String,
+        timeout: Duration,
+        keeps: Keeps,
+    ) -> Self {
+        Self::new(Source::Connect { config: Box::new(config), tls, place }, timeout, keeps)
+    }
+
+    pub(super) fn given(client: Arc<Client>, timeout: Duration) -> Self {
+        Self::new(Source::Given(client), timeout, Keeps::Disk)
+    }
+
+    fn new(source: Source, timeout: Duration, keeps: Keeps) -> Self {
+        let (permits, waiting) = (Semaphore::new(CONNECTIONS), Semaphore::new(WAITING));
+        Self(Arc::new(Inner { source, timeout, keeps, idle: Mutex::default(), permits, waiting }))
+    }
+
+    pub(super) fn keeps(&self) -> Keeps {
+        self.0.keeps
+    }
+
+    /// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may
+    /// take, so that it is the server who gives up, and it is known that nothing was done.
+    pub(super) fn lock_timeout(&self, patience: Patience) -> String {
+        let most = self.0.timeout / 2;
+        let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
+        format!("{}ms", patience.as_millis().max(1))
+    }
+
+    /// Runs one statement, once. It has committed when this returns; how durably, its rows say. One that
+    /// waits for locks as long as it may take is run again where another transaction holds the lock for long,
+    /// as long as few others wait in this way.
+    pub(super) async fn run(&self, statement: &Statement<'_>) -> Result<Vec<Row>, Fault> {
+        let (rows, fault) = self.run_some(statement).await;
+        fault.map_or(Ok(rows), Err)
+    }
+
+    /// The same, with the rows that came before it failed, if it did.
+    pub(super) async fn run_some(&self, statement: &Statement<'_>) -> (Vec<Row>, Option<Fault>) {
+        let outcome = {
+            let _permit = self.0.permits.acquire().await.expect("never closed");
+            self.send(statement, Patience::Brief).await
+        };
+        let held = outcome.1.as_ref().is_some_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
+        let waits = statement.patience == Patience::Full && statement.values.contains(&Value::Patience);
+        // On a client of the caller's everybody would wait behind it.
+        if !held || !waits || matches!(self.0.source, Source::Given(_)) {
+            return outcome;
+        }
+        // Where as many wait already, for other locks as likely as not, it is no good to wait for them.
+        let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
+        self.send(statement, Patience::Full).await
+    }
+
+    async fn send(&self, statement: &Statement<'_>, patience: Patience) -> (Vec<Row>, Option<Fault>) {
+        // One that is in use is in nobody else's hands, and if this future is dropped it is closed.
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(fault) => return (Vec::new(), Some(fault)),
+        };
+        let (mut rows, lock_timeout) = (Vec::new(), self.lock_timeout(patience));
+        let parameters = parameters(&statement.values, &lock_timeout);
+        session.warning.lock().take();
+        let answer = collect(&session.client, &statement.sql, &parameters, &mut rows);
+        let mut fault = match timeout(self.0.timeout, answer).await {
+            Ok(Ok(())) => session.warning.lock().take().filter(|_| statement.writes).map(Fault::Warned),
+            Ok(Err(error)) => Some(fault_of(error)),
+            Err(_) => Some(Fault::Silent(self.0.timeout)),
+        };
+        // What is not durable is refused by whoever reads the rows; here, its session is not used again.
+        let sound = fault.is_some() || !statement.writes || rows.iter().all(|row| self.is_durable(row));
+        if fault.is_none() && statement.writes && sound {
+            fault = self.must_have_committed(&rows).await.err();
+        }
+        self.put_back(session, sound, fault.as_ref());
+        (rows.iter().map(row_of).collect(), fault)
+    }
+
+    fn is_durable(&self, row: &PgRow) -> bool {
+        must_be_durable(&value(row, "durable").unwrap_or_default(), self.0.keeps).is_ok()
+    }
+
+    /// Not within a transaction that the caller has open on a client of its own.
+    async fn must_have_committed(&self, rows: &[PgRow]) -> Result<(), Fault> {
+        let xid = rows.iter().find_map(|row| value(row, "xid"));
+        match (&self.0.source, xid) {
+            (Source::Given(client), Some(xid)) => {
+                self.must_be_over(client, &xid).await.map_err(Fault::after_write)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// That no transaction is open on a client of the caller's.
+    pub(super) async fn must_be_outside(&self) -> Result<(), Fault> {
+        let Source::Given(client) = &self.0.source else { return Ok(()) };
+        let rows = self.run(&Statement::read(CURRENT_TRANSACTION, [])).await?;
+        match rows.first().and_then(|row| row.text(0)) {
+            Some(xid) => self.must_be_over(client, xid).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn must_be_over(&self, client: &Client, xid: &str) -> Result<(), Fault> {
+        let (mut rows, parameters) = (Vec::new(), [(&xid as _, Type::TEXT)]);
+        let asked = collect(client, TRANSACTION_STATUS, &parameters, &mut rows);
+        let answered = timeout(self.0.timeout, asked).await.map_err(|_| Fault::Silent(self.0.timeout))?;
+        answered.map_err(fault_of)?;
+        match rows.first().and_then(|row| value(row, 0)).as_deref() {
+            Some("committed") => Ok(()),
+            _ => Err(Fault::Uncommitted),
+        }
+    }
+
+    /// Gives a session back after use. Where it was silent those that were idle meanwhile most
+    /// likely lead to the same silence.
+    fn put_back(&self, session: Session, sound: bool, fault: Option<&Fault>) {
+        let mut idle = self.0.idle.lock();
+        if matches!(fault, Some(Fault::Silent(_))) {
+            idle.clear();
+        }
+        if sound && fault.is_none_or(leaves_connection) {
+            idle.push(Idle { session, since: Instant::now() });
+        }
+    }
+
+    /// Runs statements that stand in one string, without parameters; each string is a transaction.
+    pub(super) async fn batch(&self, sql: &str) -> Result<(), Fault> {
+        let _permit = self.0.permits.acquire().await.expect("never closed");
+        let session = self.session().await?;
+        let fault = match timeout(self.0.timeout, session.client.batch_execute(sql)).await {
+            Ok(Ok(())) => session.warning.lock().take().map(Fault::Warned),
+            Ok(Err(error)) => Some(fault_of(error)),
+            Err(_) => Some(Fault::Silent(self.0.timeout)),
+        };
+        self.put_back(session, true, fault.as_ref());
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// One more connection, for somebody else.
+    pub(super) async fn client(&self) -> Result<Client> {
+        match &self.0.source {
+            Source::Connect { config, tls, place } => {
+                let (client, _) = connect(config, tls, place, self.0.timeout / 2).await?;
+                Ok(client)
+            }
+            Source::Given(_) => Err(Error::new(ErrorKind::Unsupported, "the client is the caller's already")),
+        }
+    }
+
+    async fn session(&self) -> Result<Session, Fault> {
+        match (self.kept(), &self.0.source) {
+            (Some(session), _) => Ok(session),
+            (_, Source::Given(client)) if client.is_closed() => Err(Fault::Refused(Error::new(
+                ErrorKind::Unavailable,
+                "the connection that this store was given is closed; make another client, and a store of it",
+            ))),
+            (_, Source::Given(client)) => Ok(Session { client: client.clone(), warning: Arc::default() }),
+            (_, Source::Connect { config, tls, place }) => {
+                let connected = connect(config, tls, place, self.0.timeout / 2).await;
+                let (client, warning) = connected.map_err(Fault::Refused)?;
+                Ok(Session { client: Arc::new(client), warning })
+            }
+        }
+    }
+
+    /// The one that was used last, of those that are still good; the others are closed.
+    fn kept(&self) -> Option<Session> {
+        let mut idle = self.0.idle.lock();
+        idle.retain(|idle| !idle.session.client.is_closed() && idle.since.elapsed() < IDLE);
+        idle.pop().map(|idle| idle.session)
+    }
+}
+
+impl Executor for &Sessions {
+    const IN_TRANSACTION: bool = false;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        self.run(&statement).await.map(Answer::rows)
+    }
+}
+
+/// Until the server is ready for another query: only then has this one committed.
+async fn collect(
+    client: &Client,
+    sql: &str,
+    parameters: &[Parameter<'_>],
+    rows: &mut Vec<PgRow>,
+) -> Result<(), tokio_postgres::Error> {
+    let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
+    let mut answers = pin!(client.query_typed_raw(sql, parameters).await?);
+    while let Some(row) = answers.try_next().await? {
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// A server that is starting up says so, and is tried again for as long as there is patience.
+async fn connect(
+    config: &Config,
+    tls: &MakeRustlsConnect,
+    place: &str,
+    patience: Duration,
+) -> Result<Connected> {
+    let deadline = Instant::now() + patience;
+    let mut delays = ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(10))
+        .with_max_delay(Duration::from_millis(250))
+        .without_max_times()
+        .with_jitter()
+        .build();
+    loop {
+        let starting = match attempt(config, tls, place, deadline).await {
+            Err(fault) if fault.code() == Some(CANNOT_CONNECT_NOW) => fault,
+            Err(fault) => return Err(unreachable_at(place, fault)),
+            Ok(connected) => return Ok(connected),
+        };
+        let delay = delays.next().unwrap_or_default();
+        if Instant::now() + delay >= deadline {
+            return Err(unreachable_at(place, starting));
+        }
+        sleep(delay).await;
+    }
+}
+
+fn unreachable_at(place: &str, fault: Fault) -> Error {
+    let error = failed(fault, Asked::Connect);
+    Error::new(error.kind(), format!("cannot connect to {place}: {error}")).because(error)
+}
+
+async fn attempt(
+    config: &Config,
+    tls: &MakeRustlsConnect,
+    place: &str,
+    deadline: Instant,
+) -> Result<Connected, Fault> {
+    let Ok(connected) = timeout_at(deadline, config.connect(tls.clone())).await else {
+        let message = format!("cannot connect to {place}: no answer in half of timeout=");
+        return Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message)));
+    };
+    let (client, mut connection) = connected.map_err(unconnected)?;
+    let warning = Arc::new(Mutex::new(None));
+    let heard = warning.clone();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message
+                && notice.parsed_severity() == Some(Severity::Warning)
+                && is_of_commit(notice.message(), notice.code().code())
+            {
+                *heard.lock() = Some(notice.message().to_owned());
+            }
+        }
+    });
+    Ok((client, warning))
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill_sql::Asked::Write;
+    use idmill_sql::postgres::classify;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(body.len() + 4).unwrap();
+        [&[kind], &len.to_be_bytes()[..], body].concat()
+    }
+
+    /// A row of texts in columns of these names, after a statement that was parsed, bound and executed.
+    fn row(columns: &[(&str, &str)]) -> Vec<u8> {
+        let count = i16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+        let (mut names, mut values) = (count.clone(), count);
+        for (name, value) in columns {
+            let of_text = [&[0; 6][..], &25_i32.to_be_bytes(), &[0xff; 6], &[0, 1]].concat();
+            names.extend([name.as_bytes(), &[0], &of_text].concat());
+            values.extend(i32::try_from(value.len()).unwrap().to_be_bytes());
+            values.extend(value.as_bytes());
+        }
+        let [begun, bound] = [b'1', b'2'].map(|kind| message(kind, &[]));
+        let [names, values] = [(b'T', names), (b'D', values)].map(|(kind, body)| message(kind, &body));
+        [begun, bound, names, values, message(b'C', b"UPDATE 1\0"), message(b'Z', b"I")].concat()
+    }
+
+    /// A client of a server that lets it in and answers each statement in turn.
+    async fn answered(answers: Vec<Vec<u8>>) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let welcome = [message(b'R', &[0; 4]), message(b'Z', b"I")].concat();
+            for answer in [welcome].into_iter().chain(answers) {
+                assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+                stream.write_all(&answer).await.unwrap();
+            }
+            while stream.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {}
+        });
+        let (client, connection) =
+            Config::new().host("127.0.0.1").port(port).user("u").connect(NoTls).await.unwrap();
+        tokio::spawn(async move { drop(connection.await) });
+        client
+    }
+
+    #[tokio::test]
+    async fn what_fails_after_a_write_does_not_undo_it() {
+        use ErrorKind::{Conflict, UnknownOutcome};
+        let error = |code: &str| {
+            let said = format!("SERROR\0VERROR\0C{code}\0Mtext of it\0\0");
+            [message(b'E', said.as_bytes()), message(b'Z', b"I")].concat()
+        };
+        let status = |status| row(&[("txid_status", status)]);
+        for (answer, kind) in [
+            (status("committed"), None),
+            (status("in progress"), Some(Conflict)),
+            // statement_timeout; no right to ask; no such function
+            (error("57014"), Some(UnknownOutcome)),
+            (error("42501"), Some(UnknownOutcome)),
+            (error("42883"), Some(UnknownOutcome)),
+        ] {
+            let written = row(&[("durable", "on on on"), ("xid", "4711")]);
+            let client = answered(vec![written, answer]).await;
+            let sessions = Sessions::given(Arc::new(client), Duration::from_secs(5));
+            let outcome = sessions.run(&Statement::write("UPDATE", [])).await;
+            assert_eq!(outcome.err().map(|fault| classify(&fault, Write)), kind);
+        }
+    }
+}

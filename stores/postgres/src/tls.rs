@@ -1,0 +1,83 @@
+//! TLS to the server: what `sslmode=` asks for, with a provider of cryptography that is
+//! named here and not looked for.
+
+use std::sync::Arc;
+
+use idmill::Result;
+use idmill_tls::roots;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::options::SslMode;
+
+/// Reads the root certificates where there are some to read. Blocks for as long as that takes.
+pub(super) fn connector(mode: SslMode, root: Option<&str>) -> Result<MakeRustlsConnect> {
+    // Where several stores bring different providers, rustls would not choose, and panic.
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone());
+    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
+    let config = if mode == SslMode::VerifyFull {
+        builder.with_root_certificates(roots(root, "sslrootcert")?)
+    } else {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+    };
+    Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
+}
+
+/// Encrypts to any server that answers, which is what `prefer` and `require` mean to PostgreSQL. A server
+/// that asks for SCRAM still has to know the password, over this very channel.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_that_cannot_be_read_are_named() {
+        let missing = connector(SslMode::VerifyFull, Some("/no/such.pem")).err().unwrap();
+        assert!(missing.to_string().contains("/no/such.pem"), "{missing}");
+        // Whatever providers other stores bring: none of these panics.
+        for mode in SslMode::ALL.into_iter().filter(|mode| *mode != SslMode::VerifyFull) {
+            assert!(connector(mode, None).is_ok());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a crash would take back is not used, and a rollback of others neither.
+
+use std::sync::Arc;
+
+use idmill::ErrorKind;
+use idmill::store::Store;
+use idmill::store::connect;
+use idmill_postgres::PostgresStore;
+use idmill_testing::engines::Engine;
+
+use crate::{client, ids, open, request, reserve, server, url};
+
+/// Sets it, and waits until every session has it.
+async fn set(engine: &Engine, setting: &str, value: &str) {
+    let admin = client(engine).await;
+    admin.batch_execute(&format!("ALTER SYSTEM SET {setting} = {value}")).await.unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let sql = format!("SELECT current_setting('{setting}') = '{value}'");
+    while !client(engine).await.query_one(&sql, &[]).await.unwrap().get::<_, bool>(0) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Nothing is granted any more once it is off, on a connection that saw it on.
+#[tokio::test]
+async fn settings_that_change_while_it_runs_are_noticed() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine).await;
+    idmill_postgres::register().unwrap();
+    let native = connect(&url(&engine, "&sequences=native")).await.unwrap();
+    let both: [&dyn Store; 2] = [&store, &*native];
+    for setting in ["fsync", "full_page_writes"] {
+        for store in both {
+            reserve(store, "s", 1).await.unwrap();
+        }
+        set(&engine, setting, "off").await;
+        let mut errors = vec![store.reserve_many(&[request("s", 1), request("s2", 1)]).await.remove(0)];
+        for store in both {
+            // A session takes note between two statements: the first may still be one of before.
+            let _ = store.inspect(&crate::name("s")).await.unwrap();
+            errors.push(reserve(store, "s", 1).await);
+        }
+        for error in errors {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            assert!(error.to_string().contains(&format!("set {setting} = on")), "{error}");
+            assert!(error.to_string().contains("durability=trust"), "{error}");
+        }
+        set(&engine, setting, "on").await;
+        for store in both {
+            let _ = store.inspect(&crate::name("s")).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_tests_may_do_without() {
+    let Some(engine) = server().await else { return };
+    set(&engine, "fsync", "off").await;
+    for options in ["&durability=trust", "&durability=trust&sequences=native"] {
+        idmill_postgres::register().unwrap();
+        let store = connect(&url(&engine, options)).await.unwrap();
+        assert_eq!(ids(reserve(&*store, "s", 3).await.unwrap().range).0, 1);
+        reserve(&*store, "s", 3).await.unwrap();
+    }
+    assert_eq!(PostgresStore::open(&url(&engine, "")).await.unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+/// A part that a crash empties begins again, though the table itself is logged.
+#[tokio::test]
+async fn parts_of_a_table_that_a_crash_empties_are_refused() {
+    let Some(engine) = server().await else { return };
+    open(&engine).await;
+    let admin = client(&engine).await;
+    let parted = "CREATE TABLE parted (LIKE idmill_sequences INCLUDING ALL) PARTITION BY HASH (name); \
+                  CREATE TABLE one PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 0); \
+                  CREATE TABLE two PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 1) PARTITION BY HASH (name); \
+                  CREATE UNLOGGED TABLE three PARTITION OF two FOR VALUES WITH (MODULUS 1, REMAINDER 0); \
+                  CREATE UNLOGGED TABLE heir () INHERITS (idmill_sequences)";
+    admin.batch_execute(parted).await.unwrap();
+    for (options, part) in [("&table=parted", "three"), ("", "heir")] {
+        let error = PostgresStore::open(&url(&engine, options)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains(&format!("ALTER TABLE {part} SET LOGGED")), "{error}");
+    }
+    admin.batch_execute("ALTER TABLE three SET LOGGED; ALTER TABLE heir SET LOGGED").await.unwrap();
+    for options in ["&table=parted", ""] {
+        reserve(&PostgresStore::open(&url(&engine, options)).await.unwrap(), "s", 1).await.unwrap();
+    }
+}
+
+/// What is reserved in a transaction of the caller's is taken back when that is.
+#[tokio::test]
+async fn a_client_in_a_transaction_is_refused() {
+    let Some(engine) = server().await else { return };
+    let client = Arc::new(client(&engine).await);
+    client.batch_execute("BEGIN").await.unwrap();
+    let error = PostgresStore::new(client.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("is in a transaction"), "{error}");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let store = PostgresStore::new(client.clone()).await.unwrap();
+    assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
+    for end in ["ROLLBACK", "COMMIT"] {
+        client.batch_execute("BEGIN").await.unwrap();
+        for error in [
+            reserve(&store, "s", 3).await.unwrap_err(),
+            reserve(&store, "new", 3).await.unwrap_err(),
+            store.reserve_many(&[request("s", 1), request("new", 1)]).await.remove(0).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        }
+        client.batch_execute(end).await.unwrap();
+    }
+    // Those that were committed are a gap.
+    assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (8, 10));
+}

@@ -1,0 +1,80 @@
+//! The PostgreSQL stores over the real server, which `ci/engines/postgres` starts: one for each test.
+
+mod durable;
+mod encrypted;
+mod errors;
+mod locks;
+mod native;
+mod places;
+mod pooled;
+mod rows;
+mod silent;
+mod transactions;
+
+use std::time::Duration;
+
+use idmill::store::{Bounds, Grant, Identity, Reserve, SequenceInfo, Store};
+use idmill::{Range, Result, SequenceName};
+use idmill_postgres::PostgresStore;
+use idmill_postgres::driver::{Client, NoTls};
+use idmill_testing::engines::Engine;
+
+async fn server() -> Option<Engine> {
+    idmill_postgres::register().unwrap();
+    Engine::start("postgres").await
+}
+
+fn url(engine: &Engine, options: &str) -> String {
+    format!("postgres://postgres@{}/postgres?timeout=20s{options}", engine.address())
+}
+
+async fn open(engine: &Engine) -> PostgresStore {
+    PostgresStore::open(&url(engine, "")).await.unwrap()
+}
+
+/// A session beside the store's.
+async fn client(engine: &Engine) -> Client {
+    let address = engine.address();
+    let text = format!("host={} port={} user=postgres dbname=postgres", address.ip(), address.port());
+    let (client, connection) = idmill_postgres::driver::connect(&text, NoTls).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    client
+}
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn request(name: &str, count: u64) -> Reserve {
+    Reserve { name: self::name(name), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
+    store.reserve(&request(name, count)).await
+}
+
+/// First and last.
+fn ids(range: Range) -> (u64, u64) {
+    (range.start(), u64::try_from(range.end() - 1).unwrap())
+}
+
+async fn inspect(store: &dyn Store, name: &str) -> SequenceInfo {
+    store.inspect(&self::name(name)).await.unwrap().unwrap()
+}
+
+fn identity(info: &SequenceInfo) -> Identity {
+    info.identity
+}
+
+/// Waits until so many statements of others wait for a lock.
+async fn until_waiting(client: &Client, count: i64) {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    for _ in 0..2_000 {
+        let waiting: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
+        if waiting >= count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nobody waits for a lock");
+}

@@ -1,0 +1,308 @@
+//! PostgreSQL's own sequences.
+
+use std::collections::BTreeSet;
+
+use idmill::store::{Bounds, Change, Page, Pages, Store};
+use idmill::{ErrorKind, Range};
+use idmill_postgres::NativeSequences;
+use idmill_postgres::driver::Client;
+use idmill_testing::engines::Engine;
+
+use crate::{client, identity, ids, inspect, name, reserve, server, url};
+
+/// Each is a commit. One in some thousands of looks, beside them, meets the moment in which a file goes.
+const RESTARTS: u64 = 1_000;
+
+async fn open(engine: &Engine, options: &str) -> NativeSequences {
+    NativeSequences::open(&url(engine, &format!("&sequences=native{options}"))).await.unwrap()
+}
+
+async fn nextval(client: &Client, name: &str) -> u64 {
+    let sql = format!("SELECT nextval('\"{name}\"')");
+    client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0).cast_unsigned()
+}
+
+async fn draw(store: &NativeSequences, name: &str, count: u64) -> Range {
+    reserve(store, name, count).await.unwrap().range
+}
+
+/// All ids of a range, none of which was there before.
+fn keep(seen: &mut BTreeSet<u64>, range: Range) {
+    let (first, last) = ids(range);
+    for id in first..=last {
+        assert!(seen.insert(id), "{id} was handed out twice");
+    }
+}
+
+/// A value that is handed out beside a transaction that is still open when the server dies. `nextval` alone
+/// does not wait until the record is on the disk by which the value is not handed out again; the store does.
+#[tokio::test]
+async fn a_grant_survives_a_crash_beside_an_open_transaction() {
+    let Some(engine) = server().await else { return };
+    let admin = client(&engine).await;
+    admin.batch_execute("ALTER SYSTEM SET wal_writer_delay = '10s'").await.unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let mut repeated = 0;
+    for round in 0..3 {
+        let store = open(&engine, "").await;
+        for bare in [true, false] {
+            // Of its own, so that the holder's value is the first, which is what is logged.
+            let sequence = format!("s{round}_{bare}");
+            store.create(&name(&sequence), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
+            let (mut holder, beside) = (client(&engine).await, client(&engine).await);
+            // What a first statement tidies up in the catalogue would be synced a
+            // little later, and all before it.
+            for _ in 0..3 {
+                draw(&store, "warm", 3).await;
+                nextval(&beside, "warm").await;
+            }
+            let open_one = holder.transaction().await.unwrap();
+            open_one.execute(&format!("SELECT nextval('{sequence}')"), &[]).await.unwrap();
+            let granted = if bare {
+                nextval(&beside, &sequence).await
+            } else {
+                ids(draw(&store, &sequence, 3).await).1
+            };
+            engine.kill();
+            engine.restart().await;
+            let next = nextval(&client(&engine).await, &sequence).await;
+            assert!(bare || next > granted, "{granted} was granted, and after the crash {next} again");
+            repeated += u32::from(next <= granted);
+        }
+    }
+    println!("of 3 values of a bare nextval, {repeated} were given again");
+}
+
+/// Whoever changes the increment, and whenever: no id comes twice, neither here nor to
+/// another who reads values alike.
+#[tokio::test]
+async fn an_increment_that_changes_repeats_nothing() {
+    let Some(engine) = server().await else { return };
+    let (admin, store, other) =
+        (client(&engine).await, open(&engine, "&increment=10").await, open(&engine, "").await);
+    let mut seen = BTreeSet::new();
+    keep(&mut seen, draw(&store, "s", 25).await);
+    for increment in [10, 3, 50, 1, 7, 100, 2] {
+        admin.batch_execute(&format!("ALTER SEQUENCE s INCREMENT BY {increment}")).await.unwrap();
+        for _ in 0..5 {
+            keep(&mut seen, draw(&store, "s", 30).await);
+            keep(&mut seen, draw(&other, "s", 4).await);
+        }
+    }
+    // While it is being drawn from.
+    let racing = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let mut ranges = Vec::new();
+            for _ in 0..200 {
+                ranges.push(draw(&store, "s", 20).await);
+            }
+            ranges
+        }
+    });
+    let mut increments = [1, 40, 5, 90].into_iter().cycle();
+    while !racing.is_finished() {
+        let increment = increments.next().unwrap();
+        admin.batch_execute(&format!("ALTER SEQUENCE s INCREMENT BY {increment}")).await.unwrap();
+        keep(&mut seen, draw(&other, "s", 7).await);
+    }
+    for range in racing.await.unwrap() {
+        keep(&mut seen, range);
+    }
+}
+
+#[tokio::test]
+async fn values_that_others_draw_in_between_cost_nothing() {
+    let Some(engine) = server().await else { return };
+    let (admin, store) = (client(&engine).await, open(&engine, "").await);
+    admin.batch_execute("CREATE TABLE t (id bigserial PRIMARY KEY)").await.unwrap();
+    let mut seen = BTreeSet::new();
+    let racing = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let mut ranges = Vec::new();
+            for _ in 0..50 {
+                ranges.push(draw(&store, "t_id_seq", 1_000).await);
+            }
+            ranges
+        }
+    });
+    while !racing.is_finished() {
+        assert!(seen.insert(nextval(&admin, "t_id_seq").await));
+    }
+    for range in racing.await.unwrap() {
+        keep(&mut seen, range);
+    }
+    // What was drawn in pieces, and not asked for since.
+    let reached = inspect(&store, "t_id_seq").await.next.unwrap();
+    while seen.len() < usize::try_from(reached - 1).unwrap() {
+        let (first, _) = ids(draw(&store, "t_id_seq", 1).await);
+        assert!(first < reached, "ids below {reached} are missing");
+        assert!(seen.insert(first), "{first} was handed out twice");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_by_others_is_another_epoch_and_stands_for_one_id() {
+    let Some(engine) = server().await else { return };
+    let (admin, store) = (client(&engine).await, open(&engine, "&increment=10").await);
+    draw(&store, "s", 1).await;
+    assert_eq!(ids(draw(&store, "s", 10).await), (2, 11));
+    let before = inspect(&store, "s").await;
+    // Somebody has rows up to 4999, and knows nothing of blocks.
+    for restart in ["ALTER SEQUENCE s RESTART WITH 5000", "ALTER SEQUENCE s RESTART WITH 5000"] {
+        admin.batch_execute(restart).await.unwrap();
+        let grant = reserve(&store, "s", 10).await.unwrap();
+        assert_eq!(grant.range.start(), 5000);
+        assert_ne!(grant.identity, identity(&before));
+    }
+    let again = inspect(&store, "s").await;
+    assert_eq!(again.identity.incarnation, before.identity.incarnation);
+    let change = Change { next: Some(100), backwards: true, ..Change::default() };
+    let set = store.set(&name("s"), change).await.unwrap();
+    assert_eq!((set.next, set.identity.epoch), (Some(100), again.identity.epoch + 1));
+    assert_eq!(inspect(&store, "s").await, set);
+    assert_eq!(draw(&store, "s", 10).await.start(), 100);
+    store.remove(&name("s")).await.unwrap();
+    draw(&store, "s", 1).await;
+    assert_ne!(inspect(&store, "s").await.identity.incarnation, before.identity.incarnation);
+}
+
+/// A restart gives a sequence another file. Who was about to read the old one finds it
+/// empty, or gone in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restarts_by_others_disturb_nobody_who_draws_or_looks() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine, "").await;
+    store.create(&name("s"), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
+    let restarting = {
+        let admin = client(&engine).await;
+        tokio::spawn(async move {
+            for next in 1..=RESTARTS {
+                admin
+                    .batch_execute(&format!("ALTER SEQUENCE s RESTART WITH {}", next * 1_000_000))
+                    .await
+                    .unwrap();
+            }
+        })
+    };
+    let drawing = (0..3).map(|_| {
+        let engine = url(&engine, "&sequences=native");
+        let is_over = restarting.abort_handle();
+        tokio::spawn(async move {
+            let store = NativeSequences::open(&engine).await.unwrap();
+            let mut ranges = Vec::new();
+            while !is_over.is_finished() {
+                ranges.push(draw(&store, "s", 3).await);
+                inspect(&store, "s").await;
+            }
+            ranges
+        })
+    });
+    let mut seen = BTreeSet::new();
+    for drawn in drawing.collect::<Vec<_>>() {
+        drawn.await.unwrap().into_iter().for_each(|range| keep(&mut seen, range));
+    }
+    restarting.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_drawn_from_safely_is_refused_with_the_statement_that_helps() {
+    let Some(engine) = server().await else { return };
+    let (admin, store) = (client(&engine).await, open(&engine, "").await);
+    for (options, remedy) in [
+        ("CYCLE", "NO CYCLE"),
+        ("INCREMENT BY -1", "INCREMENT BY 1"),
+        ("CACHE 20", "CACHE 1"),
+        ("MINVALUE -5 START -5", "MINVALUE 0"),
+    ] {
+        admin.batch_execute(&format!("CREATE SEQUENCE odd {options}")).await.unwrap();
+        let error = reserve(&store, "odd", 1).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{options}");
+        assert!(error.to_string().contains(remedy), "{options}: {error}");
+        assert_eq!(store.list_all().await.unwrap(), []);
+        admin.batch_execute("DROP SEQUENCE odd").await.unwrap();
+    }
+    // What was drawn from already.
+    draw(&store, "s", 5).await;
+    admin.batch_execute("ALTER SEQUENCE s CYCLE").await.unwrap();
+    assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
+    admin.batch_execute("CREATE TABLE no (a int)").await.unwrap();
+    assert_eq!(reserve(&store, "no", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn the_end_of_a_sequence_is_exact_where_each_value_is_one_id() {
+    let Some(engine) = server().await else { return };
+    let stores = [open(&engine, "").await, open(&engine, "").await];
+    for round in 0..5 {
+        let sequence = format!("s{round}");
+        stores[0].create(&name(&sequence), Bounds::new(5, 1000).unwrap()).await.unwrap();
+        let racing = stores.clone().map(|store| {
+            let sequence = sequence.clone();
+            tokio::spawn(async move {
+                let mut ranges = Vec::new();
+                loop {
+                    match reserve(&store, &sequence, 37).await {
+                        Ok(grant) => ranges.push(grant.range),
+                        Err(error) if error.kind() == ErrorKind::Exhausted => return ranges,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        });
+        let mut seen = BTreeSet::new();
+        for ranges in racing {
+            for range in ranges.await.unwrap() {
+                keep(&mut seen, range);
+            }
+        }
+        assert_eq!(seen, (5..=1000).collect());
+    }
+}
+
+#[tokio::test]
+async fn names_are_kept_as_they_are() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine, "").await;
+    let mut names =
+        ["Orders", "orders", "a \"b\" 'c'", "\\ü\\'", "%I; DROP", "x".repeat(63).as_str()].map(str::to_owned);
+    names.sort();
+    for sequence in &names {
+        assert_eq!(draw(&store, sequence, 3).await.start(), 1, "{sequence}");
+        let change = Change { next: Some(50), ..Change::default() };
+        store.set(&name(sequence), change).await.unwrap();
+        assert_eq!(draw(&store, sequence, 3).await.start(), 50, "{sequence}");
+    }
+    let listed: Vec<_> = store.list_all().await.unwrap().iter().map(|info| info.name.to_string()).collect();
+    assert_eq!(listed, names);
+    for sequence in &names {
+        assert!(store.remove(&name(sequence)).await.unwrap());
+    }
+    assert_eq!(store.list_all().await.unwrap(), []);
+    let error = reserve(&store, &"x".repeat(64), 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+/// By three statements: the names, and two hundred and fifty sequences a hundred at a time; a hundred
+/// names that follow are a page.
+#[tokio::test]
+async fn a_list_is_a_few_statements_and_what_may_not_be_read_is_reported() {
+    let Some(engine) = server().await else { return };
+    let (admin, store) = (client(&engine).await, open(&engine, "").await);
+    let make = "DO $$ BEGIN FOR i IN 100..349 LOOP EXECUTE 'CREATE SEQUENCE s' || i; END LOOP; END $$; \
+                CREATE ROLE looks LOGIN; GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO looks; \
+                REVOKE ALL ON SEQUENCE s200 FROM looks; ALTER SEQUENCE s201 CYCLE";
+    admin.batch_execute(make).await.unwrap();
+    assert_eq!(store.list_all().await.unwrap().len(), 249);
+    let url = url(&engine, "&mode=ro").replace("postgres@", "looks@");
+    let looks = NativeSequences::open(&format!("{url}&sequences=native")).await.unwrap();
+    let mut pages = Pages::new(&looks, Page::of("s2").limit(30));
+    let (mut sizes, mut bad) = (Vec::new(), Vec::new());
+    while let Some(page) = pages.next().await.unwrap() {
+        sizes.push(page.sequences.len());
+        bad.extend(page.unreadable.into_iter().map(|row| (row.name, row.error.kind())));
+    }
+    assert_eq!(sizes, [28, 30, 30, 10]);
+    assert_eq!(bad, [("s200".to_owned(), ErrorKind::Denied)]);
+}

@@ -1,0 +1,75 @@
+//! Where the table, or a sequence, is: along the search path, whatever becomes of that.
+
+use idmill::ErrorKind;
+use idmill::store::{Page, connect};
+use idmill_postgres::PostgresStore;
+use idmill_testing::engines::Engine;
+
+use crate::{client, ids, name, reserve, server, url};
+
+/// As a user whose name a schema may have, who may create things in `public`.
+async fn shop(engine: &Engine) -> String {
+    let admin = client(engine).await;
+    admin.batch_execute("CREATE ROLE shop LOGIN; GRANT ALL ON SCHEMA public TO shop").await.unwrap();
+    url(engine, "").replace("//postgres@", "//shop@")
+}
+
+/// A schema of the user's name comes first in the search path from the moment it is there.
+#[tokio::test]
+async fn a_schema_that_is_created_later_begins_nothing_anew() {
+    let Some(engine) = server().await else { return };
+    let (admin, url) = (client(&engine).await, shop(&engine).await);
+    let both = [url.clone(), format!("{url}&sequences=native")];
+    for url in &both {
+        assert_eq!(ids(reserve(&*connect(url).await.unwrap(), "s", 3).await.unwrap().range).0, 1, "{url}");
+    }
+    admin.batch_execute("CREATE SCHEMA shop AUTHORIZATION shop").await.unwrap();
+    for url in &both {
+        let store = connect(url).await.unwrap();
+        let first = reserve(&*store, "s", 1).await.unwrap().range.start();
+        assert!(first > 1, "{url}: {first} again");
+        assert_eq!(store.list_all().await.unwrap().len(), 1, "{url}");
+        // What is there nowhere begins in the first schema of the path.
+        reserve(&*store, "new", 1).await.unwrap();
+    }
+    let sql = "SELECT nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace \
+               WHERE relname IN ('s', 'new', 'idmill_sequences') ORDER BY 1";
+    let places: Vec<String> = admin.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(places, ["public.idmill_sequences", "public.s", "shop.new"]);
+    // Set and removed where they are.
+    let native = connect(&both[1]).await.unwrap();
+    assert!(native.remove(&name("s")).await.unwrap());
+    assert!(native.remove(&name("new")).await.unwrap());
+    assert_eq!(native.list_all().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn two_that_can_be_seen_are_refused_until_one_is_named() {
+    let Some(engine) = server().await else { return };
+    let (admin, url) = (client(&engine).await, shop(&engine).await);
+    let native = format!("{url}&sequences=native");
+    reserve(&*connect(&url).await.unwrap(), "s", 3).await.unwrap();
+    reserve(&*connect(&native).await.unwrap(), "s", 3).await.unwrap();
+    admin.batch_execute("CREATE SCHEMA shop AUTHORIZATION shop").await.unwrap();
+    for both in [&url, &native] {
+        let inner = format!("{both}&schema=shop");
+        let first = reserve(&*connect(&inner).await.unwrap(), "s", 3).await.unwrap().range.start();
+        assert_eq!(first, 1, "a schema that is named is the only one");
+    }
+    let told = [
+        PostgresStore::open(&url).await.unwrap_err(),
+        reserve(&*connect(&native).await.unwrap(), "s", 1).await.unwrap_err(),
+    ];
+    for error in told {
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("\"shop\" and \"public\"") && text.contains("schema=NAME"), "{error}");
+    }
+    let listing = connect(&native).await.unwrap();
+    let listing = listing.list(&Page::default()).await.unwrap();
+    assert_eq!((listing.sequences.len(), listing.unreadable.len()), (0, 1), "{listing:?}");
+    for both in [&url, &native] {
+        let named = connect(&format!("{both}&schema=public")).await.unwrap();
+        assert!(reserve(&*named, "s", 1).await.unwrap().range.start() > 3);
+    }
+}

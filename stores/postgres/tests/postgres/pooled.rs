@@ -1,0 +1,83 @@
+//! Behind PgBouncer in transaction mode, where the next statement mostly runs in another session.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use idmill::store::{Store, connect};
+use idmill::{Range, Status};
+use idmill_testing::engines::Engine;
+use tokio::task::JoinSet;
+
+use crate::{client, reserve, server, url};
+
+/// A server, and a pooler in front of it that has two connections to it.
+async fn pooled() -> Option<(Engine, Engine)> {
+    let engine = server().await?;
+    let port = engine.address().port().to_string();
+    let pooler = Engine::set("pgbouncer", idmill_conformance::free_port(), &[&port])?;
+    pooler.restart().await;
+    Some((engine, pooler))
+}
+
+/// Eight stores, which all reserve at once; every range that they were granted.
+async fn crowd(pooler: &Engine, options: &str) -> Vec<Range> {
+    let mut crowd = JoinSet::new();
+    for _ in 0..8 {
+        let url = url(pooler, options);
+        crowd.spawn(async move {
+            let store = connect(&url).await.unwrap();
+            let mut granted = Vec::new();
+            for _ in 0..25 {
+                granted.push(reserve(&*store, "s", 3).await.unwrap().range);
+            }
+            granted
+        });
+    }
+    crowd.join_all().await.concat()
+}
+
+#[tokio::test]
+async fn ids_are_as_they_are_without_it() {
+    let Some((engine, pooler)) = pooled().await else { return };
+    // A native sequence's first value in a process stands for one id.
+    for (options, least) in [("", 600), ("&sequences=native&increment=3", 600 - 8 * 2)] {
+        let granted = crowd(&pooler, options).await;
+        let ids: BTreeSet<u64> = granted.iter().flat_map(Range::ids).collect();
+        let count = granted.iter().map(Range::len).sum::<u64>();
+        assert_eq!(u64::try_from(ids.len()).unwrap(), count, "{options}: an id was granted twice");
+        assert!(count >= least && ids.first() == Some(&1), "{options}: {count} ids");
+    }
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idmill'";
+    let sessions: i64 = client(&engine).await.query_one(sql, &[]).await.unwrap().get(0);
+    assert!((1..=2).contains(&sessions), "{sessions} sessions: there was no pooler in between");
+}
+
+/// What the pooler says for the server that is gone is no grant, and no refusal for ever.
+#[tokio::test]
+async fn a_server_that_is_killed_behind_it_repeats_nothing() {
+    let Some((engine, pooler)) = pooled().await else { return };
+    let store = connect(&url(&pooler, "")).await.unwrap();
+    let mut last = 0;
+    for _ in 0..3 {
+        let range = reserve(&*store, "s", 3).await.unwrap().range;
+        assert!(range.start() > last);
+        engine.kill();
+        let error = reserve(&*store, "s", 3).await.unwrap_err();
+        assert_ne!(error.status(), Status::Permanent, "{error}");
+        engine.restart().await;
+        last = again(&*store).await.start();
+        assert!(last > range.start());
+    }
+}
+
+/// The pooler waits a while before it connects again.
+async fn again(store: &dyn Store) -> Range {
+    for _ in 0..600 {
+        match reserve(store, "s", 3).await {
+            Ok(grant) => return grant.range,
+            Err(error) => assert_ne!(error.status(), Status::Permanent, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("it does not go on");
+}

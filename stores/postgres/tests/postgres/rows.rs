@@ -1,0 +1,220 @@
+//! Rows of a table.
+
+use std::sync::Arc;
+
+use idmill::store::{Bounds, GiveBack, Store};
+use idmill::{ErrorKind, Range};
+use idmill_postgres::{Mode, PostgresOptions, PostgresStore};
+
+use crate::{client, ids, inspect, name, open, request, reserve, server, until_waiting, url};
+
+/// Two writers of one row: the second waits, and then counts from where the first
+/// has left the row, or found it.
+#[tokio::test]
+async fn a_reserve_that_waited_goes_on_from_what_the_other_left() {
+    let Some(engine) = server().await else { return };
+    let (store, mut other) = (open(&engine).await, client(&engine).await);
+    reserve(&store, "s", 10).await.unwrap();
+    let watcher = client(&engine).await;
+    for (commit, first) in [(true, 111), (false, 121)] {
+        let tx = other.transaction().await.unwrap();
+        tx.execute("UPDATE idmill_sequences SET next = next + 100", &[]).await.unwrap();
+        let waiting = store.clone();
+        let granted = tokio::spawn(async move { waiting.reserve(&request("s", 10)).await });
+        until_waiting(&watcher, 1).await;
+        if commit {
+            tx.commit().await.unwrap();
+        } else {
+            tx.rollback().await.unwrap();
+        }
+        assert_eq!(ids(granted.await.unwrap().unwrap().range), (first, first + 9), "{commit}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_tells_the_missing_and_the_exhausted_from_the_others() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine).await;
+    store.create(&name("full"), Bounds::new(1, 3).unwrap()).await.unwrap();
+    reserve(&store, "full", 3).await.unwrap();
+    reserve(&store, "there", 3).await.unwrap();
+    let asked = [request("new", 5), request("full", 5), request("there", 5), request("there", 1)];
+    let answers = store.reserve_many(&asked[..3]).await;
+    assert_eq!(ids(answers[0].clone().unwrap().range), (1, 5));
+    assert_eq!(answers[1].clone().unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(ids(answers[2].clone().unwrap().range), (4, 8));
+    // The same name twice is two reserves.
+    let answers = store.reserve_many(&asked[2..]).await;
+    assert_eq!(ids(answers[0].clone().unwrap().range), (9, 13));
+    assert_eq!(ids(answers[1].clone().unwrap().range), (14, 14));
+}
+
+#[tokio::test]
+async fn the_last_ids_of_u64_are_exact_and_can_be_given_back() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine).await;
+    let bounds = Bounds::new(u64::MAX - 9, u64::MAX).unwrap();
+    let info = store.create(&name("s"), bounds).await.unwrap();
+    assert_eq!(ids(reserve(&store, "s", 4).await.unwrap().range), (u64::MAX - 9, u64::MAX - 6));
+    assert_eq!(ids(reserve(&store, "s", u64::MAX).await.unwrap().range), (u64::MAX - 5, u64::MAX));
+    assert_eq!(inspect(&store, "s").await.next, None);
+    assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
+
+    let back = |from: u64, len, identity| GiveBack {
+        name: name("s"),
+        identity,
+        rest: Range::new(from, len).unwrap(),
+    };
+    let mut stranger = info.identity;
+    stranger.epoch += 1;
+    for refused in [back(u64::MAX - 2, 2, info.identity), back(u64::MAX - 2, 3, stranger)] {
+        assert!(!store.give_back(&refused).await.unwrap(), "{refused:?}");
+    }
+    assert!(store.give_back(&back(u64::MAX - 2, 3, info.identity)).await.unwrap());
+    assert!(!store.give_back(&back(u64::MAX - 2, 3, info.identity)).await.unwrap(), "given back twice");
+    assert_eq!(inspect(&store, "s").await.next, Some(u64::MAX - 2));
+    assert_eq!(ids(reserve(&store, "s", 9).await.unwrap().range), (u64::MAX - 2, u64::MAX));
+}
+
+#[tokio::test]
+async fn what_the_server_rolled_back_is_unavailable_and_a_lost_connection_unknown() {
+    let Some(engine) = server().await else { return };
+    let mut other = client(&engine).await;
+    let store = open(&engine).await;
+    reserve(&store, "s", 10).await.unwrap();
+    let impatient = PostgresStore::open(&url(&engine, "").replace("20s", "10s")).await.unwrap();
+    let watcher = client(&engine).await;
+    for (ends, waiting, kind, says) in [
+        ("", &impatient, ErrorKind::Unavailable, "55P03"),
+        ("pg_cancel_backend", &store, ErrorKind::Unavailable, "57014"),
+        ("pg_terminate_backend", &store, ErrorKind::UnknownOutcome, "57P01"),
+    ] {
+        let tx = other.transaction().await.unwrap();
+        tx.execute("SELECT FROM idmill_sequences FOR UPDATE", &[]).await.unwrap();
+        let waiting = waiting.clone();
+        let outcome = tokio::spawn(async move { waiting.reserve(&request("s", 10)).await });
+        until_waiting(&watcher, 1).await;
+        if !ends.is_empty() {
+            let sql = format!("SELECT {ends}(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
+            // Nobody waits at the moment at which a brief wait becomes a long one.
+            while !outcome.is_finished() && watcher.execute(&sql, &[]).await.unwrap() == 0 {}
+        }
+        let error = outcome.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        tx.rollback().await.unwrap();
+    }
+    assert_eq!(ids(reserve(&store, "s", 10).await.unwrap().range), (11, 20), "nothing of it was reserved");
+}
+
+/// A role whose commits do not wait for the disk: those of the store do.
+#[tokio::test]
+async fn a_grant_is_on_the_disk_whatever_the_role_s_settings_are() {
+    let Some(engine) = server().await else { return };
+    let admin = client(&engine).await;
+    let lazy = "ALTER ROLE postgres SET synchronous_commit = off; ALTER ROLE postgres SET lock_timeout = '1ms'; \
+                ALTER SYSTEM SET wal_writer_delay = '10s'";
+    for statement in lazy.split(';') {
+        admin.batch_execute(statement).await.unwrap();
+    }
+    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let store = open(&engine).await;
+    store.create(&name("s"), Bounds::new(1, 1_000_000).unwrap()).await.unwrap();
+    let mut last = 0;
+    for _ in 0..20 {
+        last = ids(reserve(&store, "s", 10).await.unwrap().range).1;
+        store.reserve_many(&[request("s", 5)]).await.remove(0).unwrap();
+    }
+    let granted = last + 5;
+    engine.kill();
+    engine.restart().await;
+    assert!(ids(reserve(&open(&engine).await, "s", 1).await.unwrap().range).0 > granted);
+}
+
+#[tokio::test]
+async fn what_would_lose_ids_is_refused_with_the_remedy() {
+    let Some(engine) = server().await else { return };
+    let admin = client(&engine).await;
+    for setting in ["fsync", "full_page_writes"] {
+        admin.batch_execute(&format!("ALTER SYSTEM SET {setting} = off")).await.unwrap();
+        admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        let sql = format!("SELECT current_setting('{setting}') = 'off'");
+        while !client(&engine).await.query_one(&sql, &[]).await.unwrap().get::<_, bool>(0) {
+            tokio::task::yield_now().await;
+        }
+        let error = PostgresStore::open(&url(&engine, "")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains(&format!("set {setting} = on")), "{error}");
+        idmill_postgres::register().unwrap();
+        let native = idmill::store::connect(&url(&engine, "&sequences=native")).await.unwrap_err();
+        assert_eq!(native.kind(), ErrorKind::Conflict);
+        admin.batch_execute(&format!("ALTER SYSTEM RESET {setting}")).await.unwrap();
+        admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        while client(&engine).await.query_one(&sql, &[]).await.unwrap().get::<_, bool>(0) {
+            tokio::task::yield_now().await;
+        }
+    }
+    open(&engine).await;
+    admin
+        .batch_execute("ALTER TABLE idmill_sequences SET UNLOGGED; CREATE TABLE other (a int)")
+        .await
+        .unwrap();
+    for (options, kind, remedy) in [
+        ("", ErrorKind::Conflict, "SET LOGGED"),
+        ("&table=other", ErrorKind::Conflict, "name another with table=NAME"),
+        ("&table=missing&mode=rw", ErrorKind::NotFound, "mode=rwc"),
+        ("&schema=nowhere", ErrorKind::NotFound, "schema=NAME"),
+        ("&sslmode=require", ErrorKind::Unsupported, "no TLS"),
+    ] {
+        let error = PostgresStore::open(&url(&engine, options)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{options}: {error}");
+        assert!(error.to_string().contains(remedy), "{options}: {error}");
+    }
+    let error = PostgresStore::open(&url(&engine, "").replace("/postgres?", "/none?")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains(&engine.address().to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_permitted_is_denied() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine).await;
+    reserve(&store, "s", 1).await.unwrap();
+    client(&engine).await.batch_execute("CREATE ROLE guest LOGIN").await.unwrap();
+    let guest = url(&engine, "&mode=rw").replace("//postgres@", "//guest@");
+    let guest = PostgresStore::open(&guest).await.unwrap();
+    let error = reserve(&guest, "s", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("grant the user"), "{error}");
+    let looking: PostgresOptions = url(&engine, "").parse().unwrap();
+    let looking = PostgresStore::open_with(looking.mode(Mode::ReadOnly)).await.unwrap();
+    assert_eq!(inspect(&looking, "s").await.next, Some(2));
+    assert_eq!(reserve(&looking, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(looking.remove(&name("s")).await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn a_client_of_the_caller_s_serves_until_it_is_closed() {
+    let Some(engine) = server().await else { return };
+    let store = PostgresStore::new(Arc::new(client(&engine).await)).await.unwrap();
+    let all = (0..20).map(|_| async { reserve(&store, "s", 5).await.unwrap().range.start() });
+    let mut starts = futures_all(all).await;
+    starts.sort_unstable();
+    assert_eq!(starts, (0..20).map(|n| 1 + 5 * n).collect::<Vec<_>>());
+    engine.kill();
+    engine.restart().await;
+    for _ in 0..2 {
+        // The first may have been under way for all that is known.
+        let error = reserve(&store, "s", 1).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome), "{error}");
+    }
+    assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+async fn futures_all<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut done = Vec::new();
+    for one in all {
+        done.push(one.await);
+    }
+    done
+}

@@ -1,0 +1,51 @@
+//! Connections that are dead and do not say so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill_postgres::PostgresStore;
+use idmill_testing::engines::proxy::{Proxy, one_silence_is_unknown};
+
+use crate::{client, open, reserve, server, url};
+
+#[tokio::test]
+async fn one_that_is_silent_costs_one_unknown_outcome_and_not_one_each() {
+    let Some(engine) = server().await else { return };
+    let proxy = Proxy::to(engine.address()).await;
+    let direct = engine.address().to_string();
+    let url = url(&engine, "").replace(&direct, &proxy.address().to_string()).replace("20s", "10s");
+    let store = PostgresStore::open(&url).await.unwrap();
+    one_silence_is_unknown(Arc::new(store), &proxy).await;
+}
+
+/// A firewall in between may have forgotten it.
+#[tokio::test]
+async fn one_that_was_idle_for_a_minute_is_not_used_again() {
+    let Some(engine) = server().await else { return };
+    let (store, client) = (open(&engine).await, client(&engine).await);
+    let sessions = async || {
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'idmill'";
+        let rows = client.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect::<Vec<i32>>()
+    };
+    reserve(&store, "s", 1).await.unwrap();
+    let before = sessions().await;
+    reserve(&store, "s", 1).await.unwrap();
+    assert_eq!((before.len(), sessions().await), (1, before.clone()), "it is kept");
+    // Nothing is under way that a minute could end.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    reserve(&store, "s", 1).await.unwrap();
+    // The server sees a moment later that the old one has gone.
+    let alone = async {
+        loop {
+            match sessions().await {
+                after if after.len() == 1 => return after,
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    let after = tokio::time::timeout(Duration::from_secs(20), alone).await.expect("the old one is closed");
+    assert_ne!(after, before);
+}

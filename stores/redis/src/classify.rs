@@ -1,0 +1,219 @@
+//! What errors say about the ids.
+//!
+//! Every script writes last and with one command, so that a refusal of the server's own, known by its
+//! code, means that nothing was changed. What is not known by its code may come from a proxy, or
+//! after the write: that is unknown.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind};
+
+/// What a script would have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Nothing: no error leaves anything unknown.
+    Read,
+    /// A change.
+    Write,
+}
+
+/// How a call can fail.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// There was no connection to send it on.
+    NotSent(Error),
+    /// The server's own words.
+    Server { code: String, detail: String },
+    /// The connection broke after it was sent, or may have been.
+    Lost(Arc<str>),
+    /// No answer in time.
+    Silent(Duration),
+    /// An answer that is not one to this question. Nothing of it is believed.
+    Garbled(String),
+    /// Done, and known to fewer replicas than were asked for.
+    Unreplicated { known: i64, wanted: u32 },
+}
+
+impl Fault {
+    pub(crate) fn server(code: &str, detail: Option<&str>) -> Self {
+        Self::Server { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
+    }
+
+    /// Whether the server does not know the script: then it did nothing.
+    pub(crate) fn is_no_script(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if code == "NOSCRIPT")
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent(error) => error.fmt(f),
+            Self::Server { code, detail } => write!(f, "{code} {detail}"),
+            Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
+            Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Garbled(what) => write!(f, "the answer is not one to what was asked: {what}"),
+            Self::Unreplicated { known, wanted } => write!(f, "{known} of {wanted} replicas know of it"),
+        }
+    }
+}
+
+/// What a failure means.
+pub(crate) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
+    let kind = match fault {
+        Fault::NotSent(error) => error.kind(),
+        Fault::Server { code, detail } => of_code(code, detail),
+        Fault::Lost(_) | Fault::Silent(_) | Fault::Garbled(_) | Fault::Unreplicated { .. } => {
+            ErrorKind::UnknownOutcome
+        }
+    };
+    if kind == ErrorKind::UnknownOutcome && asked == Asked::Read { ErrorKind::Unavailable } else { kind }
+}
+
+fn of_code(code: &str, detail: &str) -> ErrorKind {
+    match code {
+        // Said before a command runs, or by the one write of a script.
+        "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "BUSY" | "OOM" | "MISCONF"
+        | "NOREPLICAS" | "NOSCRIPT" => ErrorKind::Unavailable,
+        "MOVED" | "ASK" | "CROSSSLOT" => ErrorKind::Unsupported,
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
+        // Of a key that is ours by its name.
+        "WRONGTYPE" => ErrorKind::Conflict,
+        // How a script is told of NOPERM by Redis 7.0, of a call that was then not made.
+        "ERR" if detail.starts_with("The user executing the script can't") => ErrorKind::Denied,
+        "ERR" if detail.starts_with("unknown command") => ErrorKind::Unsupported,
+        // While connecting: the number comes from the URL.
+        "ERR" if detail.starts_with("DB index is out of range") => ErrorKind::InvalidInput,
+        "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
+        // Among them UNBLOCKED, which a WAIT ends with when the server becomes a replica: after the write.
+        _ => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// A failure as this crate's error; `address` is the server's.
+pub(crate) fn failed(fault: &Fault, asked: Asked, address: &str) -> Error {
+    if let Fault::NotSent(error) = fault {
+        return error.clone();
+    }
+    let kind = classify(fault, asked);
+    match remedy(fault, kind) {
+        Some(remedy) => Error::new(kind, format!("redis at {address}: {fault}; {remedy}")),
+        None => Error::new(kind, format!("redis at {address}: {fault}")),
+    }
+}
+
+pub(crate) fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
+    let code = if let Fault::Server { code, .. } = fault { code.as_str() } else { "" };
+    Some(match (code, kind) {
+        ("READONLY", _) => "it is a replica: name the master",
+        ("OOM", _) => "it is full: raise its maxmemory",
+        ("MISCONF", _) => "it cannot write to its disk",
+        ("MOVED" | "ASK", _) => "it is one node of a cluster: name the node that has the slot of the prefix",
+        ("WRONGTYPE", _) => "the key is somebody else's: choose another prefix",
+        ("NOAUTH", _) => {
+            "it asks for a password, and none was given: write redis://USER:PASSWORD@HOST, or redis://:PASSWORD@HOST for the default user"
+        }
+        ("ERR", ErrorKind::InvalidInput) => {
+            "the number after the host is that of a database: name one below its setting `databases`, which is 16 unless changed"
+        }
+        (_, ErrorKind::Denied) => {
+            "check user and password; the user needs EVALSHA, SCRIPT, INFO, CONFIG GET and WAIT, and to read and write hashes and \
+             sets under the prefix"
+        }
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not",
+        (_, ErrorKind::Unavailable) => "nothing was changed",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind::{Conflict, Denied, Unavailable, UnknownOutcome, Unsupported};
+
+    use super::*;
+
+    fn server(text: &str) -> Fault {
+        let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+        Fault::server(code, Some(detail))
+    }
+
+    /// What Redis 7.0.15 said to these scripts when it was in that state.
+    fn from_redis() -> Vec<(Fault, ErrorKind)> {
+        [
+            ("LOADING Redis is loading the dataset in memory", Unavailable),
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", Unavailable),
+            ("READONLY You can't write against a read only replica. script: ec6777, on @user_script:1.", Unavailable),
+            ("NOREPLICAS Not enough good replicas to write. script: ec6777, on @user_script:1.", Unavailable),
+            ("OOM command not allowed when used memory > 'maxmemory'. script: ec6777, on @user_script:1.", Unavailable),
+            ("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", Unavailable),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Unavailable),
+            ("CLUSTERDOWN Hash slot not served", Unavailable),
+            ("NOSCRIPT No matching script. Please use EVAL.", Unavailable),
+            ("ERR max number of clients reached", Unavailable),
+            ("NOAUTH Authentication required.", Denied),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Denied),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", Denied),
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", Denied),
+            ("ERR The user executing the script can't run this command or subcommand script: ec6777", Denied),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value script: ec6777", Conflict),
+            ("ERR unknown command 'EVALSHA', with args beginning with: 'a' '0' ", Unsupported),
+        ]
+        .map(|(text, kind)| (server(text), kind))
+        .to_vec()
+    }
+
+    /// What only a cluster or a proxy says, and what may come to be said one day.
+    fn from_documentation() -> Vec<(Fault, ErrorKind)> {
+        [
+            ("MOVED 3999 127.0.0.1:6381", Unsupported),
+            ("ASK 3999 127.0.0.1:6381", Unsupported),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Unsupported),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Unavailable),
+            ("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", UnknownOutcome),
+            ("ERR Connection timed out", UnknownOutcome),
+            ("upstream failure", UnknownOutcome),
+            ("NEWCODE of a later version", UnknownOutcome),
+        ]
+        .map(|(text, kind)| (server(text), kind))
+        .to_vec()
+    }
+
+    #[test]
+    fn failures_of_a_write_are_sorted() {
+        let ours = [
+            (Fault::Lost("broken pipe".into()), UnknownOutcome),
+            (Fault::Silent(Duration::from_secs(1)), UnknownOutcome),
+            (Fault::Garbled("[]".to_owned()), UnknownOutcome),
+            (Fault::Unreplicated { known: 0, wanted: 1 }, UnknownOutcome),
+            (Fault::NotSent(Error::new(Denied, "no")), Denied),
+        ];
+        for (fault, kind) in from_redis().into_iter().chain(from_documentation()).chain(ours) {
+            assert_eq!(classify(&fault, Asked::Write), kind, "{fault}");
+            assert_eq!(failed(&fault, Asked::Write, "h:1").kind(), kind, "{fault}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_unknown_where_nothing_was_asked_for() {
+        for (fault, written) in from_redis().into_iter().chain(from_documentation()) {
+            let kind = classify(&fault, Asked::Read);
+            assert_eq!(kind, if written == UnknownOutcome { Unavailable } else { written }, "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_where_and_what_to_do() {
+        for (text, remedy) in [
+            ("READONLY x", "name the master"),
+            ("MOVED 1 h:2", "name the node"),
+            ("NOPERM x", "EVALSHA"),
+            ("BUSY x", "nothing was changed"),
+            ("NEW x", "it may have been applied"),
+        ] {
+            let error = failed(&server(text), Asked::Write, "db1:6379").to_string();
+            assert!(error.contains(remedy) && error.contains("db1:6379") && error.contains(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`RedisStore`] keeps sequences on a Redis or Valkey server. [`RedisOptions`] describes the URL.
+//!
+//! # What holds
+//!
+//! The page above describes which settings make grants durable ([`Keeps`]), how a promoted replica is
+//! detected ([`Failover`]), and what is not noticed. A reserve is one script on one hash. A script is sent
+//! again only if the server says that it does not know it. Ids go up to 2^64 - 1, since they never pass
+//! through a Lua number.
+//!
+//! # Cancellation
+//!
+//! A call that is dropped may already have been sent. The server then carries it out, and the range it
+//! reserved becomes a gap.
+
+pub(crate) mod classify;
+pub(crate) mod link;
+mod options;
+pub(crate) mod place;
+mod schema;
+mod tls;
+pub(crate) mod verify;
+pub mod window;
+
+use std::fmt;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    RetryCost, Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
+};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+
+use self::classify::{Asked, Fault};
+use self::link::{Answer, Call, Link};
+use self::schema::Schema;
+
+pub use self::options::{Failover, Keeps, RedisOptions};
+pub(crate) use self::options::{check_prefix, check_timeout, split_scheme};
+pub use idmill;
+pub use window::{RedisWindow, RedisWindowOptions};
+
+const STORE: Scheme = Scheme::store::<RedisOptions>("redis", "redis://HOST:PORT");
+const WINDOW: Scheme = Scheme::window::<window::RedisWindowOptions>("redis", "redis://HOST:PORT");
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("rediss"), WINDOW, WINDOW.alias("rediss")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// How often others may get in between before a `set` gives up. Each time one of them got on.
+const TRIES: usize = 1_000;
+/// How many sequences are read at a time when all are listed.
+const AT_ONCE: usize = 500;
+
+/// Sequences on a Redis or Valkey server. See the [crate docs](self) for its guarantees.
+///
+/// All callers share one connection, which is replaced if it fails.
+pub struct RedisStore {
+    link: Link,
+    schema: Schema,
+    durability: Durability,
+}
+
+impl RedisStore {
+    /// Connects to the server that a URL names. See [`RedisOptions`].
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and those of
+    /// [`open_with`](Self::open_with).
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url.parse()?).await
+    }
+
+    /// Connects to a server and checks that it keeps its grants. Creates nothing.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if it does not keep them, with the settings to change;
+    /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be reached, or is a replica;
+    /// [`Denied`](ErrorKind::Denied).
+    pub async fn open_with(options: RedisOptions) -> Result<Self> {
+        let opened = async {
+            options.check()?;
+            let link = Link::new(options.terms());
+            link.greet().await?;
+            let schema = Schema::new(options.prefix_name(), options.after_failover().as_str());
+            Ok(Self { link, schema, durability: options.durability() })
+        };
+        opened.await.map_err(|error: Error| error.during(Operation::Connect))
+    }
+
+    async fn run(&self, call: Call) -> Result<Answer> {
+        let (asked, key) = (call.asked, call.keys[0].clone());
+        let answer = self.link.run(call).await.map_err(|fault| self.link.failed(&fault, asked))?;
+        self.checked(answer, &key)
+    }
+
+    fn checked(&self, answer: Answer, key: &str) -> Result<Answer> {
+        let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
+        match schema::refused(&answer, key) {
+            Some(error) => Err(error),
+            None => answer.replicated(self.link.terms().replicas).map_err(failed),
+        }
+    }
+
+    fn granted(&self, answer: Result<Answer, Fault>, request: &Reserve) -> Result<Grant> {
+        let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
+        let answer = answer.map_err(failed)?;
+        // Nothing was written, so that there is nothing to be replicated.
+        match answer.word() {
+            "exhausted" => return Err(exhausted(&request.name, answer.number(1).map_err(failed)?)),
+            "missing" => return Err(not_found(&request.name)),
+            _ => {}
+        }
+        let answer = self.checked(answer, &self.schema.key(&request.name))?;
+        if answer.word() != "granted" {
+            return Err(failed(answer.garbled()));
+        }
+        schema::granted(&answer, request).map_err(failed)
+    }
+
+    async fn try_reserve(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
+        let calls: Vec<Call> = requests.iter().map(|request| self.schema.reserve(request)).collect();
+        let answers = self.link.run_all(&calls).await;
+        let context = |request: &Reserve, error: Error| error.of(&request.name).during(Operation::Reserve);
+        let granted =
+            |(answer, request)| self.granted(answer, request).map_err(|error| context(request, error));
+        answers.into_iter().zip(requests).map(granted).collect()
+    }
+
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let answer = self.run(self.schema.give_back(back)).await?;
+        self.held(&answer)
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        let info = SequenceInfo {
+            name: name.clone(),
+            next: Some(bounds.start()),
+            bounds,
+            identity: Identity::fresh(),
+        };
+        let answer = self.run(self.schema.create(&info)).await?;
+        if self.held(&answer)? { Ok(info) } else { Err(already_exists(name)) }
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        let answer = self.run(self.schema.read(name)).await?;
+        self.read(&answer, name)
+    }
+
+    fn read(&self, answer: &Answer, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        match answer.word() {
+            "missing" => Ok(None),
+            "sequence" => {
+                let unreadable =
+                    |_| Error::new(ErrorKind::StoreViolation, "its numbers cannot be those of a sequence");
+                Ok(Some(schema::decode(answer, name).map_err(unreadable)?))
+            }
+            _ => Err(self.link.failed(&answer.garbled(), Asked::Read)),
+        }
+    }
+
+    /// Goes through the set of names as Redis does, which keeps no order among them.
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let from = page.after.as_ref().map_or("0", Cursor::as_str);
+        if !from.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(page.after.as_ref().map_or(ErrorKind::InvalidInput.into(), Cursor::foreign));
+        }
+        let scanned = self.link.members(&self.schema.names(), from, page.rows()).await;
+        let (next, mut members) = scanned.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+        members.sort();
+        members.dedup();
+        let mut listing = Listing { next: (next != "0").then(|| Cursor::new(next)), ..Listing::default() };
+        let mut names = Vec::with_capacity(members.len());
+        for member in members.iter().filter(|member| member.starts_with(&page.prefix)) {
+            match SequenceName::new(member) {
+                Ok(name) => names.push(name),
+                Err(error) => listing.add(member.as_str(), Err(not_a_name(error))),
+            }
+        }
+        for names in names.chunks(AT_ONCE) {
+            self.list_these(names, &mut listing).await?;
+        }
+        Ok(listing)
+    }
+
+    async fn list_these(&self, names: &[SequenceName], listing: &mut Listing) -> Result<()> {
+        let calls: Vec<Call> = names.iter().map(|name| self.schema.read(name)).collect();
+        for (answer, name) in self.link.run_all(&calls).await.into_iter().zip(names) {
+            let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+            let checked = self.checked(answer, &self.schema.key(name));
+            match checked.and_then(|answer| self.read(&answer, name)) {
+                Ok(Some(info)) => listing.add(name.as_str(), Ok(info)),
+                // Removed meanwhile.
+                Ok(None) => {}
+                Err(error) if error.status() == Status::Permanent => listing.add(name.as_str(), Err(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        for _ in 0..TRIES {
+            let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.clone();
+            after.apply(&change)?;
+            let answer = self.run(self.schema.set(&seen, &after)).await?;
+            if self.held(&answer)? {
+                return Ok(after);
+            }
+        }
+        let message =
+            format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        let answer = self.run(self.schema.remove(name)).await?;
+        self.held(&answer)
+    }
+
+    /// Whether the condition of a script held.
+    fn held(&self, answer: &Answer) -> Result<bool> {
+        match answer.word() {
+            "done" => Ok(true),
+            "changed" | "exists" | "missing" => Ok(false),
+            _ => Err(self.link.failed(&answer.garbled(), Asked::Write)),
+        }
+    }
+}
+
+impl Store for RedisStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: self.durability,
+            retry: RetryCost::Gap,
+            batches: true,
+            shared: true,
+            gives_back: true,
+        }
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            let grant = self.try_reserve(std::slice::from_ref(request)).await.pop();
+            grant.unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()))
+        })
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(self.try_reserve(requests))
+    }
+
+    idmill::store_calls!(give_back create inspect list set remove);
+}
+
+fn not_a_name(error: Error) -> Error {
+    let message = format!("the set of names has one that no sequence has: {error}");
+    Error::new(ErrorKind::StoreViolation, message).because(error)
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("link", &self.link)
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,472 @@
+//! One connection to one server, shared by all callers of a process.
+//!
+//! The driver speaks the protocol and matches answers with questions. It never connects by itself and never
+//! sends anything again: it is given the socket, and when that breaks, everything under way on it is unknown.
+//! Nor are its answers taken on trust: each script repeats a number that was asked with it, so that an answer
+//! to something else is noticed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, ErrorKind as Driver, Pipeline, RedisConnectionInfo, RedisError, Value};
+use futures_util::future::BoxFuture;
+use idmill::{Error, ErrorKind, Operation, Result};
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::classify::{Asked, Fault, classify, failed, remedy};
+use super::place::Place;
+use super::tls;
+use super::verify::{Demands, unverified, verify};
+
+/// Between two questions to a server that is starting.
+const LOADING: Duration = Duration::from_millis(20);
+
+/// How a server is talked to.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) place: Place,
+    pub(crate) demands: Demands,
+    /// For each answer, and for connecting.
+    pub(crate) timeout: Duration,
+    /// How many replicas have to know of a change before it counts.
+    pub(crate) replicas: u32,
+    pub(crate) scripts: &'static [&'static str],
+}
+
+/// A script to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Which of [`Terms::scripts`].
+    pub(crate) script: usize,
+    pub(crate) keys: Vec<String>,
+    /// After the nonce.
+    pub(crate) arguments: Vec<String>,
+    pub(crate) asked: Asked,
+}
+
+/// What a script answered after the nonce, and how many replicas know of what it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) words: Vec<String>,
+    replicas: Option<i64>,
+}
+
+/// The connection, made when it is first needed and anew after it failed.
+pub(crate) struct Link {
+    terms: Terms,
+    live: Mutex<Option<Arc<Live>>>,
+    connecting: tokio::sync::Mutex<()>,
+    nonce: AtomicU64,
+    round_trips: AtomicU64,
+}
+
+struct Live {
+    connection: MultiplexedConnection,
+    task: JoinHandle<()>,
+    /// What the server calls the scripts.
+    hashes: Vec<String>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Answer {
+    /// The word that says what happened.
+    pub(crate) fn word(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    /// The number at this place.
+    pub(crate) fn number(&self, index: usize) -> Result<u64, Fault> {
+        let number = self.words.get(index).and_then(|word| word.parse().ok());
+        number.ok_or_else(|| self.garbled())
+    }
+
+    pub(crate) fn garbled(&self) -> Fault {
+        Fault::Garbled(format!("{:?}", self.words))
+    }
+
+    /// As it is, unless fewer replicas know of it than were to.
+    pub(crate) fn replicated(self, wanted: u32) -> Result<Self, Fault> {
+        match self.replicas {
+            Some(known) if known < i64::from(wanted) => Err(Fault::Unreplicated { known, wanted }),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl Link {
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            live: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            nonce: AtomicU64::new(fastrand::u64(..)),
+            round_trips: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// How often it sent something and waited for the answer.
+    pub(crate) fn round_trips(&self) -> u64 {
+        self.round_trips.load(Ordering::Relaxed)
+    }
+
+    /// Connects, if it is not, and hears whether the server is what it has to be.
+    pub(crate) async fn greet(&self) -> Result<()> {
+        self.connected().await.map(drop)
+    }
+
+    /// As this crate's error.
+    pub(crate) fn failed(&self, fault: &Fault, asked: Asked) -> Error {
+        failed(fault, asked, &self.terms.place.address())
+    }
+
+    /// Runs one script, once.
+    pub(crate) async fn run(&self, call: Call) -> Result<Answer, Fault> {
+        let answer = self.run_all(&[call]).await.pop();
+        answer.unwrap_or_else(|| Err(Fault::Garbled("no answer".to_owned())))
+    }
+
+    /// Some members of a set, about as many as asked for, from this cursor on, and
+    /// the next one, "0" at the end.
+    pub(crate) async fn members(
+        &self,
+        key: &str,
+        cursor: &str,
+        count: i32,
+    ) -> Result<(String, Vec<String>), Fault> {
+        let live = self.connected().await.map_err(Fault::NotSent)?;
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.cmd("SSCAN").arg(key).arg(cursor).arg("COUNT").arg(count);
+        let scanned = self.send(&live, &pipeline, 1).await.and_then(|values| scanned(values.first()));
+        scanned.inspect_err(|fault| self.discard_after(&live, fault))
+    }
+
+    /// Runs scripts in one round trip, each once: only one that the server does not know, and
+    /// so did not run, is sent again.
+    pub(crate) async fn run_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
+        let mut answers = self.try_all(calls).await;
+        let unknown = |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.is_no_script());
+        let again: Vec<usize> = (0..answers.len()).filter(|index| unknown(&answers[*index])).collect();
+        if !again.is_empty() {
+            // The next connection loads them.
+            *self.live.lock() = None;
+            let calls: Vec<Call> = again.iter().map(|index| calls[*index].clone()).collect();
+            for (index, answer) in again.into_iter().zip(self.try_all(&calls).await) {
+                answers[index] = answer;
+            }
+        }
+        answers
+    }
+
+    async fn try_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
+        let live = match self.connected().await {
+            Ok(live) => live,
+            Err(error) => return vec![Err(Fault::NotSent(error)); calls.len()],
+        };
+        let nonces: Vec<u64> = calls.iter().map(|_| self.nonce.fetch_add(1, Ordering::Relaxed)).collect();
+        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
+        for (call, nonce) in calls.iter().zip(&nonces) {
+            let hash = &live.hashes[call.script];
+            pipeline
+                .cmd("EVALSHA")
+                .arg(hash)
+                .arg(call.keys.len())
+                .arg(&call.keys)
+                .arg(*nonce)
+                .arg(&call.arguments);
+        }
+        let wait = self.terms.replicas > 0 && calls.iter().any(|call| call.asked == Asked::Write);
+        if wait {
+            pipeline.cmd("WAIT").arg(self.terms.replicas).arg(self.wait_for().as_millis().max(1).to_string());
+        }
+        let sent = self.send(&live, &pipeline, calls.len() + usize::from(wait)).await;
+        let answers = sent.and_then(|values| read_all(values, &nonces, wait));
+        answers.unwrap_or_else(|fault| {
+            self.discard_after(&live, &fault);
+            vec![Err(fault); calls.len()]
+        })
+    }
+
+    /// Shorter than the answer is waited for.
+    fn wait_for(&self) -> Duration {
+        self.terms.timeout * 3 / 4
+    }
+
+    async fn send(&self, live: &Arc<Live>, pipeline: &Pipeline, answers: usize) -> Result<Vec<Value>, Fault> {
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        let mut connection = live.connection.clone();
+        let sent = timeout(self.terms.timeout, connection.send_packed_commands(pipeline, 0, answers)).await;
+        match sent {
+            Ok(Ok(values)) if values.len() == answers => Ok(values),
+            Ok(Ok(values)) => Err(Fault::Garbled(format!("{} answers instead of {answers}", values.len()))),
+            Ok(Err(error)) => Err(Fault::Lost(error.to_string().into())),
+            Err(_) => Err(Fault::Silent(self.terms.timeout)),
+        }
+    }
+
+    /// Ends a connection that nobody can rely on any more; what is under way on it is unknown.
+    fn discard_after(&self, live: &Arc<Live>, fault: &Fault) {
+        if matches!(fault, Fault::Server { .. }) {
+            return;
+        }
+        live.task.abort();
+        let mut current = self.live.lock();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live)) {
+            *current = None;
+        }
+    }
+
+    /// The connection in use, if it is alive as far as is known.
+    fn live(&self) -> Option<Arc<Live>> {
+        self.live.lock().clone().filter(|live| !live.task.is_finished())
+    }
+
+    async fn connected(&self) -> Result<Arc<Live>> {
+        if let Some(live) = self.live() {
+            return Ok(live);
+        }
+        // One connects, and the others find its connection.
+        let _alone = self.connecting.lock().await;
+        if let Some(live) = self.live() {
+            return Ok(live);
+        }
+        let opened = timeout(self.terms.timeout, self.open()).await;
+        let silent =
+            |_| Err(Error::new(ErrorKind::Unavailable, format!("no answer within {:?}", self.terms.timeout)));
+        let live = opened.unwrap_or_else(silent).map_err(|error| self.not_opened(&error))?;
+        let live = Arc::new(live);
+        *self.live.lock() = Some(live.clone());
+        Ok(live)
+    }
+
+    fn not_opened(&self, error: &Error) -> Error {
+        let place = self.terms.place.address();
+        Error::new(error.kind(), format!("redis at {place}: {error}")).during(Operation::Connect)
+    }
+
+    async fn open(&self) -> Result<Live> {
+        let (mut connection, driver) = self.shake_hands().await?;
+        let task = tokio::spawn(driver);
+        let mut live = Live { connection: connection.clone(), task, hashes: Vec::new() };
+        loop {
+            match self.introduce(&mut connection).await {
+                // It has just been started, and reads its files: until then it answers nothing else.
+                Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
+                Err(Fault::NotSent(error)) => return Err(error),
+                Err(fault) => return Err(refused(&fault)),
+                Ok(hashes) => {
+                    live.hashes = hashes;
+                    return Ok(live);
+                }
+            }
+        }
+    }
+
+    /// Hears what the server is, and tells it the scripts; answers with what it calls them.
+    async fn introduce(&self, connection: &mut MultiplexedConnection) -> Result<Vec<String>, Fault> {
+        let mut questions = Pipeline::new();
+        questions.cmd("INFO").cmd("CONFIG").arg("GET").arg("*append*");
+        for script in self.terms.scripts {
+            questions.cmd("SCRIPT").arg("LOAD").arg(*script);
+        }
+        let answers = connection.send_packed_commands(&questions, 0, 2 + self.terms.scripts.len()).await;
+        let mut answers =
+            answers.map_err(|error| Fault::NotSent(not_connected(&error)))?.into_iter().map(answered);
+        let mut next =
+            || answers.next().unwrap_or_else(|| Err(Fault::Garbled("an answer is missing".to_owned())));
+        let (info, config) = (text(&next()?).unwrap_or_default(), next());
+        let demands = self.terms.demands;
+        match config {
+            Err(fault) if demands == Demands::Disk => {
+                verify(Demands::Keeps, &info, &[]).and_then(|()| Err(unverified(&fault.to_string())))
+            }
+            config => verify(demands, &info, &pairs(&config.unwrap_or(Value::Nil))),
+        }
+        .map_err(Fault::NotSent)?;
+        self.terms.scripts.iter().map(|_| Ok(text(&next()?).unwrap_or_default())).collect()
+    }
+
+    async fn shake_hands(&self) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>)> {
+        let Place { tls, user, password, host, port, database, .. } = &self.terms.place;
+        let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+        // A call is one small packet each way: waiting for more to send would be all of its time.
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db((*database).into());
+        if let Some(password) = password {
+            login = login.set_password(&password.0);
+        }
+        if let Some(user) = user {
+            login = login.set_username(user);
+        }
+        // Ours are the only timeouts: they know what was asked.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+        let pair = if *tls {
+            let stream = tls::wrap(&self.terms.place, stream).await?;
+            let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
+            shaken.map(|(connection, driver)| (connection, Box::pin(driver) as BoxFuture<'static, ()>))
+        } else {
+            let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
+            shaken.map(|(connection, driver)| (connection, Box::pin(driver) as BoxFuture<'static, ()>))
+        };
+        pair.map_err(|error| not_connected(&error))
+    }
+}
+
+/// Nothing of ours was sent yet.
+fn not_connected(error: &RedisError) -> Error {
+    // A refusal to change to a database has no code of its own.
+    let code = error.code().or(error.detail().map(|_| "ERR"));
+    let said = code.map(|code| Fault::server(code, error.detail()));
+    let kind = match error.kind() {
+        Driver::AuthenticationFailed => ErrorKind::Denied,
+        Driver::InvalidClientConfig => ErrorKind::InvalidInput,
+        _ => said.as_ref().map_or(ErrorKind::Unavailable, |fault| classify(fault, Asked::Read)),
+    };
+    let advice = match &said {
+        Some(fault) => remedy(fault, kind),
+        // It hung up on the first words.
+        None => Some(
+            "check that this is the address of a Redis server, and whether it takes TLS (rediss://) or not",
+        ),
+    };
+    advised(kind, error, advice)
+}
+
+/// What was asked of a new connection was refused: nothing of ours was sent yet.
+fn refused(fault: &Fault) -> Error {
+    let kind = classify(fault, Asked::Read);
+    advised(kind, fault, remedy(fault, kind))
+}
+
+fn advised(kind: ErrorKind, error: &dyn fmt::Display, advice: Option<&str>) -> Error {
+    Error::new(kind, advice.map_or_else(|| error.to_string(), |advice| format!("{error}; {advice}")))
+}
+
+fn answered(value: Value) -> Result<Value, Fault> {
+    match value {
+        Value::ServerError(error) => Err(Fault::server(error.code(), error.details())),
+        value => Ok(value),
+    }
+}
+
+fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Result<Answer, Fault>>, Fault> {
+    let replicas = match wait.then(|| values.pop()).flatten() {
+        None => None,
+        Some(Value::Int(known)) => Some(known),
+        // After the scripts: whatever they did is done.
+        Some(Value::ServerError(_)) => Some(0),
+        Some(other) => return Err(Fault::Garbled(format!("{other:?}"))),
+    };
+    let answers = values.into_iter().zip(nonces).map(|(value, nonce)| match value {
+        Value::ServerError(error) => Ok(Err(Fault::server(error.code(), error.details()))),
+        value => read(&value, *nonce).map(|words| Ok(Answer { words, replicas })),
+    });
+    // One that is not what was asked for casts doubt on all.
+    answers.collect()
+}
+
+/// The next cursor, and a piece of a set.
+fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
+    let garbled = || Fault::Garbled(format!("{value:?}"));
+    match value {
+        Some(Value::ServerError(error)) => Err(Fault::server(error.code(), error.details())),
+        Some(Value::Array(parts)) => {
+            let [cursor, Value::Array(members)] = parts.as_slice() else { return Err(garbled()) };
+            let members = members.iter().map(legible).collect::<Option<Vec<_>>>();
+            text(cursor).zip(members).ok_or_else(garbled)
+        }
+        _ => Err(garbled()),
+    }
+}
+
+fn read(value: &Value, nonce: u64) -> Result<Vec<String>, Fault> {
+    let garbled = || Fault::Garbled(format!("{value:?}"));
+    let Value::Array(items) = value else { return Err(garbled()) };
+    let words: Option<Vec<String>> = items.iter().map(text).collect();
+    let mut words = words.ok_or_else(garbled)?.into_iter();
+    if words.next() != Some(nonce.to_string()) {
+        return Err(garbled());
+    }
+    Ok(words.collect())
+}
+
+/// As [`text`]; what is none is shown as far as it can be.
+fn legible(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        other => text(other),
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn pairs(value: &Value) -> Vec<(String, String)> {
+    let Value::Array(items) = value else { return Vec::new() };
+    let words: Vec<String> = items.iter().filter_map(text).collect();
+    words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+}
+
+/// Not the terms, which hold a password.
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("server", &self.terms.place.address()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(nonce: &str, word: &str) -> Value {
+        Value::Array([nonce, word].map(|text| Value::BulkString(text.into())).to_vec())
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_believed_by_nobody() {
+        let right = || vec![answer("7", "granted"), answer("8", "granted")];
+        let answers = read_all(right(), &[7, 8], false).unwrap();
+        assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.word() == "granted")));
+        for values in [
+            vec![answer("8", "granted"), answer("7", "granted")],
+            vec![answer("7", "granted"), answer("9", "granted")],
+            vec![answer("7", "granted"), Value::Nil],
+            vec![answer("7", "granted"), Value::Array(vec![Value::Nil])],
+            vec![answer("7", "granted"), Value::Okay],
+        ] {
+            let fault = read_all(values, &[7, 8], false).unwrap_err();
+            assert!(matches!(fault, Fault::Garbled(_)), "{fault}");
+        }
+    }
+
+    #[test]
+    fn what_replicas_know_is_said_by_the_last_answer() {
+        let with = |last| read_all(vec![answer("7", "granted"), last], &[7], true);
+        let known = |last| with(last).unwrap().remove(0).unwrap().replicated(2).is_ok();
+        assert!(known(Value::Int(2)) && known(Value::Int(3)) && !known(Value::Int(1)));
+        assert!(with(Value::Okay).is_err());
+        let alone = read_all(vec![answer("7", "granted")], &[7], false).unwrap().remove(0).unwrap();
+        assert!(alone.replicated(0).is_ok());
+    }
+}

@@ -1,0 +1,171 @@
+//! How sequences lie in Redis, and what the scripts are asked and answer.
+
+use idmill::store::{Bounds, GiveBack, Grant, Identity, Reserve, SequenceInfo};
+use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+
+use super::classify::{Asked, Fault};
+use super::link::{Answer, Call};
+
+macro_rules! script {
+    ($file:literal) => {
+        concat!(
+            include_str!("scripts/prelude.lua"),
+            include_str!("scripts/sequence.lua"),
+            include_str!($file)
+        )
+    };
+}
+
+/// In the order of the numbers below.
+pub(super) const SCRIPTS: [&str; 6] = [
+    script!("scripts/reserve.lua"),
+    script!("scripts/give_back.lua"),
+    script!("scripts/create.lua"),
+    script!("scripts/read.lua"),
+    script!("scripts/set.lua"),
+    script!("scripts/remove.lua"),
+];
+const RESERVE: usize = 0;
+const GIVE_BACK: usize = 1;
+const CREATE: usize = 2;
+const READ: usize = 3;
+const SET: usize = 4;
+const REMOVE: usize = 5;
+
+/// Where the sequences of one prefix are: a hash each, and a set of their names. The braces have a cluster
+/// keep all of them in one slot, so that a script may touch two.
+#[derive(Clone, Debug)]
+pub(super) struct Schema {
+    prefix: String,
+    failover: &'static str,
+}
+
+impl Schema {
+    pub(super) fn new(prefix: &str, failover: &'static str) -> Self {
+        Self { prefix: prefix.to_owned(), failover }
+    }
+
+    /// The set of names.
+    pub(super) fn names(&self) -> String {
+        format!("{{{}}}:names", self.prefix)
+    }
+
+    pub(super) fn key(&self, name: &SequenceName) -> String {
+        format!("{{{}}}:s:{name}", self.prefix)
+    }
+
+    fn call(&self, script: usize, name: &SequenceName, arguments: Vec<String>) -> Call {
+        let asked = if script == READ { Asked::Read } else { Asked::Write };
+        Call { script, keys: vec![self.key(name), self.names()], arguments, asked }
+    }
+
+    pub(super) fn reserve(&self, request: &Reserve) -> Call {
+        let name = &request.name;
+        // Empty where it has to exist.
+        let bound =
+            |of: fn(Bounds) -> u64| request.create.map_or_else(String::new, |create| of(create).to_string());
+        let mut arguments =
+            vec![self.failover.to_owned(), request.count.max(1).to_string(), request.ceiling.to_string()];
+        arguments.extend([name.to_string(), bound(Bounds::start), bound(Bounds::max)]);
+        arguments.push(Identity::fresh().incarnation.to_string());
+        self.call(RESERVE, name, arguments)
+    }
+
+    pub(super) fn give_back(&self, back: &GiveBack) -> Call {
+        let Identity { incarnation, epoch } = back.identity;
+        let numbers = [incarnation.into(), epoch.into(), back.rest.start().into(), back.rest.end()];
+        let mut arguments = vec![self.failover.to_owned()];
+        arguments.extend(numbers.map(|number: u128| number.to_string()));
+        self.call(GIVE_BACK, &back.name, arguments)
+    }
+
+    pub(super) fn create(&self, info: &SequenceInfo) -> Call {
+        let numbers = [info.bounds.start(), info.bounds.max(), info.identity.incarnation];
+        let mut arguments = vec![info.name.to_string()];
+        arguments.extend(numbers.map(|number| number.to_string()));
+        self.call(CREATE, &info.name, arguments)
+    }
+
+    pub(super) fn read(&self, name: &SequenceName) -> Call {
+        self.call(READ, name, Vec::new())
+    }
+
+    pub(super) fn set(&self, seen: &SequenceInfo, after: &SequenceInfo) -> Call {
+        let (was, is) = (Stored::of(seen), Stored::of(after));
+        let arguments = [was.start, was.max, was.next, was.incarnation, was.epoch, is.max, is.next, is.epoch];
+        self.call(SET, &seen.name, arguments.map(|number| number.to_string()).to_vec())
+    }
+
+    pub(super) fn remove(&self, name: &SequenceName) -> Call {
+        self.call(REMOVE, name, vec![name.to_string()])
+    }
+}
+
+/// The numbers of a sequence, as they are stored.
+struct Stored {
+    start: u128,
+    max: u128,
+    next: u128,
+    incarnation: u128,
+    epoch: u128,
+}
+
+impl Stored {
+    fn of(info: &SequenceInfo) -> Self {
+        let max = u128::from(info.bounds.max());
+        Self {
+            start: info.bounds.start().into(),
+            max,
+            next: info.next.map_or(max + 1, u128::from),
+            incarnation: info.identity.incarnation.into(),
+            epoch: info.identity.epoch.into(),
+        }
+    }
+}
+
+/// Why a script did nothing, in words that more than one of them uses.
+pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
+    Some(match answer.word() {
+        "replica" => Error::new(ErrorKind::Unavailable, "the server has become a replica: name the master"),
+        "foreign" => Error::new(
+            ErrorKind::StoreViolation,
+            format!("the key `{key}` is not as idmill writes it: choose another prefix, or put it right"),
+        ),
+        "promoted" => Error::new(
+            ErrorKind::Conflict,
+            "the sequence was written by another master, of which this server was a replica: what was reserved last there may be \
+             missing here. Set its next id above every id in use (`idmill set NAME --next ID`), or open it with ?failover=allow",
+        ),
+        _ => return None,
+    })
+}
+
+/// What a reserve was granted.
+pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault> {
+    let info = decode(answer, &request.name)?;
+    let (first, past) = (answer.number(6)?, past(answer)?);
+    let len = u64::try_from(past.saturating_sub(first.into())).unwrap_or(0);
+    let within = first >= info.bounds.start()
+        && past <= u128::from(info.bounds.max()) + 1
+        && len <= request.count.max(1);
+    match Range::new(first, len).filter(|range| within && !range.is_empty()) {
+        Some(range) => Ok(Grant { range, identity: info.identity, bounds: info.bounds }),
+        None => Err(answer.garbled()),
+    }
+}
+
+fn past(answer: &Answer) -> Result<u128, Fault> {
+    answer.words.get(3).and_then(|word| word.parse().ok()).ok_or_else(|| answer.garbled())
+}
+
+/// A sequence as a script tells it.
+pub(super) fn decode(answer: &Answer, name: &SequenceName) -> Result<SequenceInfo, Fault> {
+    let bounds = Bounds::new(answer.number(1)?, answer.number(2)?).map_err(|_| answer.garbled())?;
+    let next = past(answer)?;
+    let identity = Identity { incarnation: answer.number(4)?, epoch: answer.number(5)? };
+    if next < bounds.start().into() || next > u128::from(bounds.max()) + 1 {
+        return Err(answer.garbled());
+    }
+    let next = u64::try_from(next).ok().filter(|next| *next <= bounds.max());
+    Ok(SequenceInfo { name: name.clone(), next, bounds, identity })
+}

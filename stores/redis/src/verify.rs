@@ -1,0 +1,64 @@
+//! Whether a server may be trusted with a sequence: asked on every new connection, of what it says of itself.
+
+use idmill::{Error, ErrorKind, Result};
+
+/// What is demanded of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demands {
+    /// That it is a master.
+    Master,
+    /// Also that it evicts none of our keys.
+    Keeps,
+    /// Also that a grant survives a crash once it is answered.
+    Disk,
+}
+
+/// Refuses a server that does not keep what it promises. `info` is the answer to INFO, `config` that to
+/// `CONFIG GET *append*`, where it was asked for.
+pub(crate) fn verify(demands: Demands, info: &str, config: &[(String, String)]) -> Result<()> {
+    let is = |key: &str| {
+        info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap_or_default()
+    };
+    if is("role") != "master" {
+        let master = format!("{}:{}", is("master_host"), is("master_port"));
+        return Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("it is a replica: name its master, {master}"),
+        ));
+    }
+    if demands == Demands::Master {
+        return Ok(());
+    }
+    let policy = is("maxmemory_policy");
+    if policy.starts_with("allkeys") {
+        return Err(unsupported(format!(
+            "maxmemory-policy is {policy}, which would evict sequences: CONFIG SET maxmemory-policy noeviction (or volatile-lru)"
+        )));
+    }
+    if demands == Demands::Keeps {
+        return Ok(());
+    }
+    let set =
+        |key: &str| config.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value.as_str());
+    let wanted = [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
+    let wrong: Vec<_> = wanted.iter().filter(|(key, value)| set(key) != *value).collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let remedy: Vec<_> = wrong.iter().map(|(key, value)| format!("CONFIG SET {key} {value}")).collect();
+    Err(unsupported(format!(
+        "it would forget grants in a crash: {} (and in its configuration file), or accept that with ?durability=process",
+        remedy.join(", ")
+    )))
+}
+
+/// The refusal of a server that does not say.
+pub(crate) fn unverified(reason: &str) -> Error {
+    let remedy = "make sure that it has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and say so with \
+                  ?durability=trust; or accept that a crash repeats ids with ?durability=process";
+    unsupported(format!("whether it keeps grants cannot be asked ({reason}): {remedy}"))
+}
+
+fn unsupported(message: String) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
+}

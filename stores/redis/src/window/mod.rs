@@ -1,0 +1,386 @@
+//! A window on Redis or Valkey: ids that grow across processes at the speed of a cache, each draw
+//! one script in one round trip.
+//!
+//! The protocol and why it holds are in [`idmill::tier::fenced`]; this runs its scripts, and is honest about
+//! what it did not hear.
+
+mod known;
+mod options;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted};
+use idmill::tier::acquainted::Acquainted;
+use idmill::tier::{Drawn, Installed, Tiered, Window, fenced};
+use idmill::{Error, ErrorKind, Operation, Range, Result};
+use tokio::time::Instant;
+
+use self::known::Known;
+use crate::classify::{Asked, Fault};
+use crate::link::{Answer, Call, Link};
+
+pub use self::options::RedisWindowOptions;
+
+macro_rules! script {
+    ($file:literal) => {
+        concat!(include_str!("../scripts/prelude.lua"), include_str!($file))
+    };
+}
+
+/// In the order of the numbers below.
+const SCRIPTS: [&str; 4] = [
+    script!("scripts/draw.lua"),
+    script!("scripts/install.lua"),
+    script!("scripts/release.lua"),
+    script!("scripts/recall.lua"),
+];
+const DRAW: usize = 0;
+const INSTALL: usize = 1;
+const RELEASE: usize = 2;
+const RECALL: usize = 3;
+
+/// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
+const WAIT: Duration = Duration::from_millis(2);
+/// What is in a window that nobody refills for this long becomes a gap, so that a sequence which
+/// is gone leaves nothing behind.
+const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A window on one Redis or Valkey server, for any store: see [`Tiered`].
+///
+/// ```no_run
+/// # async fn demo() -> idmill::Result<()> {
+/// use std::sync::Arc;
+///
+/// use idmill::store::Store;
+/// use idmill::tier::Tiered;
+/// use idmill_redis::window::{RedisWindow, RedisWindowOptions};
+///
+/// let store = idmill::store::connect("sqlite:ids.db").await?;
+/// let window = RedisWindow::new(RedisWindowOptions::new("127.0.0.1:6379")?)?;
+/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let ids = idmill::Sequences::builder(tier).start()?;
+/// # Ok(()) }
+/// ```
+///
+/// All sequences and callers of a process share one connection, which is made when it is first needed, and
+/// anew after it failed. Use it within a tokio runtime with its I/O and time drivers enabled.
+#[derive(Debug)]
+pub struct RedisWindow {
+    options: RedisWindowOptions,
+    sequences: Acquainted<Known>,
+    link: Link,
+    counts: Counts,
+    /// When it was made: from here draws are timed.
+    began: Instant,
+}
+
+/// Merely counted: nothing is decided by these.
+#[derive(Debug, Default)]
+struct Counts {
+    refills: AtomicU64,
+    ahead: AtomicU64,
+    waits: AtomicU64,
+    abandoned: AtomicU64,
+    uncertain: AtomicU64,
+}
+
+/// What a window did since it was made, in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisWindowStats {
+    /// Scripts that were sent.
+    pub round_trips: u64,
+    /// Ranges put into an empty window, in which others waited for them.
+    pub refills: u64,
+    /// Ranges put into a window before it was empty: nobody waited.
+    pub ahead: u64,
+    /// Draws that found somebody else refilling, and waited.
+    pub waits: u64,
+    /// Ids that were reserved for a refill and did not fit the window: a gap.
+    pub abandoned: u64,
+    /// Ids that may have been drawn for a caller that never heard: a gap.
+    pub uncertain: u64,
+}
+
+/// A claim on the server: the right to refill one window of one sequence, or to prepare its next range.
+#[derive(Clone, Debug)]
+pub struct RedisToken {
+    token: u64,
+    known: Known,
+    asked: Instant,
+    lives: Duration,
+    /// Of how many ids that are left the next range is prepared.
+    ahead: Option<u64>,
+}
+
+impl RedisWindow {
+    /// A window; connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be.
+    pub fn new(options: RedisWindowOptions) -> Result<Self> {
+        options.check()?;
+        let (sequences, link) = (Acquainted::new(options.refresh), Link::new(options.terms()));
+        Ok(Self { options, sequences, link, counts: Counts::default(), began: Instant::now() })
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> RedisWindowStats {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        RedisWindowStats {
+            round_trips: self.link.round_trips(),
+            refills: read(&self.counts.refills),
+            ahead: read(&self.counts.ahead),
+            waits: read(&self.counts.waits),
+            abandoned: read(&self.counts.abandoned),
+            uncertain: read(&self.counts.uncertain),
+        }
+    }
+
+    async fn run<const N: usize>(
+        &self,
+        script: usize,
+        known: &Known,
+        arguments: [String; N],
+    ) -> Result<Answer, Fault> {
+        let call = Call {
+            script,
+            keys: vec![known.key.to_string()],
+            arguments: arguments.into(),
+            asked: Asked::Write,
+        };
+        self.link.run(call).await
+    }
+
+    async fn draw(&self, request: &Reserve) -> Result<Drawn<RedisToken>> {
+        let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
+        // No two may be the same, also of two processes.
+        let token = idmill::store::Identity::fresh().incarnation;
+        let count = request.count.clamp(1, fenced::MAX_LEN);
+        let mut doubt = Doubt { count: &self.counts.uncertain, ids: count };
+        let (asked, lives) = (Instant::now(), known.pace.life(&self.options.limits()));
+        let arguments = [count, request.ceiling, token, millis(lives)].map(|number| number.to_string());
+        let answer = self.run(DRAW, &known, arguments).await;
+        let failed = |fault: Fault| self.failed(&fault);
+        if !matches!(answer.as_ref().map(Answer::word), Err(_) | Ok("ids")) {
+            doubt.ids = 0;
+        }
+        let answer = answer.map_err(failed)?;
+        match answer.word() {
+            "busy" => {
+                self::count(&self.counts.waits, 1);
+                Ok(Drawn::Busy(WAIT))
+            }
+            "claimed" => Ok(Drawn::Dry(RedisToken { token, known, asked, lives, ahead: None })),
+            "above" => Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve)),
+            "replica" => Err(self.error(ErrorKind::Unavailable, "it has become a replica: name the master")),
+            "foreign" => Err(self.foreign(&known)),
+            "ids" => {
+                let answer = answer.replicated(self.link.terms().replicas).map_err(failed)?;
+                let range = drawn(&answer, request).map_err(failed)?;
+                doubt.ids = 0;
+                let (base, left) = (answer.number(3).map_err(failed)?, answer.number(4).map_err(failed)?);
+                let low = answer.number(5).map_err(failed)? == 1;
+                self.sequences.update(&request.name, |latest| {
+                    let next = range.start().saturating_add(range.len());
+                    latest.pace.drawn(&self.options.limits(), base, next, self.began.elapsed());
+                });
+                let ahead = RedisToken { token, known: known.clone(), asked, lives, ahead: Some(left) };
+                Ok(self.taken(request, &known, range, low.then_some(ahead)))
+            }
+            _ => Err(failed(answer.garbled())),
+        }
+    }
+
+    fn taken(
+        &self,
+        request: &Reserve,
+        known: &Known,
+        range: Range,
+        low: Option<RedisToken>,
+    ) -> Drawn<RedisToken> {
+        let mut bounds = known.bounds;
+        if range.end() > u128::from(bounds.max()) + 1 {
+            // It was raised, and others know already: what is in the window was granted by the store.
+            self.sequences.forget(&request.name);
+            bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
+        }
+        Drawn::Ids { grant: Grant { range, identity: known.identity, bounds }, low }
+    }
+
+    async fn install(&self, request: &Reserve, held: RedisToken, grant: Grant) -> Result<Installed> {
+        let RedisToken { token, known, asked, lives, ahead } = held;
+        if grant.identity != known.identity {
+            // Its window has another key. Nothing of it belongs under this one.
+            self.sequences.forget(&request.name);
+            self.give_back(token, &known).await;
+            return Ok(Installed::Refused);
+        }
+        let took = asked.elapsed();
+        let refill = match ahead {
+            None => fenced::refill(grant.range, request.count, request.ceiling),
+            Some(left) => fenced::prepared(grant.range, left),
+        };
+        let installed = self.put(token, &known, &refill).await;
+        self.sequences.update(&request.name, |latest| {
+            latest.pace.took(took);
+            if installed == Installed::Done {
+                latest.pace.installed(ahead.unwrap_or(0) + refill.len);
+            }
+        });
+        match installed {
+            Installed::Done => {
+                count(if ahead.is_some() { &self.counts.ahead } else { &self.counts.refills }, 1);
+                count(&self.counts.abandoned, grant.range.len() - refill.len);
+                // Nothing below its ceiling: the others go on with all of it.
+                let own = (!refill.own.is_empty()).then_some(refill.own);
+                Ok(own.map_or(Installed::Done, |range| Installed::Ids(Grant { range, ..grant })))
+            }
+            Installed::Refused if ahead.is_none() && took >= lives => {
+                Err(self.late(took, lives, grant.range.len()).of(&request.name))
+            }
+            installed => Ok(installed),
+        }
+    }
+
+    async fn put(&self, token: u64, known: &Known, refill: &fenced::Refill) -> Installed {
+        let numbers = [token, refill.base, refill.used, refill.len, refill.mark, millis(LIVES)];
+        let answer = self.run(INSTALL, known, numbers.map(|number| number.to_string())).await;
+        match answer.and_then(|answer| answer.replicated(self.link.terms().replicas)) {
+            // Whatever of it is installed has not been handed out by anybody.
+            Err(Fault::NotSent(_)) => Installed::Refused,
+            Err(_) => Installed::Unknown,
+            Ok(answer) => match answer.word() {
+                "done" => Installed::Done,
+                "changed" => Installed::Refused,
+                _ => Installed::Unknown,
+            },
+        }
+    }
+
+    /// A refill came after its claim had expired, and would do so again and again.
+    fn late(&self, took: Duration, lives: Duration, ids: u64) -> Error {
+        let reason = format!(
+            "the store behind took {took:.1?} for a refill, and the claim on the window lives for {lives:?}: {ids} ids are a gap. \
+             The next one lives longer than that; set the option `stub` above what the store takes"
+        );
+        tracing::warn!(reason, "a window was refilled too late");
+        self.error(ErrorKind::Unavailable, &reason)
+    }
+
+    /// Gives a claim back, so that nobody waits for it to expire. If that fails, it does.
+    async fn give_back(&self, token: u64, known: &Known) {
+        let _ = self.run(RELEASE, known, [token.to_string()]).await;
+    }
+
+    /// Deletes the window: what is left of its range is a gap.
+    async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
+        self.introduce(sequence);
+        let Some(known) = self.sequences.last_known(&sequence.name) else { return Ok(()) };
+        let answer = self.run(RECALL, &known, []).await;
+        let answer = answer.and_then(|answer| answer.replicated(self.link.terms().replicas));
+        answer.map(drop).map_err(|fault| self.failed(&fault))
+    }
+
+    fn failed(&self, fault: &Fault) -> Error {
+        self.link.failed(fault, Asked::Write).during(Operation::Reserve)
+    }
+
+    fn error(&self, kind: ErrorKind, reason: &str) -> Error {
+        let address = self.link.terms().place.address();
+        Error::new(kind, format!("redis at {address}: {reason}")).during(Operation::Reserve)
+    }
+
+    fn foreign(&self, known: &Known) -> Error {
+        let remedy =
+            format!("delete the key `{}`, and keep others from writing under this prefix", known.key);
+        let reason = format!("there is something in the window's place that idmill did not write; {remedy}");
+        self.error(ErrorKind::StoreViolation, &reason)
+    }
+}
+
+/// What a draw was answered with, if it can be.
+fn drawn(answer: &Answer, request: &Reserve) -> Result<Range, Fault> {
+    let (first, len) = (answer.number(1)?, answer.number(2)?);
+    let range = Range::new(first, len).filter(|range| !range.is_empty() && len <= request.count.max(1));
+    range.filter(|range| range.end() <= u128::from(request.ceiling) + 1).ok_or_else(|| answer.garbled())
+}
+
+impl WindowTarget for RedisWindowOptions {
+    fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Tiered::new(store, RedisWindow::new(self.clone())?)))
+    }
+}
+
+impl Window for RedisWindow {
+    type Token = RedisToken;
+
+    fn draw<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Drawn<RedisToken>>> {
+        Box::pin(async move { self.draw(request).await.map_err(|error| error.of(&request.name)) })
+    }
+
+    fn refill_size(&self, request: &Reserve, token: &RedisToken) -> u64 {
+        let pace = self.sequences.last_known(&request.name).map(|known| known.pace).unwrap_or_default();
+        self.sequences.update(&request.name, |latest| latest.pace.begins());
+        let (limits, count) = (self.options.limits(), request.count.clamp(1, fenced::MAX_LEN));
+        token.ahead.map_or_else(|| pace.size(&limits, count), |left| pace.more(&limits, left))
+    }
+
+    fn wants_news(&self, request: &Reserve) -> bool {
+        // Before ids are reserved for a caller that could not hold them.
+        let known = self.sequences.last_known(&request.name);
+        known.is_none_or(|known| known.near(request.ceiling, self.options.block))
+    }
+
+    fn install<'a>(
+        &'a self,
+        request: &'a Reserve,
+        token: RedisToken,
+        grant: Grant,
+    ) -> StoreFuture<'a, Result<Installed>> {
+        Box::pin(self.install(request, token, grant))
+    }
+
+    fn release<'a>(&'a self, request: &'a Reserve, token: RedisToken, lost: bool) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.sequences.update(&request.name, |latest| {
+                if !lost {
+                    latest.pace.was_refused();
+                }
+                latest.pace.took(token.asked.elapsed());
+            });
+            self.give_back(token.token, &token.known).await;
+        })
+    }
+
+    fn recall<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<()>> {
+        Box::pin(self.recall(sequence))
+    }
+
+    fn introduce(&self, sequence: &SequenceInfo) {
+        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.prefix, before);
+        self.sequences.introduce(&sequence.name, heard);
+    }
+}
+
+/// Ids under way to a caller: counted if it stops waiting or never hears.
+struct Doubt<'a> {
+    count: &'a AtomicU64,
+    ids: u64,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        count(self.count, self.ids);
+    }
+}
+
+fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,44 @@
+//! Round trips, counted; and how long they took, printed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use idmill::SequenceName;
+use idmill::store::{Bounds, MemoryStore, Reserve, Store};
+use idmill::tier::Tiered;
+use idmill_redis::RedisStore;
+use idmill_redis::window::{RedisWindow, RedisWindowOptions};
+
+use crate::server::start;
+
+fn request() -> Reserve {
+    let name = SequenceName::new("s").unwrap();
+    Reserve { name, count: 1, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+}
+
+async fn time(what: &str, store: &dyn Store, times: u32) {
+    let begun = Instant::now();
+    for _ in 0..times {
+        store.reserve(&request()).await.unwrap();
+    }
+    println!("{what}: {:?} each", begun.elapsed() / times);
+}
+
+#[tokio::test]
+async fn a_draw_is_a_round_trip_and_so_is_a_range_that_was_prepared() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap().block(100).max_skip(None);
+    let (store, window) = (MemoryStore::new(), RedisWindow::new(options).unwrap());
+    let tier = Tiered::new(Arc::new(store) as Arc<dyn Store>, window);
+    time("a draw", &tier, 1_000).await;
+    let stats = tier.window().stats();
+    // The first id of the first range comes with its install; nobody waited for the
+    // others, which are half as long.
+    println!("{stats:?}");
+    assert_eq!((stats.refills, stats.round_trips), (1, 1_001 + stats.ahead));
+    assert!((19..=21).contains(&stats.ahead), "{stats:?}");
+    assert_eq!((stats.abandoned, stats.uncertain, stats.waits), (0, 0, 0));
+    let Some(engine) = start(&[]).await else { return };
+    let store = RedisStore::open(&format!("redis://{}", engine.address())).await.unwrap();
+    time("a reserve", &store, 500).await;
+}

@@ -1,0 +1,95 @@
+//! What a real server says when something is wrong with it, and what is made of that.
+
+use idmill::store::{Bounds, Reserve, Store};
+use idmill::{ErrorKind, SequenceName};
+use idmill_redis::RedisStore;
+
+use crate::server::{ask, start};
+
+fn request() -> Reserve {
+    let name = SequenceName::new("s").unwrap();
+    Reserve { name, count: 1, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+}
+
+/// Each time: the kind, that nothing was reserved, and that it passes.
+#[tokio::test]
+async fn a_server_that_refuses_has_reserved_nothing() {
+    let Some(engine) = start(&[]).await else { return };
+    let store = RedisStore::open(&format!("redis://{}", engine.address())).await.unwrap();
+    let states = [("maxmemory", "1", "0", "OOM"), ("min-replicas-to-write", "1", "0", "NOREPLICAS")];
+    for (next, (key, bad, good, code)) in (1..).zip(states) {
+        assert_eq!(ask(&engine, &["CONFIG", "SET", key, bad]), "+OK");
+        let error = store.reserve(&request()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains(code), "{error}");
+        assert_eq!(ask(&engine, &["CONFIG", "SET", key, good]), "+OK");
+        assert_eq!(store.reserve(&request()).await.unwrap().range.start(), next);
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_is_denied_whatever_it_may_not() {
+    let Some(engine) = start(&[]).await else { return };
+    let granted = ["+@all", "+@all -hset", "+@all -info", "+@all -evalsha", "+@all -sadd"];
+    for (keys, rights) in granted.map(|rights| ("~*", rights)).into_iter().chain([("~other", "+@all")]) {
+        let mut words = vec!["ACL", "SETUSER", "app", "reset", "on", ">secret7", keys];
+        words.extend(rights.split(' '));
+        assert_eq!(ask(&engine, &words), "+OK");
+        let url = format!("redis://app:secret7@{}?prefix=p{}", engine.address(), fastrand::u32(..));
+        let outcome = match RedisStore::open(&url).await {
+            Ok(store) => store.reserve(&request()).await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        if (keys, rights) == ("~*", "+@all") {
+            assert!(outcome.is_ok(), "{outcome:?}");
+            continue;
+        }
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{keys} {rights}: {error}");
+        assert!(!format!("{error:?}").contains("secret7"));
+    }
+    // Without CONFIG it cannot be told whether grants last, which somebody else may know.
+    ask(&engine, &["ACL", "SETUSER", "app", "reset", "on", ">secret7", "~*", "+@all", "-config"]);
+    let url = format!("redis://app:secret7@{}", engine.address());
+    assert_eq!(RedisStore::open(&url).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    let store = RedisStore::open(&format!("{url}?durability=trust")).await.unwrap();
+    assert_eq!(store.reserve(&request()).await.unwrap().range.start(), 1);
+}
+
+/// A server alone in a cluster that serves no slot yet; then one that serves them all.
+#[tokio::test]
+async fn a_node_of_a_cluster_serves_the_prefixes_in_its_slots() {
+    let bus = idmill_conformance::free_port().to_string();
+    let Some(engine) = start(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await else { return };
+    let store = RedisStore::open(&format!("redis://{}", engine.address())).await.unwrap();
+    let error = store.reserve(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(ask(&engine, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "+OK");
+    crate::server::until("the cluster is up", || {
+        ask(&engine, &["CLUSTER", "INFO"]).contains("cluster_state:ok")
+    });
+    assert_eq!(store.reserve(&request()).await.unwrap().range.start(), 1, "both keys are in one slot");
+    // The slot of `{idmill}` is another node's now, of which there is none to ask.
+    let slot = ask(&engine, &["CLUSTER", "KEYSLOT", "{idmill}:names"]);
+    ask(&engine, &["FLUSHALL"]);
+    assert_eq!(ask(&engine, &["CLUSTER", "DELSLOTS", slot.trim_start_matches(':')]), "+OK");
+    let error = store.reserve(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_redis_server_is_unavailable_and_named() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ =
+                tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let error = RedisStore::open(&format!("redis://{address}?timeout=1s")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    server.abort();
+}

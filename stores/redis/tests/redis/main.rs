@@ -1,0 +1,10 @@
+//! Redis, as a store and as a window, over real servers.
+
+mod cost;
+mod encrypted;
+mod errors;
+mod moves;
+mod scripts;
+mod server;
+mod store;
+mod window;

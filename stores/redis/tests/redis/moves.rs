@@ -1,0 +1,23 @@
+//! Two servers behind one address, which leads to one of them, as `memcached/moves` has it for memcached.
+
+use idmill::store::MemoryStore;
+use idmill_testing::switch::{Process, Switch, back_and_forth};
+
+use crate::server::start;
+use crate::window::{Tier, tier_at};
+
+#[tokio::test]
+async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_says_so() {
+    let (Some(one), Some(other)) = (start(&[]).await, start(&[]).await) else { return };
+    let switch = Switch::to(one.address()).await;
+    let store = MemoryStore::new();
+    let process = async || Process::new(tier_at(&store, switch.address, 0), "s").await;
+    let mut processes = [process().await, process().await];
+    let issued = back_and_forth(&switch, [one.address(), other.address()], &mut processes).await;
+    assert_eq!(issued, 60, "everybody goes on");
+    let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
+    let (moves, abandoned) = (sum(Tier::moves), sum(Tier::abandoned));
+    println!("{moves} moves, {abandoned} abandoned");
+    // Back at a server, its window has ids below those of the other.
+    assert!(moves >= 4 && abandoned >= moves, "{moves} moves, {abandoned} abandoned: each is counted");
+}

@@ -1,0 +1,211 @@
+//! The scripts decide as the functions do that are explored and reasoned about: the
+//! same steps, on the real server.
+
+use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store};
+use idmill::tier::fenced::{self, Draw, Kept};
+use idmill::tier::{Drawn, Installed, Window};
+use idmill::{ErrorKind, Range, SequenceName};
+use idmill_redis::RedisStore;
+use idmill_redis::window::{RedisToken, RedisWindow, RedisWindowOptions};
+use idmill_testing::engines::Engine;
+
+use crate::server::{ask, start};
+
+/// Where doubles, halves of ten digits, signed and unsigned integers end.
+const EDGES: [u64; 9] = [
+    0,
+    9_999_999_999,
+    10_000_000_000,
+    1 << 53,
+    99_999_999_999_999,
+    i64::MAX as u64,
+    1 << 63,
+    u64::MAX - 30,
+    u64::MAX,
+];
+
+fn near_an_edge(rng: &mut fastrand::Rng) -> u64 {
+    let edge = EDGES[rng.usize(..EDGES.len())];
+    if rng.bool() { edge.saturating_add(rng.u64(..20)) } else { edge.saturating_sub(rng.u64(..20)) }
+}
+
+fn some_bounds(rng: &mut fastrand::Rng) -> Bounds {
+    let (a, b) = (near_an_edge(rng), near_an_edge(rng));
+    Bounds::new(a.min(b), a.max(b)).unwrap()
+}
+
+fn some_count(rng: &mut fastrand::Rng) -> u64 {
+    if rng.u8(..4) == 0 { near_an_edge(rng).max(1) } else { rng.u64(1..40) }
+}
+
+#[tokio::test]
+async fn reserves_are_the_arithmetic_of_all_stores() {
+    let Some(engine) = start(&["--appendfsync", "no"]).await else { return };
+    let store = RedisStore::open(&format!("redis://{}?durability=process", engine.address())).await.unwrap();
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for n in 0..300 {
+        let name = SequenceName::new(&format!("s{n}")).unwrap();
+        let mut info: Option<SequenceInfo> = None;
+        for _ in 0..8 {
+            let create = some_bounds(&mut rng);
+            let ceiling = if rng.bool() { u64::MAX } else { near_an_edge(&mut rng) };
+            let create = Some(create);
+            let request = Reserve { name: name.clone(), count: some_count(&mut rng), ceiling, create };
+            step(&store, &mut info, &request).await;
+            let stored = store.inspect(&name).await.unwrap();
+            assert_eq!(stored.as_ref().map(|info| info.next), info.as_ref().map(|info| info.next));
+            if let Some(info) = &mut info
+                && rng.u8(..4) == 0
+            {
+                let next = rng.u64(info.bounds.start()..=info.bounds.max());
+                let change = Change { next: Some(next), backwards: true, ..Change::default() };
+                *info = store.set(&name, change).await.unwrap();
+                assert_eq!(info.next, Some(next));
+            }
+        }
+    }
+}
+
+async fn step(store: &RedisStore, info: &mut Option<SequenceInfo>, request: &Reserve) {
+    let create = request.create.unwrap();
+    let fresh = SequenceInfo {
+        name: request.name.clone(),
+        next: Some(create.start()),
+        bounds: create,
+        identity: Identity { incarnation: 0, epoch: 0 },
+    };
+    let mut expected = info.clone().unwrap_or(fresh);
+    match (expected.grant(request.count, request.ceiling), store.reserve(request).await) {
+        (Ok(grant), Ok(granted)) => {
+            assert_eq!((grant.range, grant.bounds), (granted.range, granted.bounds), "{request:?}");
+            expected.identity = granted.identity;
+            let back =
+                GiveBack { name: request.name.clone(), identity: granted.identity, rest: granted.range };
+            if request.count.is_multiple_of(3) {
+                assert_eq!(store.give_back(&back).await.unwrap(), expected.take_back(&back));
+            }
+            *info = Some(expected);
+        }
+        (Err(error), Err(refused)) => {
+            assert_eq!((error.kind(), error.to_string()), (refused.kind(), said(&refused)));
+        }
+        (expected, outcome) => panic!("{expected:?}, but {outcome:?}: {request:?}"),
+    }
+}
+
+/// Without what the store adds.
+fn said(error: &idmill::Error) -> String {
+    error.to_string().replace("reserve ", "")
+}
+
+/// A window, the server that it is on, and what is to be there.
+struct Pair {
+    window: RedisWindow,
+    request: Reserve,
+    info: SequenceInfo,
+    kept: Option<Kept<u64>>,
+    /// Of the server; what was installed before it changed is of another.
+    here: u64,
+    /// With the number of each, and how many ids were left, where it is to prepare the next range.
+    tokens: Vec<(RedisToken, u64, Option<u64>)>,
+}
+
+#[tokio::test]
+async fn windows_decide_as_is_explored() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for n in 0..200 {
+        let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap();
+        let name = SequenceName::new(&format!("s{n}")).unwrap();
+        let bounds = Bounds::new(0, u64::MAX).unwrap();
+        let info = SequenceInfo {
+            name: name.clone(),
+            next: Some(0),
+            bounds,
+            identity: Identity { incarnation: 5, epoch: n },
+        };
+        let request = Reserve { name, count: 1, ceiling: u64::MAX, create: Some(bounds) };
+        let window = RedisWindow::new(options).unwrap();
+        window.introduce(&info);
+        let mut pair = Pair { window, request, info, kept: None, here: 0, tokens: Vec::new() };
+        for _ in 0..30 {
+            pair.step(&engine, &mut rng).await;
+        }
+    }
+}
+
+impl Pair {
+    async fn step(&mut self, engine: &Engine, rng: &mut fastrand::Rng) {
+        self.request.count = some_count(rng).min(fenced::MAX_LEN);
+        match rng.u8(..10) {
+            0 => self.change_server(engine),
+            1 => {
+                self.window.recall(&self.info).await.unwrap();
+                self.kept = None;
+            }
+            2 if !self.tokens.is_empty() => {
+                let (token, number, _) = self.tokens.swap_remove(rng.usize(..self.tokens.len()));
+                self.window.release(&self.request, token, false).await;
+                fenced::release(&mut self.kept, number);
+            }
+            3..6 if !self.tokens.is_empty() => {
+                let len = rng.u64(1..30);
+                let base = near_an_edge(rng).min(u64::MAX - len);
+                self.install(Range::new(base, len).unwrap(), rng).await;
+            }
+            _ => self.draw(rng).await,
+        }
+    }
+
+    /// To the script it is all the same whether the server is another, or what it finds is another's.
+    fn change_server(&mut self, engine: &Engine) {
+        self.here += 1;
+        if self.kept.is_some() {
+            let Identity { incarnation, epoch } = self.info.identity;
+            let key = format!("{{idmill}}:w:{incarnation:x}:{epoch}:{}", self.request.name);
+            let fence = if self.here.is_multiple_of(2) { "another:history" } else { "" };
+            assert_eq!(ask(engine, &["HSET", &key, "fence", fence]), ":0");
+        }
+    }
+
+    async fn draw(&mut self, rng: &mut fastrand::Rng) {
+        self.request.ceiling = if rng.bool() { u64::MAX } else { near_an_edge(rng) };
+        let number = rng.u64(..);
+        let expected =
+            fenced::draw(&mut self.kept, &self.here, self.request.count, self.request.ceiling, number);
+        let drawn = self.window.draw(&self.request).await;
+        match (expected, drawn) {
+            (Draw::Ids { range, left, low, .. }, Ok(Drawn::Ids { grant, low: token })) => {
+                assert_eq!((grant.range, token.is_some()), (range, low));
+                self.tokens.extend(token.map(|token| (token, number, Some(left))));
+            }
+            (Draw::Claimed, Ok(Drawn::Dry(token))) => self.tokens.push((token, number, None)),
+            (Draw::Busy, Ok(Drawn::Busy(_))) => {}
+            (Draw::Above, Err(error)) => assert_eq!(error.kind(), ErrorKind::Exhausted),
+            (expected, drawn) => panic!("{expected:?}, but {drawn:?}"),
+        }
+    }
+
+    async fn install(&mut self, range: Range, rng: &mut fastrand::Rng) {
+        let (token, number, left) = self.tokens[rng.usize(..self.tokens.len())].clone();
+        let refill = match left {
+            None => fenced::refill(range, self.request.count, self.request.ceiling),
+            Some(left) => fenced::prepared(range, left),
+        };
+        let grant = Grant { range, identity: self.info.identity, bounds: self.info.bounds };
+        let installed = self.window.install(&self.request, token, grant).await.unwrap();
+        let fits = fenced::install(&mut self.kept, &self.here, number, &refill);
+        let expected = if !fits {
+            Installed::Refused
+        } else if refill.own.is_empty() {
+            Installed::Done
+        } else {
+            Installed::Ids(Grant { range: refill.own, ..grant })
+        };
+        assert_eq!(installed, expected);
+    }
+}

@@ -1,0 +1,115 @@
+//! Servers with settings of a test's own, and what a test asks them behind the store's back.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use idmill_conformance::free_port;
+use idmill_testing::engines::Engine;
+
+pub(crate) async fn start(settings: &[&str]) -> Option<Engine> {
+    let engine = Engine::set("redis", free_port(), settings)?;
+    engine.restart().await;
+    Some(engine)
+}
+
+/// A master and a replica of it, which has caught up.
+pub(crate) async fn pair() -> Option<(Engine, Engine)> {
+    let (master, replica) = (start(&[]).await?, start(&[]).await?);
+    follow(&replica, &master);
+    Some((master, replica))
+}
+
+/// Makes one server the replica of another, and waits until it is.
+pub(crate) fn follow(replica: &Engine, master: &Engine) {
+    let port = master.address().port().to_string();
+    assert_eq!(ask(replica, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
+    until("the replica is linked", || info(replica, "master_link_status") == "up");
+    until("the master knows it", || {
+        ask(master, &["SET", "caught-up", "1"]);
+        ask(master, &["WAIT", "1", "100"]) == ":1"
+    });
+}
+
+/// The replica no longer hears of anything, and knows it no more than its master does.
+pub(crate) fn cut_off(replica: &Engine) {
+    assert_eq!(ask(replica, &["REPLICAOF", "127.0.0.1", "1"]), "+OK");
+}
+
+pub(crate) fn promote(replica: &Engine) {
+    assert_eq!(ask(replica, &["REPLICAOF", "NO", "ONE"]), "+OK");
+}
+
+pub(crate) fn info(engine: &Engine, key: &str) -> String {
+    let info = ask(engine, &["INFO"]);
+    let value = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    value.unwrap_or_default().trim().to_owned()
+}
+
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// One command over a connection of its own; the answer as it comes, without the length of a text.
+pub(crate) fn ask(engine: &Engine, words: &[&str]) -> String {
+    ask_at(engine.address(), words)
+}
+
+pub(crate) fn ask_at(address: SocketAddr, words: &[&str]) -> String {
+    Client::to(address).ask(words)
+}
+
+/// A connection of a test's own.
+pub(crate) struct Client(TcpStream);
+
+impl Client {
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        Self(stream)
+    }
+
+    pub(crate) fn send(&mut self, words: &[&str]) {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request.extend(["$", &word.len().to_string(), "\r\n", word, "\r\n"]);
+        }
+        self.0.write_all(request.as_bytes()).expect("is sent");
+    }
+
+    pub(crate) fn ask(&mut self, words: &[&str]) -> String {
+        self.send(words);
+        self.answer()
+    }
+
+    /// Nested answers are flattened into lines.
+    pub(crate) fn answer(&mut self) -> String {
+        let head = self.line();
+        let count = || head[1..].parse::<i64>().expect("a number");
+        match head.as_bytes()[0] {
+            b'$' if count() >= 0 => {
+                let mut text = vec![0; usize::try_from(count()).expect("small") + 2];
+                self.0.read_exact(&mut text).expect("a text");
+                text.truncate(text.len() - 2);
+                String::from_utf8(text).expect("UTF-8")
+            }
+            b'*' => (0..count().max(0)).map(|_| self.answer()).collect::<Vec<_>>().join("\n"),
+            _ => head,
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).expect("an answer");
+            line.push(byte[0]);
+        }
+        line.truncate(line.len() - 2);
+        String::from_utf8(line).expect("UTF-8")
+    }
+}

@@ -1,0 +1,293 @@
+//! What is special about Redis as a store.
+
+use idmill::store::{Bounds, Capabilities, Change, Durability, GiveBack, Page, Reserve, Store};
+use idmill::{Error, ErrorKind, SequenceName};
+use idmill_redis::RedisStore;
+use idmill_testing::engines::Engine;
+
+use crate::server::{Client, ask, cut_off, info, pair, promote, start, until};
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn request(text: &str, count: u64) -> Reserve {
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+}
+
+async fn open(engine: &Engine, options: &str) -> Result<RedisStore, Error> {
+    RedisStore::open(&format!("redis://{}?{options}", engine.address())).await
+}
+
+async fn first(store: &RedisStore, sequence: &str) -> Result<u64, Error> {
+    store.reserve(&request(sequence, 1)).await.map(|grant| grant.range.start())
+}
+
+async fn refused(engine: &Engine, options: &str, kind: ErrorKind, words: &[&str]) {
+    let error = open(engine, options).await.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_would_forget_is_refused_with_the_remedy() {
+    for (settings, remedy) in [
+        (&["--appendonly", "no"][..], "CONFIG SET appendonly yes"),
+        (&["--appendfsync", "everysec"], "CONFIG SET appendfsync always"),
+        (&["--no-appendfsync-on-rewrite", "yes"], "CONFIG SET no-appendfsync-on-rewrite no"),
+    ] {
+        let Some(engine) = start(settings).await else { return };
+        refused(&engine, "", ErrorKind::Unsupported, &[remedy, "durability=process"]).await;
+        let accepted = open(&engine, "durability=process").await.unwrap();
+        assert_eq!(accepted.capabilities().durability, Durability::Process);
+        // The remedy is one.
+        let words: Vec<&str> = remedy.split(' ').collect();
+        assert_eq!(ask(&engine, &words), "+OK");
+        let Capabilities { durability, batches, gives_back, .. } =
+            open(&engine, "").await.unwrap().capabilities();
+        assert_eq!((durability, batches, gives_back), (Durability::Disk, true, true));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_is_refused_whatever_is_accepted() {
+    let Some(engine) = start(&["--maxmemory-policy", "allkeys-lru"]).await else { return };
+    for options in ["", "durability=process", "durability=trust"] {
+        refused(&engine, options, ErrorKind::Unsupported, &["allkeys-lru", "noeviction"]).await;
+    }
+    assert_eq!(ask(&engine, &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]), "+OK");
+    assert!(open(&engine, "").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_takes_somebodys_word() {
+    let Some(engine) = start(&["--rename-command", "CONFIG", "hidden"]).await else { return };
+    refused(&engine, "", ErrorKind::Unsupported, &["cannot be asked", "durability=trust"]).await;
+    let trusted = open(&engine, "durability=trust").await.unwrap();
+    assert_eq!(trusted.capabilities().durability, Durability::Disk);
+    assert_eq!(first(&trusted, "s").await.unwrap(), 1);
+}
+
+/// Every connection asks again: a server may have been started anew with other settings.
+#[tokio::test]
+async fn settings_are_asked_for_on_every_connection() {
+    let Some(engine) = start(&[]).await else { return };
+    let store = open(&engine, "").await.unwrap();
+    assert_eq!(first(&store, "s").await.unwrap(), 1);
+    assert_eq!(ask(&engine, &["CONFIG", "SET", "appendfsync", "everysec"]), "+OK");
+    ask(&engine, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let mut refusal = None;
+    for _ in 0..3 {
+        // Where the kill was not noticed before, the first is unknown.
+        refusal = store.reserve(&request("s", 1)).await.err();
+    }
+    assert_eq!(refusal.map(|error| error.kind()), Some(ErrorKind::Unsupported));
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_has_lost_are_brought_again_and_nothing_runs_twice() {
+    let Some(engine) = start(&[]).await else { return };
+    let store = open(&engine, "").await.unwrap();
+    for id in 1..=20 {
+        assert_eq!(first(&store, "s").await.unwrap(), id);
+        assert_eq!(ask(&engine, &["SCRIPT", "FLUSH"]), "+OK");
+    }
+    let many: Vec<Reserve> = ["a", "b", "s"].map(|name| request(name, 2)).to_vec();
+    let starts: Vec<u64> =
+        store.reserve_many(&many).await.into_iter().map(|grant| grant.unwrap().range.start()).collect();
+    assert_eq!(starts, [1, 1, 21]);
+}
+
+#[tokio::test]
+async fn what_was_granted_survives_a_crash() {
+    let Some(engine) = start(&[]).await else { return };
+    let store = open(&engine, "").await.unwrap();
+    let mut last = 0;
+    for round in 0..5 {
+        for _ in 0..20 {
+            last = first(&store, "s").await.unwrap();
+        }
+        if round % 2 == 1 {
+            // What is rewritten is loaded in another way, and is no other server's either.
+            ask(&engine, &["BGREWRITEAOF"]);
+            until("it is rewritten", || {
+                info(&engine, "aof_rewrite_in_progress") == "0"
+                    && info(&engine, "aof_rewrite_scheduled") == "0"
+            });
+        }
+        engine.kill();
+        engine.restart().await;
+        // The connection is gone: what is asked of it first may be unknown, never wrong.
+        while let Err(error) =
+            first(&store, "s").await.map(|id| assert!(std::mem::replace(&mut last, id) < id))
+        {
+            assert!(!matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::Conflict), "{error}");
+        }
+    }
+}
+
+/// Names, prefixes and databases keep apart; keys of others are left alone.
+#[tokio::test]
+async fn each_prefix_and_each_database_is_a_namespace() {
+    let Some(engine) = start(&[]).await else { return };
+    for (database, prefix) in [(0, "a"), (0, "a:b"), (1, "a")] {
+        let store = RedisStore::open(&format!("redis://{}/{database}?prefix={prefix}", engine.address()))
+            .await
+            .unwrap();
+        assert_eq!(first(&store, "s }{ ü").await.unwrap(), 1, "{database} {prefix}");
+        assert_eq!(store.list_all().await.unwrap().len(), 1);
+    }
+    let store = open(&engine, "prefix=x").await.unwrap();
+    ask(&engine, &["SET", "{x}:s:text", "5"]);
+    ask(&engine, &["HSET", "{x}:s:hash", "next", "5"]);
+    assert_eq!(first(&store, "text").await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(first(&store, "hash").await.unwrap_err().kind(), ErrorKind::StoreViolation);
+    assert_eq!(store.remove(&name("hash")).await.unwrap_err().kind(), ErrorKind::StoreViolation);
+    assert_eq!(ask(&engine, &["HGET", "{x}:s:hash", "next"]), "5");
+    ask(&engine, &["SADD", "{x}:names", "hash", " no name", "gone"]);
+    first(&store, "fine").await.unwrap();
+    let listing = store.list(&Page::default()).await.unwrap();
+    let good: Vec<_> = listing.sequences.iter().map(|info| &*info.name).collect();
+    let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+    let violation = ErrorKind::StoreViolation;
+    assert_eq!((good, bad), (vec!["fine"], vec![(" no name", violation), ("hash", violation)]));
+}
+
+#[tokio::test]
+async fn a_rest_is_taken_back_once_and_only_from_the_end() {
+    let Some(engine) = start(&[]).await else { return };
+    let store = open(&engine, "").await.unwrap();
+    let create = Bounds::new(5, 14).unwrap();
+    for count in [4, 100] {
+        // First in the middle, then at the very end of the sequence.
+        let request = Reserve { count, create: Some(create), ..request("s", 1) };
+        let grant = store.reserve(&request).await.unwrap();
+        let mut rest = grant.range;
+        let _ = rest.take_front(1);
+        let back = GiveBack { name: request.name.clone(), identity: grant.identity, rest };
+        let mut other = back.clone();
+        other.identity.epoch += 1;
+        assert!(!store.give_back(&other).await.unwrap(), "of another identity");
+        assert!(store.give_back(&back).await.unwrap());
+        assert!(!store.give_back(&back).await.unwrap(), "twice");
+        assert_eq!(store.inspect(&request.name).await.unwrap().unwrap().next, Some(rest.start()));
+    }
+    let missing = GiveBack {
+        name: name("none"),
+        identity: idmill::store::Identity::fresh(),
+        rest: idmill::Range::new(1, 1).unwrap(),
+    };
+    assert!(!store.give_back(&missing).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_and_so_is_a_master_that_has_become_one() {
+    let Some((master, replica)) = pair().await else { return };
+    let port = master.address().port().to_string();
+    refused(&replica, "", ErrorKind::Unavailable, &["replica", &port]).await;
+    let Some(other) = start(&[]).await else { return };
+    let store = open(&other, "").await.unwrap();
+    assert_eq!(first(&store, "s").await.unwrap(), 1);
+    // Even one that takes writes.
+    assert_eq!(ask(&other, &["CONFIG", "SET", "replica-read-only", "no"]), "+OK");
+    assert_eq!(ask(&other, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
+    for _ in 0..3 {
+        let error = first(&store, "s").await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome), "{error}");
+    }
+    assert_eq!(first(&store, "s").await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebody_says_where_to_go_on() {
+    let Some((master, replica)) = pair().await else { return };
+    let old = open(&master, "").await.unwrap();
+    assert_eq!(first(&old, "s").await.unwrap(), 1);
+    until("it is replicated", || ask(&replica, &["EXISTS", "{idmill}:s:s"]) == ":1");
+    cut_off(&replica);
+    assert_eq!(first(&old, "s").await.unwrap(), 2, "of which the replica does not hear");
+    promote(&replica);
+    let store = open(&replica, "").await.unwrap();
+    let error = first(&store, "s").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("--next"), "{error}");
+    assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "it can be looked at");
+    assert_eq!(first(&store, "new").await.unwrap(), 1, "what is created here is not in doubt");
+    // This is what it protects from.
+    assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
+    store.set(&name("s"), Change { next: Some(3), ..Change::default() }).await.unwrap();
+    assert_eq!(first(&store, "s").await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_grant_that_too_few_replicas_know_of_is_unknown() {
+    let Some((master, replica)) = pair().await else { return };
+    let store = open(&master, "replicas=1&timeout=4s").await.unwrap();
+    assert_eq!(first(&store, "s").await.unwrap(), 1);
+    assert_eq!(ask(&replica, &["HGET", "{idmill}:s:s", "next"]), "2");
+    cut_off(&replica);
+    until("the master knows", || info(&master, "connected_slaves") == "0");
+    let error = first(&store, "s").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    // What was asked of both is on the replica, which may go on.
+    promote(&replica);
+    let other = open(&replica, "failover=allow").await.unwrap();
+    assert_eq!(first(&other, "s").await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn nobody_sees_a_password() {
+    let Some(engine) = start(&["--requirepass", "hunter2"]).await else { return };
+    let address = engine.address();
+    let denied = RedisStore::open(&format!("redis://{address}")).await.unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    let denied = RedisStore::open(&format!("redis://:wrong7@{address}")).await.unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    assert!(!format!("{denied} {denied:?}").contains("wrong7"));
+    let store = RedisStore::open(&format!("redis://default:hunter2@{address}")).await.unwrap();
+    assert_eq!(first(&store, "s").await.unwrap(), 1);
+    assert!(!format!("{store:?}").contains("hunter2"));
+}
+
+/// It has a scripted transaction of somebody's under way, and answers nothing else: that is said, and passes.
+#[tokio::test]
+async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
+    let Some(engine) = start(&["--lua-time-limit", "50"]).await else { return };
+    let store = open(&engine, "timeout=5s").await.unwrap();
+    assert_eq!(first(&store, "s").await.unwrap(), 1);
+    let mut hog = Client::to(engine.address());
+    hog.send(&["EVAL", "while true do end", "0"]);
+    let error = loop {
+        // Until the limit is reached, it just does not answer.
+        if let Err(error) = first(&store, "s").await {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(ask(&engine, &["SCRIPT", "KILL"]), "+OK");
+    let _ = hog.answer();
+    assert!(first(&store, "s").await.unwrap() > 1);
+}
+
+/// Also by a process that knows it: it would print again what it has printed.
+#[tokio::test]
+async fn a_sequence_that_was_flushed_is_not_begun_anew_by_who_was_granted_of_it() {
+    let Some(engine) = start(&[]).await else { return };
+    idmill_redis::register().unwrap();
+    let ids = idmill::connect(&format!("redis://{}", engine.address())).await.unwrap();
+    let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
+    assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
+    assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");
+    for _ in 0..2 {
+        let error = s.next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+        assert!(error.to_string().contains("ids up to 20 of it"), "{error}");
+    }
+    let admin = open(&engine, "").await.unwrap();
+    assert_eq!(admin.inspect(&name("s")).await.unwrap(), None);
+    admin.create(&name("s"), Bounds::new(21, 1_000).unwrap()).await.unwrap();
+    assert_eq!(s.next().await.unwrap(), 21);
+}

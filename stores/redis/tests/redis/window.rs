@@ -1,0 +1,221 @@
+//! The window on Redis: what befalls its server.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Change, Faults, MemoryStore, Reserve, Store};
+use idmill::tier::Tiered;
+use idmill::{ErrorKind, Result, SequenceName};
+use idmill_conformance::free_port;
+use idmill_redis::window::{RedisWindow, RedisWindowOptions};
+use idmill_testing::engines::Engine;
+
+use crate::server::{ask, cut_off, follow, info, pair, promote, start, until};
+
+pub(crate) type Tier = Tiered<Arc<dyn Store>, RedisWindow>;
+
+const BLOCK: u64 = 100;
+const KEYS: &str = "{idmill}:w:*";
+
+fn tier(store: &MemoryStore, engine: &Engine, replicas: u32) -> Tier {
+    tier_at(store, engine.address(), replicas)
+}
+
+pub(crate) fn tier_at(store: &MemoryStore, address: SocketAddr, replicas: u32) -> Tier {
+    let options = RedisWindowOptions::new(&address.to_string()).unwrap();
+    let options = options.block(BLOCK).max_skip(None).replicas(replicas);
+    // Nobody waits for it but where a replica that has to answer is gone.
+    let timeout = if replicas > 0 { 10 } else { 20 };
+    let options = options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(timeout));
+    Tiered::new(Arc::new(store.clone()), RedisWindow::new(options).unwrap())
+}
+
+fn request(count: u64) -> Reserve {
+    let name = SequenceName::new("s").unwrap();
+    Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+}
+
+async fn draw(tier: &Tier) -> Result<u64> {
+    tier.reserve(&request(1)).await.map(|grant| grant.range.start())
+}
+
+/// Ids that were handed out, none of them twice.
+#[derive(Default)]
+struct Seen(BTreeSet<u64>);
+
+impl Seen {
+    async fn draw(&mut self, tier: &Tier, times: usize) {
+        for _ in 0..times {
+            // The first on a connection that broke may be unknown.
+            if let Ok(id) = draw(tier).await {
+                assert!(self.0.insert(id), "{id} was handed out before");
+            }
+        }
+    }
+}
+
+/// The replica's window is older than what was drawn from its master.
+#[tokio::test]
+async fn a_stale_replica_that_is_promoted_repeats_nothing() {
+    let Some((master, replica)) = pair().await else { return };
+    let (store, mut seen) = (MemoryStore::new(), Seen::default());
+    let old = tier(&store, &master, 0);
+    seen.draw(&old, 10).await;
+    until("the window is replicated", || ask(&replica, &["KEYS", KEYS]) == ask(&master, &["KEYS", KEYS]));
+    cut_off(&replica);
+    let key = ask(&replica, &["KEYS", KEYS]);
+    let used = ask(&replica, &["HGET", &key, "used"]);
+    seen.draw(&old, 10).await;
+    promote(&replica);
+    assert_eq!(ask(&replica, &["HGET", &key, "used"]), used, "it is stale");
+    let new = tier(&store, &replica, 0);
+    // Also while the old master goes on.
+    for _ in 0..30 {
+        seen.draw(&new, 5).await;
+        seen.draw(&old, 5).await;
+    }
+    assert_eq!(seen.0.len(), 320);
+}
+
+/// The old master's run is the same all the time, and its window older than what was drawn from it.
+#[tokio::test]
+async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
+    let Some((master, replica)) = pair().await else { return };
+    let (store, mut seen) = (MemoryStore::new(), Seen::default());
+    let first = tier(&store, &master, 0);
+    seen.draw(&first, 10).await;
+    until("the window is replicated", || ask(&replica, &["KEYS", KEYS]) == ask(&master, &["KEYS", KEYS]));
+    cut_off(&replica);
+    let key = ask(&replica, &["KEYS", KEYS]);
+    let (run, stale) = (info(&master, "run_id"), ask(&replica, &["HGET", &key, "used"]));
+    seen.draw(&first, 10).await;
+    promote(&replica);
+    follow(&master, &replica);
+    promote(&master);
+    assert_eq!(info(&master, "run_id"), run);
+    assert_eq!(ask(&master, &["HGET", &key, "used"]), stale, "it went back in time");
+    let again = tier(&store, &master, 0);
+    seen.draw(&again, 200).await;
+    seen.draw(&first, 200).await;
+    assert!(seen.0.len() >= 419, "{}", seen.0.len());
+}
+
+/// It comes back with what it had saved long before.
+#[tokio::test]
+async fn a_server_that_is_started_over_an_old_file_repeats_nothing() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let (store, mut seen) = (MemoryStore::new(), Seen::default());
+    let tier = tier(&store, &engine, 0);
+    seen.draw(&tier, 10).await;
+    assert_eq!(ask(&engine, &["SAVE"]), "+OK");
+    seen.draw(&tier, 10).await;
+    engine.kill();
+    engine.restart().await;
+    until("it is loaded", || info(&engine, "loading") == "0");
+    assert!(ask(&engine, &["KEYS", KEYS]).contains("{idmill}:w:"), "the old window is there");
+    seen.draw(&tier, 200).await;
+    assert!(seen.0.len() >= 219);
+}
+
+#[tokio::test]
+async fn ids_grow_across_processes_and_a_failover_where_the_replicas_have_to_know() {
+    let Some((master, replica)) = pair().await else { return };
+    let store = MemoryStore::new();
+    let tiers = [tier(&store, &master, 1), tier(&store, &master, 1)];
+    let mut last = 0;
+    for n in 0..250 {
+        let id = draw(&tiers[n % 2]).await.unwrap();
+        assert!(id > last, "{id} after {last}");
+        last = id;
+    }
+    cut_off(&replica);
+    until("the master knows", || info(&master, "connected_slaves") == "0");
+    let error = draw(&tiers[0]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    promote(&replica);
+    let id = draw(&tier(&store, &replica, 0)).await.unwrap();
+    assert!(id > last, "{id} after {last}");
+}
+
+#[tokio::test]
+async fn a_claimant_that_died_costs_one_claims_life() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let store = MemoryStore::new();
+    let tier = tier(&store, &engine, 0);
+    assert_eq!(draw(&tier).await.unwrap(), 1);
+    let key = ask(&engine, &["KEYS", KEYS]);
+    // Somebody's claim, who is no more.
+    let fence = format!("{}:{}", info(&engine, "run_id"), info(&engine, "master_replid"));
+    ask(&engine, &["DEL", &key]);
+    ask(&engine, &["HSET", &key, "fence", &fence, "token", "7"]);
+    ask(&engine, &["PEXPIRE", &key, "500"]);
+    assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1, "what was in the window is a gap");
+    assert_eq!(ask(&engine, &["HGET", &key, "token"]), "$-1");
+    let life = ask(&engine, &["TTL", &key]);
+    assert!(life.trim_start_matches(':').parse::<u64>().unwrap() > 3600, "{life}");
+}
+
+/// Each refill comes when its claim has expired: once that is an error which names the cause, and the next
+/// claim lives longer.
+#[tokio::test]
+async fn a_store_that_is_slower_than_a_claim_lives_costs_one_block_and_is_named() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
+    let tier = tier(&store, &engine, 0);
+    let error = draw(&tier).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let message = error.to_string();
+    assert!(message.contains("`stub`") && message.contains("100 ids are a gap"), "{message}");
+    assert_eq!((tier.abandoned(), tier.uncertain()), (BLOCK, 0));
+    assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1);
+    assert_eq!(store.reserves(), 2, "the second claim outlived its refill");
+    let granted = store.inspect(&request(1).name).await.unwrap().unwrap().next;
+    assert_eq!(granted, Some(BLOCK + 2), "no more than was asked for, until one is served");
+}
+
+#[tokio::test]
+async fn a_sequence_that_is_set_takes_back_what_is_in_its_window() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let store = MemoryStore::new();
+    let tiers = [tier(&store, &engine, 0), tier(&store, &engine, 0)];
+    assert_eq!(draw(&tiers[0]).await.unwrap(), 1);
+    assert_eq!(draw(&tiers[1]).await.unwrap(), 2);
+    let change = Change { next: Some(5000), ..Change::default() };
+    tiers[0].set(&request(1).name, change).await.unwrap();
+    assert_eq!(draw(&tiers[1]).await.unwrap(), 5000);
+    engine.kill();
+    let error = tiers[0].set(&request(1).name, Change { next: Some(6000), ..change }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    assert!(error.to_string().contains("set it again"), "{error}");
+}
+
+#[tokio::test]
+async fn a_window_without_its_server_is_unavailable_and_takes_nothing() {
+    let store = MemoryStore::new();
+    let Some(engine) = Engine::set("redis", free_port(), &[]) else { return };
+    let tier = tier(&store, &engine, 0);
+    assert_eq!(draw(&tier).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(store.inspect(&request(1).name).await.unwrap().unwrap().next, Some(1));
+}
+
+/// What is reserved is handed out: the last ids too, and those of one caller's ceiling to the others.
+#[tokio::test]
+async fn nothing_is_lost_at_the_end_nor_at_a_ceiling() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    let tier = tier(&MemoryStore::new(), &engine, 0);
+    let low = Reserve { ceiling: 120, create: Some(Bounds::new(1, 250).unwrap()), ..request(7) };
+    let high = Reserve { ceiling: u64::MAX, ..low.clone() };
+    let mut ids = BTreeSet::new();
+    for request in [&low, &high] {
+        let error = loop {
+            match tier.reserve(request).await {
+                Ok(grant) => assert!(grant.range.ids().all(|id| ids.insert(id))),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    }
+    assert_eq!(ids, (1..=250).collect());
+}

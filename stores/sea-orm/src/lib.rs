@@ -1,0 +1,9 @@
+#![doc = include_str!("../README.md")]
+
+#[cfg(feature = "postgres")]
+pub mod postgres;
+
+pub use idmill;
+pub use idmill::store::Mode;
+/// The driver, in the version whose connections and transactions are taken here.
+pub use sea_orm as driver;

@@ -1,0 +1,182 @@
+//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+
+use idmill::store::Bounds;
+use idmill::{Error, ErrorKind, Id, Range, Result};
+use idmill_sql::postgres::InTransaction as Draws;
+use idmill_sql::{Answer, Executor, Fault, Statement};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
+
+use super::convert::{fault_of, row_of, sent};
+use super::store::elsewhere;
+
+/// Fails where no transaction is open, and else leaves all as it was.
+const PROBE: &str = "SAVEPOINT idmill; RELEASE SAVEPOINT idmill";
+/// no_active_sql_transaction
+const NO_TRANSACTION: &str = "25P01";
+
+/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
+/// default.
+///
+/// ```no_run
+/// # async fn demo(db: &sea_orm::DatabaseConnection) -> Result<(), Box<dyn std::error::Error>> {
+/// use idmill_sea_orm::postgres::next_in;
+/// use sea_orm::{ConnectionTrait, DbBackend, Statement, TransactionTrait};
+///
+/// let tx = db.begin().await?;
+/// let number: i64 = next_in(&tx, "invoices").await?;
+/// let sql = "INSERT INTO invoices VALUES ($1, 4200)";
+/// tx.execute(Statement::from_sql_and_values(DbBackend::Postgres, sql, [number.into()])).await?;
+/// tx.commit().await?; // the number and the invoice, or neither
+/// # Ok(()) }
+/// ```
+///
+/// A connection is no transaction, and is not taken:
+///
+/// ```compile_fail,E0308
+/// # async fn demo(db: &sea_orm::DatabaseConnection) {
+/// let number: i64 = idmill_sea_orm::postgres::next_in(db, "invoices").await.unwrap();
+/// # }
+/// ```
+///
+/// # Errors
+/// Those of [`InTransaction::reserve`].
+pub async fn next_in<T: Id>(transaction: &DatabaseTransaction, name: &str) -> Result<T> {
+    InTransaction::new(name)?.next(transaction).await
+}
+
+/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at
+/// its default.
+///
+/// # Errors
+/// Those of [`InTransaction::reserve`].
+pub async fn reserve_in<T: Id>(
+    transaction: &DatabaseTransaction,
+    name: &str,
+    count: u64,
+) -> Result<Range<T>> {
+    InTransaction::new(name)?.reserve(transaction, count).await
+}
+
+/// A sequence that is drawn from inside the caller's own transactions.
+///
+/// The ids commit with what they number, so there are no gaps, and they are ordered as the commits are: a
+/// transaction that rolls back gives its ids to the next one. The price is that transactions which draw from
+/// one sequence run one after another, each from its first id to its end. So draw late and commit soon; and
+/// where one draws from several sequences, in the same order everywhere. A commit is as durable as the
+/// caller's connection makes it.
+///
+/// The sequence is created on first use, in the same transaction; the table must be there, as any
+/// [`PostgresStore`](super::PostgresStore) that was opened once has created it, or [`ddl`](super::ddl) in a
+/// migration. Both may draw from one sequence without ever sharing an id, but then it has the gaps of the
+/// latter.
+///
+/// A transaction in a transaction is a savepoint. If it is rolled back, it takes the ids back that were drawn
+/// since it began, also those that were drawn by the outer one meanwhile. The lock stays until the outermost
+/// transaction ends, or the savepoint before the first draw is rolled back to.
+///
+/// READ COMMITTED, PostgreSQL's default, is the isolation to use. In a stricter one a transaction that
+/// waited for another hears that it could not be serialised
+/// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
+///
+/// See the [module](super) for what is dropped halfway.
+#[derive(Clone, Debug)]
+pub struct InTransaction<T>(Draws<T>);
+
+impl<T: Id> InTransaction<T> {
+    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    pub fn new(name: &str) -> Result<Self> {
+        Draws::new(name).map(Self)
+    }
+
+    /// The bounds with which to create the sequence, should it not exist yet.
+    #[must_use]
+    pub fn bounds(self, bounds: Bounds) -> Self {
+        Self(self.0.bounds(bounds))
+    }
+
+    /// Another table, as in [`PostgresOptions::table`](super::PostgresOptions::table).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    pub fn table(self, table: &str) -> Result<Self> {
+        self.0.table(table).map(Self)
+    }
+
+    /// The schema of the table; without it, the `search_path` of the transaction finds the table.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    pub fn schema(self, schema: &str) -> Result<Self> {
+        self.0.schema(schema).map(Self)
+    }
+
+    /// The next id.
+    ///
+    /// # Errors
+    /// Those of [`reserve`](Self::reserve).
+    pub async fn next(&self, transaction: &DatabaseTransaction) -> Result<T> {
+        self.0.next(&mut Within::new(transaction)).await
+    }
+
+    /// The next `count` ids, exactly. If this future was dropped, roll the transaction back: one that is
+    /// committed all the same may have a gap.
+    ///
+    /// # Errors
+    /// Nothing is taken in any of these cases. The transaction goes on after
+    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left, and
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0, the type cannot hold the next id,
+    /// or the transaction is none of PostgreSQL; all others have ended it:
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again, has ended before, or the
+    /// server cannot be reached; [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
+    /// [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what
+    /// is stored cannot be.
+    pub async fn reserve(&self, transaction: &DatabaseTransaction, count: u64) -> Result<Range<T>> {
+        self.0.reserve(&mut Within::new(transaction), count).await
+    }
+}
+
+/// Runs the statements of one draw in a transaction of the caller's.
+struct Within<'a> {
+    transaction: &'a DatabaseTransaction,
+    /// Whether the server said that it is in a transaction.
+    open: bool,
+}
+
+impl<'a> Within<'a> {
+    fn new(transaction: &'a DatabaseTransaction) -> Self {
+        Self { transaction, open: false }
+    }
+
+    /// SeaORM's transaction may have ended without its knowing.
+    async fn must_be_open(&mut self) -> Result<(), Fault> {
+        let backend = self.transaction.get_database_backend();
+        if backend != DbBackend::Postgres {
+            return Err(Fault::Refused(elsewhere("transaction", backend)));
+        }
+        if !self.open {
+            let probed = self.transaction.execute_unprepared(PROBE).await.map_err(fault_of);
+            probed.map_err(|fault| if fault.code() == Some(NO_TRANSACTION) { over() } else { fault })?;
+            self.open = true;
+        }
+        Ok(())
+    }
+}
+
+impl Executor for Within<'_> {
+    const IN_TRANSACTION: bool = true;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        self.must_be_open().await?;
+        let rows = self.transaction.query_all(sent(&statement)).await.map_err(fault_of)?;
+        Ok(Answer::rows(rows.iter().map(row_of).collect()))
+    }
+}
+
+fn over() -> Fault {
+    let message = "the transaction is over: a `begin` inside it failed or was dropped, and rolled it back, so that ids would be taken at \
+                   once, with gaps; leave it, and begin it again from its start";
+    Fault::Refused(Error::new(ErrorKind::Unavailable, message))
+}

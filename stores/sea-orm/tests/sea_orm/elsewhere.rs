@@ -1,0 +1,35 @@
+//! Connections that are none to PostgreSQL.
+
+use idmill_sea_orm::idmill::ErrorKind;
+use idmill_sea_orm::postgres::{PostgresStore, next_in};
+use sea_orm::{Database, DatabaseConnection, DbBackend, MockDatabase, TransactionTrait};
+
+fn mock(backend: DbBackend) -> DatabaseConnection {
+    MockDatabase::new(backend).into_connection()
+}
+
+#[tokio::test]
+async fn a_connection_of_another_database_is_refused_with_the_remedy() {
+    let sqlite = Database::connect("sqlite::memory:").await.unwrap();
+    for (connection, said) in [
+        (sqlite, "of SQLite: `idmill_sqlx::sqlite`"),
+        (mock(DbBackend::Sqlite), "of SQLite"),
+        (mock(DbBackend::MySql), "of MySQL: idmill-mysql"),
+        (mock(DbBackend::Postgres), "a mock or a proxy of PostgreSQL"),
+        (DatabaseConnection::Disconnected, "`Database::connect`"),
+    ] {
+        let error = PostgresStore::from_connection(&connection).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_of_another_database_is_refused_and_goes_on() {
+    let sqlite = Database::connect("sqlite::memory:").await.unwrap();
+    let tx = sqlite.begin().await.unwrap();
+    let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();
+    assert_eq!((error.kind(), error.sequence()), (ErrorKind::InvalidInput, Some("invoices")), "{error}");
+    assert!(error.to_string().contains("the transaction is of SQLite"), "{error}");
+    tx.commit().await.unwrap();
+}

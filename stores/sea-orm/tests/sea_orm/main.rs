@@ -1,0 +1,81 @@
+//! Over a real PostgreSQL, which `ci/engines/postgres` starts: one for each test.
+
+mod elsewhere;
+mod invoice;
+mod mixed;
+mod nested;
+mod store;
+mod transactions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill_sea_orm::idmill::store::{Bounds, Grant, Reserve, Store};
+use idmill_sea_orm::idmill::{Range, Result, SequenceName};
+use idmill_sea_orm::postgres::{PostgresOptions, PostgresStore};
+use idmill_testing::engines::Engine;
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
+
+async fn server() -> Option<Engine> {
+    Engine::start("postgres").await
+}
+
+fn options(engine: &Engine, name: &str) -> ConnectOptions {
+    let url = format!("postgres://postgres@{}/postgres?application_name={name}", engine.address());
+    let mut options = ConnectOptions::new(url);
+    options.sqlx_logging(false).acquire_timeout(Duration::from_secs(60));
+    options
+}
+
+/// A service's connection, of so many at most. With mocks about, SeaORM has no clones of it.
+async fn service(engine: &Engine, most: u32) -> Arc<DatabaseConnection> {
+    Arc::new(Database::connect(options(engine, "service").max_connections(most).to_owned()).await.unwrap())
+}
+
+/// A connection for what the test itself looks at.
+async fn admin(engine: &Engine) -> Arc<DatabaseConnection> {
+    Arc::new(Database::connect(options(engine, "admin").max_connections(2).to_owned()).await.unwrap())
+}
+
+fn patient() -> PostgresOptions {
+    PostgresOptions::new().timeout(Duration::from_secs(20))
+}
+
+async fn open(db: &DatabaseConnection) -> PostgresStore {
+    PostgresStore::with(db, patient()).await.unwrap()
+}
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn request(name: &str, count: u64) -> Reserve {
+    Reserve { name: self::name(name), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
+    store.reserve(&request(name, count)).await
+}
+
+/// First and last.
+fn ids(range: Range) -> (u64, u64) {
+    (range.start(), u64::try_from(range.end() - 1).unwrap())
+}
+
+/// The one number that a statement answers with.
+async fn number(db: &impl ConnectionTrait, sql: &str) -> i64 {
+    let row = db.query_one(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
+    row.try_get_by_index(0).unwrap()
+}
+
+/// Waits until a statement of the service waits for a lock.
+async fn until_waiting(admin: &DatabaseConnection) {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'service' AND wait_event_type = 'Lock'";
+    for _ in 0..2_000 {
+        if number(admin, sql).await > 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nobody waits for a lock");
+}

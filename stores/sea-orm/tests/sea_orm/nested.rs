@@ -1,0 +1,90 @@
+//! Transactions in transactions: SeaORM makes savepoints of them.
+
+use idmill_sea_orm::idmill::ErrorKind;
+use idmill_sea_orm::idmill::store::Store;
+use idmill_sea_orm::postgres::next_in;
+use sea_orm::{ConnectionTrait, DatabaseTransaction, TransactionTrait};
+
+use crate::{name, number, open, server, service};
+
+async fn drawn(tx: &DatabaseTransaction) -> i64 {
+    next_in(tx, "invoices").await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_savepoint_is_rolled_back_to_was_not_drawn() {
+    let Some(engine) = server().await else { return };
+    let db = service(&engine, 1).await;
+    open(&db).await;
+    let tx = db.begin().await.unwrap();
+    assert_eq!(drawn(&tx).await, 1);
+    let inner = tx.begin().await.unwrap();
+    assert_eq!(drawn(&inner).await, 2);
+    inner.rollback().await.unwrap();
+    assert_eq!(drawn(&tx).await, 2);
+    // One that is dropped is rolled back before the next statement.
+    let inner = tx.begin().await.unwrap();
+    assert_eq!(drawn(&inner).await, 3);
+    drop(inner);
+    assert_eq!(drawn(&tx).await, 3);
+    let inner = tx.begin().await.unwrap();
+    assert_eq!(drawn(&inner).await, 4);
+    inner.commit().await.unwrap();
+    tx.commit().await.unwrap();
+    let tx = db.begin().await.unwrap();
+    assert_eq!(drawn(&tx).await, 5);
+}
+
+#[tokio::test]
+async fn what_the_outer_one_draws_meanwhile_is_the_inner_one_s() {
+    let Some(engine) = server().await else { return };
+    let db = service(&engine, 1).await;
+    open(&db).await;
+    let tx = db.begin().await.unwrap();
+    let inner = tx.begin().await.unwrap();
+    assert_eq!(drawn(&tx).await, 1);
+    inner.rollback().await.unwrap();
+    assert_eq!(drawn(&tx).await, 1);
+    tx.commit().await.unwrap();
+}
+
+/// SeaORM's transaction outlives that of the server, which sqlx rolls back. What is sent by it commits at
+/// once.
+#[tokio::test]
+async fn nothing_is_taken_in_a_transaction_that_a_failed_begin_has_ended() {
+    let Some(engine) = server().await else { return };
+    let db = service(&engine, 1).await;
+    let store = open(&db).await;
+    let tx = db.begin().await.unwrap();
+    tx.execute_unprepared("SELECT 1/0").await.unwrap_err();
+    tx.begin().await.unwrap_err();
+    assert_eq!(number(&tx, "SELECT 7::bigint").await, 7, "it is used as if nothing had happened");
+    let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();
+    assert_eq!((error.kind(), error.sequence()), (ErrorKind::Unavailable, Some("invoices")), "{error}");
+    assert!(error.to_string().contains("the transaction is over"), "{error}");
+    tx.commit().await.expect("it says so all the same");
+    assert!(store.inspect(&name("invoices")).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_taken_in_a_transaction_that_a_dropped_begin_has_ended() {
+    let Some(engine) = server().await else { return };
+    let db = service(&engine, 1).await;
+    open(&db).await;
+    let tx = db.begin().await.unwrap();
+    assert_eq!(drawn(&tx).await, 1);
+    // It is asked once, which hardly ever brings the answer too.
+    loop {
+        tokio::select! {
+            biased;
+            begun = tx.begin() => begun.unwrap().commit().await.unwrap(),
+            () = std::future::ready(()) => break,
+        }
+    }
+    let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("the transaction is over"), "{error}");
+    tx.rollback().await.unwrap();
+    let tx = db.begin().await.unwrap();
+    assert_eq!(drawn(&tx).await, 1);
+}

@@ -1,0 +1,290 @@
+//! Spanner's errors, sorted by what they say about the ids.
+//!
+//! Nothing is written before COMMIT: mutations wait in the client, and what DML wrote is visible to its own
+//! transaction alone. So the kinds of [`classify`] only have to say whether another try may succeed. A COMMIT
+//! that fails is another matter: see [`commit_failed`].
+
+use gcloud_gax::conn::Error as ConnectionError;
+use gcloud_gax::grpc::{Code, Status};
+use gcloud_spanner::client::Error as ClientError;
+use gcloud_spanner::session::SessionError;
+use idmill::store::kit::mode::GONE;
+use idmill::{Error, ErrorKind};
+
+/// What an error of any request but COMMIT means.
+pub(super) fn classify(status: &Status) -> ErrorKind {
+    let says = |words: &str| status.message().contains(words);
+    match status.code() {
+        // The server forgets sessions that are idle for an hour; the driver replaces this one.
+        Code::NotFound if says("Session not found") => ErrorKind::Unavailable,
+        Code::NotFound => ErrorKind::NotFound,
+        Code::InvalidArgument if is_missing_table(status) => ErrorKind::NotFound,
+        Code::FailedPrecondition if is_too_long(status) => ErrorKind::InvalidInput,
+        // The SQL is ours: it is invalid where the table is not. The others are of a check, a unique index, a
+        // column that must not be null, or of somebody who inserts without reading.
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists => {
+            ErrorKind::Conflict
+        }
+        Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
+        Code::Unimplemented => ErrorKind::Unsupported,
+        Code::DataLoss => ErrorKind::StoreViolation,
+        // Aborted, and what a network or a busy server brings about.
+        // Code::Unknown is a connection that broke.
+        Code::Aborted
+        | Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::Cancelled
+        | Code::ResourceExhausted
+        | Code::Internal
+        | Code::Unknown
+        | Code::Ok => ErrorKind::Unavailable,
+    }
+}
+
+/// Whether a request failed because the table does not exist.
+pub(super) fn is_missing_table(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::NotFound)
+        && status.message().contains("Table not found")
+}
+
+/// Whether the instance or the database does not exist.
+pub(super) fn is_missing_database(status: &Status) -> bool {
+    let missing = |what: &str| status.message().contains(what);
+    status.code() == Code::NotFound && (missing("Database not found") || missing("Instance not found"))
+}
+
+fn is_too_long(status: &Status) -> bool {
+    status.message().contains("exceeds the maximum size limit")
+}
+
+/// Whether a failed COMMIT has certainly not been applied: Spanner itself refused it.
+///
+/// Not among them are those that a network, a proxy or the driver may raise after the request has left.
+fn is_refusal(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Aborted
+            | Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::FailedPrecondition
+            | Code::OutOfRange
+            | Code::Unimplemented
+    )
+}
+
+/// An error of any request but COMMIT: nothing was reserved.
+pub(super) fn failed(status: Status) -> Error {
+    let kind = classify(&status);
+    // Below the first line there is the SQL, which is ours.
+    let message = status.message().lines().next().unwrap_or_default();
+    let said = format!("Spanner: {message} ({:?})", status.code());
+    let message = match remedy(&status, kind) {
+        Some(remedy) => format!("{said}; {remedy}"),
+        None => said,
+    };
+    Error::new(kind, message).because(status)
+}
+
+/// Whether a change of the schema was refused, for now, because of another or of a transaction. Told by the
+/// words alone: the code stands for what will never work, too.
+pub(super) fn is_schema_busy(status: &Status) -> bool {
+    status.code() == Code::FailedPrecondition && status.message().contains("concurrent schema change")
+}
+
+/// An error of creating a table, a database or an instance: what is invalid is what they are called.
+pub(super) fn not_created(status: Status) -> Error {
+    if is_schema_busy(&status) {
+        return Error::new(ErrorKind::Unavailable, format!("Spanner: {}", status.message())).because(status);
+    }
+    if status.code() != Code::InvalidArgument {
+        return failed(status);
+    }
+    let message = format!("Spanner: {}; give it another name", status.message());
+    Error::new(ErrorKind::InvalidInput, message).because(status)
+}
+
+/// An error of COMMIT, which is sent once and never again. Where it is not a
+/// refusal, it may have been applied.
+pub(super) fn commit_failed(status: Status) -> Error {
+    if is_refusal(status.code()) {
+        return failed(status);
+    }
+    let message =
+        format!("the commit failed: {} ({:?}); it may have been applied", status.message(), status.code());
+    Error::new(ErrorKind::UnknownOutcome, message).because(status)
+}
+
+/// An error of the pool of sessions: nothing was sent.
+pub(super) fn no_session(error: SessionError) -> Error {
+    match error {
+        SessionError::GRPC(status) => failed(status),
+        other => {
+            Error::new(ErrorKind::Unavailable, format!("no session with Spanner: {other}")).because(other)
+        }
+    }
+}
+
+/// An error of the client outside any COMMIT.
+pub(super) fn client_failed(error: ClientError) -> Error {
+    match error {
+        ClientError::GRPC(status) => failed(status),
+        ClientError::InvalidSession(error) => no_session(error),
+        ClientError::Connection(error) => no_connection(error, "Spanner"),
+        ClientError::InvalidConfig(_) => Error::invalid(error.to_string()).because(error),
+        ClientError::ParseError(_) => Error::new(ErrorKind::StoreViolation, error.to_string()).because(error),
+    }
+}
+
+/// An error of connecting to this server.
+pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
+    let (kind, what) = match &error {
+        ConnectionError::Auth(_) => (ErrorKind::Denied, "no access token for"),
+        ConnectionError::TonicTransport(_) => (ErrorKind::Unavailable, "no connection to"),
+        ConnectionError::InvalidEmulatorHOST(_) => (ErrorKind::InvalidInput, "no emulator can be at"),
+    };
+    Error::new(kind, format!("{what} {server}: {}", with_causes(&error))).because(error)
+}
+
+/// The driver's own text often says no more than "transport error".
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {
+    Some(match (status.code(), kind) {
+        (Code::Aborted, _) => "nothing was written; run the transaction again, after a pause",
+        (_, ErrorKind::NotFound) if is_missing_table(status) => GONE,
+        (_, ErrorKind::NotFound) if is_missing_database(status) => "create the database first",
+        (_, ErrorKind::InvalidInput) => {
+            "the table's column `name` is narrower than this name: shorten the name, or widen the column to STRING(200)"
+        }
+        (_, ErrorKind::Denied) => {
+            "the account needs spanner.databases.select, .write and .beginOrRollbackReadWriteTransaction, as in \
+             the role Cloud Spanner Database User"
+        }
+        (Code::InvalidArgument, _) => "the table is not a table of sequences; name another with ?table=NAME",
+        (Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists, _) => {
+            "something about the table refused the row"
+        }
+        _ => return None,
+    })
+}
+
+/// What Spanner said, if it was Spanner that failed.
+pub(super) fn status_of(error: &Error) -> Option<&Status> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aborted::Abort as _;
+
+    /// What the emulator (1.5.28) and the driver (1.9) said, word for word; the tests over the real engine in
+    /// `tests/spanner` bring each of the first group about again.
+    const SEEN: [(Code, &str, ErrorKind, &str); 14] = [
+        (Code::InvalidArgument, "Table not found: nowhere [at 1:46]", ErrorKind::NotFound, "restore it"),
+        (Code::NotFound, "Table not found: nowhere", ErrorKind::NotFound, "restore it"),
+        (
+            Code::NotFound,
+            "Database not found: projects/p/instances/i/databases/d",
+            ErrorKind::NotFound,
+            "database",
+        ),
+        (Code::NotFound, "Instance not found: projects/p/instances/i", ErrorKind::NotFound, "database"),
+        (Code::NotFound, "Session not found: projects/p/…/sessions/s", ErrorKind::Unavailable, ""),
+        (Code::InvalidArgument, "Unrecognized name: name [at 1:66]", ErrorKind::Conflict, "?table"),
+        (
+            Code::FailedPrecondition,
+            "New value exceeds the maximum size limit for this column: sequences.name, size: 100, limit: 64.",
+            ErrorKind::InvalidInput,
+            "shorten",
+        ),
+        (
+            Code::FailedPrecondition,
+            "A new row in table t does not specify a non-null value for NOT NULL column: x",
+            ErrorKind::Conflict,
+            "refused",
+        ),
+        (
+            Code::OutOfRange,
+            "Check constraint `t`.`c` is violated for key {String(\"s\")}",
+            ErrorKind::Conflict,
+            "refused",
+        ),
+        (
+            Code::AlreadyExists,
+            "UNIQUE violation on index one,  duplicate key: {Int64(1)} in this transaction.",
+            ErrorKind::Conflict,
+            "refused",
+        ),
+        (
+            Code::Aborted,
+            "Transaction 7 aborted due to active transaction 9.",
+            ErrorKind::Unavailable,
+            "again",
+        ),
+        (Code::Unavailable, "tcp connect error", ErrorKind::Unavailable, ""),
+        (Code::Cancelled, "Timeout expired", ErrorKind::Unavailable, ""),
+        (Code::Unknown, "transport error", ErrorKind::Unavailable, ""),
+    ];
+
+    #[test]
+    fn errors_that_were_seen_are_sorted() {
+        for (code, message, kind, hint) in SEEN {
+            let sorted = failed(Status::new(code, message));
+            assert_eq!(sorted.kind(), kind, "{code:?} {message}");
+            assert!(sorted.to_string().contains(message), "{sorted}");
+            assert!(sorted.to_string().contains(hint), "{message}: {sorted}");
+            assert!(std::error::Error::source(&sorted).is_some());
+        }
+    }
+
+    #[test]
+    fn errors_that_an_emulator_never_gives_are_sorted_by_their_code() {
+        for (code, kind) in [
+            (Code::PermissionDenied, ErrorKind::Denied),
+            (Code::Unauthenticated, ErrorKind::Denied),
+            (Code::Unimplemented, ErrorKind::Unsupported),
+            (Code::DataLoss, ErrorKind::StoreViolation),
+            (Code::ResourceExhausted, ErrorKind::Unavailable),
+            (Code::DeadlineExceeded, ErrorKind::Unavailable),
+            (Code::Internal, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(classify(&Status::new(code, "")), kind, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_commit_is_unknown_unless_spanner_refused_it() {
+        let open = [1, 2, 4, 8, 13, 14, 15].map(Code::from_i32);
+        for code in (1..=16).map(Code::from_i32) {
+            let unknown = commit_failed(Status::new(code, "x")).kind() == ErrorKind::UnknownOutcome;
+            assert_eq!(unknown, open.contains(&code), "{code:?}");
+        }
+        assert!(commit_failed(Status::new(Code::Aborted, "")).is_abort());
+        assert!(!commit_failed(Status::new(Code::Unavailable, "")).is_abort());
+    }
+
+    #[test]
+    fn a_connection_says_what_it_could_not_do() {
+        let error = no_connection(ConnectionError::InvalidEmulatorHOST("a b".into()), "a b");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(no_session(SessionError::SessionGetTimeout).kind(), ErrorKind::Unavailable);
+        assert_eq!(no_session(SessionError::FailedToCreateSession).kind(), ErrorKind::Unavailable);
+        let invalid = ClientError::InvalidConfig("too many sessions".into());
+        assert_eq!(client_failed(invalid).kind(), ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,440 @@
+//! One database: how it is reached and made ready, and how reads and transactions are run on it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use gcloud_gax::conn::Environment;
+use gcloud_gax::grpc::{Code, Status};
+use gcloud_gax::retry::{RetrySetting, TryAs};
+use gcloud_googleapis::spanner::admin::database::v1::{CreateDatabaseRequest, UpdateDatabaseDdlRequest};
+use gcloud_googleapis::spanner::admin::instance::v1::CreateInstanceRequest;
+use gcloud_spanner::admin::AdminClientConfig;
+use gcloud_spanner::admin::client::Client as AdminClient;
+use gcloud_spanner::client::{
+    ChannelConfig, Client, ClientConfig, Error as ClientError, ReadWriteTransactionOption,
+};
+use gcloud_spanner::session::SessionError;
+use gcloud_spanner::statement::Statement;
+use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
+use gcloud_spanner::transaction_rw::{CommitOptions, ReadWriteTransaction};
+use idmill::store::{Mode, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::aborted::Abort;
+use super::classify::{
+    client_failed, commit_failed, failed, is_missing_database, is_missing_table, is_schema_busy,
+    no_connection, no_session, not_created, status_of,
+};
+use super::options::{Checked, Database as Name};
+use super::schema::{Stored, Table};
+
+/// How long one request may take. A server that has gone silent is noticed after this.
+const REQUEST: Duration = Duration::from_secs(10);
+/// For how long a transaction that is aborted again and again is tried, and a change of
+/// the schema that is sent away.
+const ABORTED: Duration = Duration::from_secs(30);
+/// Under which name Spanner's statistics of locks and transactions show us.
+const TAG: &str = "idmill";
+
+/// A client and the table that sequences are in.
+#[derive(Clone)]
+pub(super) struct Database {
+    client: Client,
+    table: Table,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Connects, creating what is missing where the options say so.
+    pub(super) async fn open(options: Checked) -> Result<Self> {
+        let client = match connect(&options).await {
+            Err(error) if options.may_create_database() && is(&error, is_missing_database) => {
+                create_database(&options).await?;
+                connect(&options).await?
+            }
+            outcome => outcome?,
+        };
+        let database = Self { client, table: options.table.clone() };
+        match database.check_table().await {
+            Err(error) if options.mode == Mode::Create && is(&error, is_missing_table) => {
+                create_table(&options).await?;
+                database.check_table().await?;
+            }
+            outcome => outcome?,
+        }
+        Ok(database)
+    }
+
+    /// Over a client of the caller's.
+    pub(super) async fn with_client(client: Client, table: Table) -> Result<Self> {
+        let database = Self { client, table };
+        database.check_table().await?;
+        Ok(database)
+    }
+
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    async fn check_table(&self) -> Result<()> {
+        self.select(self.table.select_none()).await.map(|_| ())
+    }
+
+    /// Reads outside any transaction: the latest state, without locks.
+    pub(super) async fn select(&self, statement: Statement) -> Result<Vec<SequenceInfo>> {
+        let mut single = self.client.single().await.map_err(client_failed)?;
+        let found = rows(&mut single, &self.table, statement).await?;
+        Ok(found.into_iter().filter_map(|stored| stored.info).collect())
+    }
+
+    /// Reads rows that are not to fail together: each with its name.
+    pub(super) async fn select_each(
+        &self,
+        statement: Statement,
+    ) -> Result<Vec<(String, Result<SequenceInfo>)>> {
+        let mut single = self.client.single().await.map_err(client_failed)?;
+        let mut rows = single.query_with_option(statement, query_once()).await.map_err(failed)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next().await.map_err(failed)? {
+            let columns = self.table.columns(rows.columns_metadata())?;
+            let info = self.table.decode(&row, &columns).map(|(info, _)| info);
+            found.push((Table::name(&row, &columns), info));
+        }
+        Ok(found)
+    }
+
+    /// Reads a sequence and writes what `decide` makes of it, in a transaction of its own, as often as
+    /// Spanner aborts it. An abort is certain to have changed nothing.
+    pub(super) async fn change<R: Send + 'static>(
+        &self,
+        name: &SequenceName,
+        decide: impl Decide<R>,
+    ) -> Result<R> {
+        while_it_passes(Abort::is_abort, ABORTED, || self.attempt(name, decide.clone())).await
+    }
+
+    /// Runs the transaction once, in a task, so that a caller who goes away does not leave its locks behind:
+    /// it is then rolled back if COMMIT has not been sent yet.
+    async fn attempt<R: Send + 'static>(&self, name: &SequenceName, decide: impl Decide<R>) -> Result<R> {
+        let (sender, receiver) = oneshot::channel();
+        let (database, name) = (self.clone(), name.clone());
+        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
+            Error::new(
+                ErrorKind::Unsupported,
+                "Spanner is used from within a tokio runtime; there is none here",
+            )
+            .because(error)
+        })?;
+        runtime.spawn(async move {
+            let sender = Arc::new(sender);
+            let outcome = database.transact(name, decide, sender.clone()).await;
+            // The driver has dropped the closure, and the other owner with it.
+            if let Some(sender) = Arc::into_inner(sender) {
+                let _ = sender.send(outcome);
+            }
+        });
+        receiver.await.unwrap_or_else(|_| {
+            let message = "the task that reserved ended early; its commit may have been applied";
+            Err(Error::new(ErrorKind::UnknownOutcome, message))
+        })
+    }
+
+    async fn transact<R: Send + 'static>(
+        &self,
+        name: SequenceName,
+        decide: impl Decide<R>,
+        caller: Arc<oneshot::Sender<Result<R>>>,
+    ) -> Result<R> {
+        let at_commit = Arc::new(AtomicBool::new(false));
+        let (table, mark) = (self.table.clone(), at_commit.clone());
+        let outcome = self.client.read_write_transaction_with_option(
+            move |tx| {
+                let (table, name, decide) = (table.clone(), name.clone(), decide.clone());
+                let (caller, mark) = (caller.clone(), mark.clone());
+                Box::pin(async move {
+                    let stored = read_for_update(tx, &table, &name).await?;
+                    let result = decide(&table, stored)?;
+                    tx.buffer_write(result.1);
+                    if caller.is_closed() {
+                        return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "nobody waits for it")));
+                    }
+                    // The driver sends COMMIT next. Only this task reads it.
+                    mark.store(true, Ordering::Relaxed);
+                    Ok(result.0)
+                })
+            },
+            once(),
+        );
+        outcome.await.map(|(_, result)| result).map_err(|failure| match failure {
+            Failure::Ours(error) => error,
+            Failure::Session(error) => no_session(error),
+            // From the same task.
+            Failure::Driver(status) if at_commit.load(Ordering::Relaxed) => commit_failed(*status),
+            Failure::Driver(status) => failed(*status),
+        })
+    }
+}
+
+/// Makes of a row what is to be answered and written. Run again where the transaction is.
+pub(super) trait Decide<R>:
+    Fn(&Table, Stored) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
+{
+}
+
+impl<R, F: Fn(&Table, Stored) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static> Decide<R> for F {}
+
+pub(super) type Mutations = Vec<gcloud_googleapis::spanner::v1::Mutation>;
+
+/// Why a transaction of ours did not commit.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Ours(Error),
+    Driver(Box<Status>),
+    Session(SessionError),
+}
+
+/// Never a status: the driver would run the transaction again by itself, at most five times and without
+/// jitter, and we would not know whether an abort was the last word.
+impl TryAs<Status> for Failure {
+    fn try_as(&self) -> Option<&Status> {
+        None
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Ours(error)
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Driver(Box::new(status))
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        Self::Session(error)
+    }
+}
+
+/// Reads a sequence inside a transaction, and takes its lock.
+pub(super) async fn read_for_update(
+    tx: &mut ReadWriteTransaction,
+    table: &Table,
+    name: &SequenceName,
+) -> Result<Stored> {
+    let mut found = rows(tx, table, table.select_for_update(name)).await?;
+    Ok(found.swap_remove(0))
+}
+
+/// The sequences that a statement finds; one element without a sequence if there is none.
+async fn rows(tx: &mut Transaction, table: &Table, statement: Statement) -> Result<Vec<Stored>> {
+    let mut rows = tx.query_with_option(statement, query_once()).await.map_err(failed)?;
+    let mut found = Vec::new();
+    loop {
+        let row = rows.next().await.map_err(failed)?;
+        // Known from the first answer on.
+        let columns = table.columns(rows.columns_metadata())?;
+        let layout = columns.layout();
+        let Some(row) = row else {
+            if found.is_empty() {
+                found.push(Stored { layout, info: None, plain_row: false });
+            }
+            return Ok(found);
+        };
+        let (info, plain_row) = table.decode(&row, &columns)?;
+        found.push(Stored { layout, info: Some(info), plain_row });
+    }
+}
+
+/// Attempts it again, after a pause, for as long as what it fails of `passes`, and until `limit` is over.
+pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
+    passes: impl Fn(&E) -> bool,
+    limit: Duration,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E> {
+    let (begun, mut pauses) = (Instant::now(), pauses());
+    loop {
+        match attempt().await {
+            Err(error) if passes(&error) && begun.elapsed() < limit => {
+                tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The pauses between two attempts at a transaction that was aborted: 5 ms to 500 ms, doubling, with jitter,
+/// so that those who met once do not meet again.
+fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(5))
+        .with_max_delay(Duration::from_millis(500))
+        .with_factor(2.0)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
+/// The driver's own retries, off: twenty times it would send a COMMIT that was not answered, and wait for
+/// minutes before it says that a server is away.
+fn no_retry() -> CallOptions {
+    let retry = RetrySetting { take: 0, codes: Vec::new(), ..RetrySetting::default() };
+    CallOptions { priority: None, retry: Some(retry) }
+}
+
+fn once() -> ReadWriteTransactionOption {
+    ReadWriteTransactionOption {
+        begin_options: no_retry(),
+        commit_options: commit_once(),
+        transaction_tag: Some(TAG.to_owned()),
+    }
+}
+
+pub(super) fn commit_once() -> CommitOptions {
+    CommitOptions { call_options: no_retry(), ..CommitOptions::default() }
+}
+
+pub(super) fn query_once() -> QueryOptions {
+    QueryOptions { call_options: no_retry(), enable_resume: false, ..QueryOptions::default() }
+}
+
+fn is(error: &Error, what: fn(&Status) -> bool) -> bool {
+    status_of(error).is_some_and(what)
+}
+
+impl Checked {
+    /// An emulator's memory begins empty, and costs nobody anything.
+    fn may_create_database(&self) -> bool {
+        self.mode == Mode::Create && self.emulator.is_some()
+    }
+
+    /// What there is no connection to, where there is none.
+    fn server(&self) -> &str {
+        self.emulator.as_deref().unwrap_or("spanner.googleapis.com")
+    }
+}
+
+async fn connect(options: &Checked) -> Result<Client> {
+    let mut config = ClientConfig::default();
+    let channels = ChannelConfig { connect_timeout: REQUEST, timeout: REQUEST, ..ChannelConfig::default() };
+    config.channel_config = channels;
+    // A session is used by one refill at a time; more of them are made as they are needed.
+    config.session_config.min_opened = config.channel_config.num_channels;
+    config = match &options.emulator {
+        Some(address) => {
+            config.environment = Environment::Emulator(address.clone());
+            config
+        }
+        None => config.with_auth().await.map_err(no_credentials)?,
+    };
+    // An emulator that is starting, or a database that is missing, is told by the first session.
+    let connecting = tokio::time::timeout(REQUEST, Client::new(options.database.path(), config));
+    connecting.await.map_err(|_| no_answer(options))?.map_err(|error| match error {
+        ClientError::Connection(error) => no_connection(error, options.server()),
+        error => client_failed(error),
+    })
+}
+
+async fn admin(options: &Checked) -> Result<AdminClient> {
+    let mut config = AdminClientConfig::default();
+    config = match &options.emulator {
+        Some(address) => {
+            config.environment = Environment::Emulator(address.clone());
+            config
+        }
+        None => config.with_auth().await.map_err(no_credentials)?,
+    };
+    AdminClient::new(config).await.map_err(|error| no_connection(error, options.server()))
+}
+
+fn no_answer(options: &Checked) -> Error {
+    let server = options.server();
+    Error::new(ErrorKind::Unavailable, format!("Spanner did not answer within {REQUEST:?} at {server}"))
+}
+
+fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let remedy = "set GOOGLE_APPLICATION_CREDENTIALS to a key file, run `gcloud auth application-default login`, \
+                  or name an emulator with ?emulator=HOST:PORT";
+    Error::new(ErrorKind::Denied, format!("no Google credentials: {error}; {remedy}")).because(error)
+}
+
+/// Where somebody else changes the schema at the same time, Spanner lets us wait for our turn,
+/// and the emulator sends us away.
+async fn create_table(options: &Checked) -> Result<()> {
+    let admin = admin(options).await?;
+    let defining = while_it_passes(is_schema_busy, ABORTED, || define_table(&admin, options));
+    defining.await.map_err(not_created)
+}
+
+async fn define_table(admin: &AdminClient, options: &Checked) -> Result<(), Status> {
+    let request = UpdateDatabaseDdlRequest {
+        database: options.database.path(),
+        statements: vec![options.table.ddl()],
+        ..UpdateDatabaseDdlRequest::default()
+    };
+    let mut creating = admin.database().update_database_ddl(request, None).await?;
+    creating.wait(None).await.map(drop)
+}
+
+/// Each step does nothing where another process was quicker.
+async fn create_database(options: &Checked) -> Result<()> {
+    let admin = admin(options).await?;
+    let name = &options.database;
+    let mut instance = created(admin.instance().create_instance(instance(name), None).await)?;
+    if let Some(instance) = &mut instance {
+        created(instance.wait(None).await)?;
+    }
+    let request = CreateDatabaseRequest {
+        parent: name.instance_path(),
+        create_statement: format!("CREATE DATABASE `{}`", name.id),
+        ..CreateDatabaseRequest::default()
+    };
+    let mut database = created(admin.database().create_database(request, None).await)?;
+    if let Some(database) = &mut database {
+        created(database.wait(None).await)?;
+    }
+    Ok(())
+}
+
+fn instance(name: &Name) -> CreateInstanceRequest {
+    CreateInstanceRequest { parent: name.project_path(), instance_id: name.instance.clone(), instance: None }
+}
+
+/// What was created, or nothing if it is there already.
+fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
+    match outcome {
+        Ok(created) => Ok(Some(created)),
+        Err(status) if status.code() == Code::AlreadyExists => Ok(None),
+        Err(status) => Err(not_created(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::transport::{ClientTlsConfig, Endpoint};
+
+    /// Other stores bring a cryptography of their own, and with two, rustls does not
+    /// choose. Seen with all features on.
+    #[test]
+    fn tls_can_be_set_up_whatever_else_is_compiled_in() {
+        let endpoint = Endpoint::from_static("https://spanner.googleapis.com");
+        endpoint.tls_config(ClientTlsConfig::new().with_webpki_roots()).unwrap();
+    }
+}

@@ -1,0 +1,252 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The store
+//!
+//! [`SpannerStore`] keeps sequences in a Cloud Spanner database. [`SpannerOptions`] describes its URL.
+//!
+//! # What holds
+//!
+//! - **Durable**: a range is committed on a majority of the replicas before any of its ids is handed out.
+//! - **Shared**: any number of processes can use one table.
+//! - **Gapless**, on request: see [`InTransaction`] and [`SequenceTransaction`].
+//!
+//! # Five modes
+//!
+//! | mode | here |
+//! | --- | --- |
+//! | in-transaction, one value | [`next_in`], [`InTransaction`] |
+//! | in-transaction, several values with one read and one write | [`SequenceTransaction`] |
+//! | asynchronous: each value in its own transaction | [`Order::Global`], or [`step(1).watermark(0)`][step] |
+//! | batch | [`step(200).watermark(0)`](idmill::SequenceBuilder::watermark) |
+//! | asynchronous batch | [`step(200).watermark(50)`](idmill::SequenceBuilder::watermark) |
+//!
+//! [`Order::Global`]: idmill::Order::Global
+//! [step]: idmill::SequenceBuilder::step
+//!
+//! # Cancellation
+//!
+//! A transaction runs in a task. If its caller is dropped before the commit is sent, the transaction is
+//! rolled back and its lock is released. After that, it runs until it commits, and its range becomes a gap.
+
+mod aborted;
+mod classify;
+mod database;
+mod options;
+mod schema;
+mod transaction;
+
+use gcloud_spanner::client::Client;
+use idmill::store::{
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    Scheme, SequenceInfo, Store, already_exists, not_found,
+};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+
+use self::database::Database;
+use self::schema::{Layout, Table};
+
+pub use self::aborted::{Abort, TransactionError};
+pub use self::options::SpannerOptions;
+pub use self::transaction::{InTransaction, SequenceTransaction, next_in, reserve_in, until_committed};
+/// The driver, in the version whose transactions [`reserve_in`] takes.
+pub use gcloud_spanner;
+pub use idmill;
+pub use idmill::store::Mode;
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] =
+    &[Scheme::store::<SpannerOptions>("spanner", "spanner://projects/P/instances/I/databases/D")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> idmill::Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// Sequences in a table of a Spanner database. See the [crate docs](self) for its guarantees.
+///
+/// Clones share one client.
+#[derive(Clone, Debug)]
+pub struct SpannerStore {
+    database: Database,
+    access: Mode,
+}
+
+impl SpannerStore {
+    /// Opens the database with this full name, `projects/P/instances/I/databases/D`.
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with).
+    pub async fn open(database: &str) -> Result<Self> {
+        Self::open_with(SpannerOptions::new(database)).await
+    }
+
+    /// Opens a database with the default credentials of Google's clients, or an emulator without credentials.
+    /// If the future is dropped, the table may already have been created.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid; [`NotFound`](ErrorKind::NotFound)
+    /// if the database is missing, or if the table is missing and the mode does not create it;
+    /// [`Denied`](ErrorKind::Denied) without credentials or permission;
+    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached;
+    /// [`Conflict`](ErrorKind::Conflict) if the table exists but does not hold sequences.
+    pub async fn open_with(options: SpannerOptions) -> Result<Self> {
+        let opening = async {
+            let options = options.check()?;
+            let access = options.mode;
+            Ok(Self { database: Database::open(options).await?, access })
+        };
+        opening.await.map_err(|error: Error| error.during(Operation::Connect))
+    }
+
+    /// Uses the caller's client. The table must exist; [`ddl`](Self::ddl) returns the statement that creates
+    /// it.
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with).
+    pub async fn from_client(client: Client, table: &str) -> Result<Self> {
+        let opening = async {
+            let database = Database::with_client(client, Table::new(table)?).await?;
+            Ok(Self { database, access: Mode::ReadWrite })
+        };
+        opening.await.map_err(|error: Error| error.during(Operation::Connect))
+    }
+
+    /// The driver's client, for the caller's own transactions.
+    pub fn client(&self) -> &Client {
+        self.database.client()
+    }
+
+    /// The statement that creates a table, for schemas that are kept in files.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
+    pub fn ddl(table: &str) -> Result<String> {
+        Ok(Table::new(table)?.ddl())
+    }
+
+    async fn change<R: Send + 'static>(
+        &self,
+        name: &SequenceName,
+        decide: impl database::Decide<R>,
+    ) -> Result<R> {
+        if self.access == Mode::ReadOnly {
+            let message = "the store was opened to look only (mode=ro); open it with mode=rw";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        self.database.change(name, decide).await
+    }
+
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        let request = request.clone();
+        let name = request.name.clone();
+        self.change(&name, move |table, stored| {
+            let exists = stored.info.is_some();
+            let mut info = match stored.info {
+                Some(info) => info,
+                None => table.fresh(&request.name, request.creation()?, stored.layout)?,
+            };
+            let grant = info.grant(request.count, request.ceiling)?;
+            let write = if exists { table.advance(&info) } else { table.insert(&info, stored.layout) };
+            Ok((grant, vec![write]))
+        })
+        .await
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        let wanted = name.clone();
+        self.change(name, move |table, stored| {
+            if stored.info.is_some() {
+                return Err(already_exists(&wanted));
+            }
+            let info = table.fresh(&wanted, bounds, stored.layout)?;
+            let write = table.insert(&info, stored.layout);
+            Ok((info, vec![write]))
+        })
+        .await
+    }
+
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        let wanted = name.clone();
+        self.change(name, move |table, stored| {
+            let before = stored.info.ok_or_else(|| not_found(&wanted))?;
+            let mut info = before.clone();
+            info.apply(&change)?;
+            let beyond = (info.bounds, info.identity) != (before.bounds, before.identity);
+            if beyond && stored.layout == Layout::Plain {
+                return Err(table.lacks_columns(&wanted, "a max, or for a step backwards"));
+            }
+            let write = if beyond { table.update(&info, stored.layout) } else { table.advance(&info) };
+            Ok((info, vec![write]))
+        })
+        .await
+    }
+
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let owned = back.clone();
+        self.change(&back.name, move |table, stored| {
+            // A table as published does not show whether the sequence is still the same.
+            let info = stored.info.filter(|_| stored.layout != Layout::Plain);
+            let taken = info.and_then(|mut info| info.take_back(&owned).then_some(info));
+            Ok((taken.is_some(), taken.map(|info| table.advance(&info)).into_iter().collect()))
+        })
+        .await
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        Ok(self.database.select(self.database.table().select(name)).await?.into_iter().next())
+    }
+
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        let found = self.database.select_each(self.database.table().select_page(page)).await?;
+        let full = found.len() >= page.limit.max(1);
+        let mut listing = Listing::default();
+        for (name, row) in found {
+            listing.next = full.then(|| Cursor::new(name.as_str()));
+            listing.add(name, row);
+        }
+        Ok(listing)
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        let wanted = name.clone();
+        self.change(name, move |table, stored| {
+            if stored.info.is_none() {
+                return Ok((false, Vec::new()));
+            }
+            // Created again, it could not be told from the one before, whose ids
+            // others may still have in memory.
+            if stored.layout == Layout::Plain {
+                return Err(
+                    table.lacks_columns(&wanted, "telling it from one of the same name that comes later")
+                );
+            }
+            Ok((true, vec![table.delete(&wanted)]))
+        })
+        .await
+    }
+}
+
+impl Store for SpannerStore {
+    /// The capabilities of Spanner, also over an emulator, although an emulator forgets everything when its
+    /// process ends.
+    ///
+    /// `batches` is off: one transaction over several rows waits for the most contended row, which another
+    /// transaction may hold for seconds, and is aborted as a whole. Separate concurrent transactions take as
+    /// many round trips, and do not wait for each other.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::Disk,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: true,
+            gives_back: true,
+        }
+    }
+
+    idmill::store_calls!(reserve give_back create inspect list set remove);
+}

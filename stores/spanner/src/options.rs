@@ -1,0 +1,273 @@
+//! The database and how to reach it, and its URL form.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use idmill::store::Target;
+use idmill::store::kit::query::{self, Printed};
+use idmill::store::kit::refuse;
+use idmill::store::{Mode, Store, StoreFuture};
+use idmill::{Error, Result};
+
+use super::SpannerStore;
+use super::schema::{DEFAULT_TABLE, Table};
+
+const KNOWN: &str = "table=NAME, emulator=HOST:PORT, mode=ro|rw|rwc";
+const FORM: &str = "write `spanner://projects/PROJECT/instances/INSTANCE/databases/DATABASE`";
+/// What the official clients read, too.
+const EMULATOR_VARIABLE: &str = "SPANNER_EMULATOR_HOST";
+
+/// A Spanner database and how to open it. Options are checked when the database is opened.
+///
+/// As a URL: `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=rwc`.
+///
+/// ```
+/// use idmill_spanner::SpannerOptions;
+///
+/// let options = SpannerOptions::new("projects/p/instances/i/databases/d").table("sequences");
+/// assert_eq!(options.to_string(), "spanner://projects/p/instances/i/databases/d?table=sequences");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpannerOptions {
+    database: String,
+    table: String,
+    emulator: Option<String>,
+    mode: Mode,
+}
+
+impl SpannerOptions {
+    /// The database with this full name, `projects/P/instances/I/databases/D`, and every option at its
+    /// default.
+    pub fn new(database: impl Into<String>) -> Self {
+        let table = DEFAULT_TABLE.to_owned();
+        Self { database: database.into(), table, emulator: None, mode: Mode::default() }
+    }
+
+    /// The table to keep sequences in: up to 128 ASCII letters, digits and `_`, beginning with a letter.
+    /// Default `idmill_sequences`. Each table is its own namespace.
+    #[must_use]
+    pub fn table(mut self, table: impl Into<String>) -> Self {
+        self.table = table.into();
+        self
+    }
+
+    /// An emulator at this `HOST:PORT` instead of the cloud. By default, the environment variable
+    /// `SPANNER_EMULATOR_HOST` names one, as for the official clients.
+    #[must_use]
+    pub fn emulator(mut self, address: impl Into<String>) -> Self {
+        self.emulator = Some(address.into());
+        self
+    }
+
+    /// The table that sequences are kept in.
+    pub fn table_name(&self) -> &str {
+        &self.table
+    }
+
+    /// What opening may do. Default [`Mode::Create`].
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Reads what follows `spanner:` in a URL.
+    pub(crate) fn parse(rest: &str) -> Result<Self> {
+        let (database, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let options = Self::new(database.strip_prefix("//").unwrap_or(database));
+        let options = query::read(query, options, Self::set)?;
+        options.check_values()?;
+        Ok(options)
+    }
+
+    fn set(self, key: &str, value: &str) -> Result<Self> {
+        Ok(match key {
+            "table" => self.table(value),
+            "emulator" => self.emulator(value),
+            "mode" => self.mode(Mode::parse(value)?),
+            _ => return Err(query::unknown(key, KNOWN)),
+        })
+    }
+
+    /// Options that can be opened. An emulator that is named beats that of the environment.
+    pub(super) fn check(&self) -> Result<Checked> {
+        let (database, table) = self.check_values()?;
+        let environment = || std::env::var(EMULATOR_VARIABLE).ok().filter(|value| !value.is_empty());
+        let emulator = self.emulator.clone().or_else(environment);
+        if let Some(emulator) = &emulator {
+            check_address(emulator)?;
+        }
+        Ok(Checked { database, table, emulator, mode: self.mode })
+    }
+
+    fn check_values(&self) -> Result<(Database, Table)> {
+        let database = Database::new(&self.database)?;
+        if let Some(emulator) = &self.emulator {
+            check_address(emulator)?;
+        }
+        Ok((database, Table::new(&self.table)?))
+    }
+}
+
+/// Options that were checked.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    pub(super) database: Database,
+    pub(super) table: Table,
+    pub(super) emulator: Option<String>,
+    pub(super) mode: Mode,
+}
+
+/// The full name of a database, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Database {
+    pub(super) project: String,
+    pub(super) instance: String,
+    pub(super) id: String,
+}
+
+impl Database {
+    fn new(name: &str) -> Result<Self> {
+        let parts: Vec<_> = name.split('/').collect();
+        let ["projects", project, "instances", instance, "databases", id] = parts[..] else {
+            return Err(refuse(format!("{name:?} is not the name of a Spanner database: {FORM}")));
+        };
+        for part in [project, instance, id] {
+            let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+            if part.is_empty() || !part.chars().all(valid) {
+                let message = format!("{part:?} cannot be part of the name of a Spanner database: {FORM}");
+                return Err(refuse(message));
+            }
+        }
+        Ok(Self { project: project.to_owned(), instance: instance.to_owned(), id: id.to_owned() })
+    }
+
+    pub(super) fn project_path(&self) -> String {
+        format!("projects/{}", self.project)
+    }
+
+    pub(super) fn instance_path(&self) -> String {
+        format!("projects/{}/instances/{}", self.project, self.instance)
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("projects/{}/instances/{}/databases/{}", self.project, self.instance, self.id)
+    }
+}
+
+impl Target for SpannerOptions {
+    fn scheme(&self) -> &'static str {
+        "spanner"
+    }
+
+    fn existing(&self) -> Arc<dyn Target> {
+        Arc::new(self.clone().mode(self.mode.existing()))
+    }
+
+    fn ddl(&self) -> Result<Option<String>> {
+        Ok(Some(Table::new(&self.table)?.ddl()))
+    }
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async { Ok(Arc::new(SpannerStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
+    }
+}
+
+/// Parses a URL, as [`Display`](fmt::Display) prints it.
+impl FromStr for SpannerOptions {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        Self::parse(query::after("spanner", url)?)
+    }
+}
+
+impl fmt::Display for SpannerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = Printed::default()
+            .differing("table", self.table.as_str(), DEFAULT_TABLE)
+            .given("emulator", self.emulator.as_ref())
+            .differing("mode", self.mode.as_str(), Mode::default().as_str());
+        write!(f, "spanner://{}{options}", self.database)
+    }
+}
+
+fn check_address(address: &str) -> Result<()> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
+    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+    if port.is_some() && address.chars().all(valid) {
+        return Ok(());
+    }
+    let message = format!(
+        "{address:?} is not the address of an emulator; write HOST:PORT, as in `localhost:9010` (it is the \
+         option `emulator` or the environment variable {EMULATOR_VARIABLE})"
+    );
+    Err(refuse(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_option_is_read() {
+        let name = "projects/example.com:p/instances/i-1/databases/d_2";
+        let url = format!("//{name}?table=sequences&emulator=localhost:9010&mode=ro");
+        let expected =
+            SpannerOptions::new(name).table("sequences").emulator("localhost:9010").mode(Mode::ReadOnly);
+        assert_eq!(SpannerOptions::parse(&url).unwrap(), expected);
+        assert_eq!(SpannerOptions::parse(name).unwrap(), SpannerOptions::new(name));
+        let database = expected.check().unwrap().database;
+        assert_eq!(database.path(), name);
+        assert_eq!(database.instance_path(), "projects/example.com:p/instances/i-1");
+        assert_eq!(expected.check().unwrap().emulator.as_deref(), Some("localhost:9010"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy() {
+        let d = "//projects/p/instances/i/databases/d";
+        for (url, remedy) in [
+            (String::new(), "databases/DATABASE"),
+            ("//projects/p/instances/i".into(), "databases/DATABASE"),
+            ("//projects//instances/i/databases/d".into(), "databases/DATABASE"),
+            (format!("{d}/x"), "databases/DATABASE"),
+            ("//projects/p/instances/i i/databases/d".into(), "databases/DATABASE"),
+            (format!("{d}?tabel=a"), KNOWN),
+            (format!("{d}?mode=rwx"), "rwc (may create)"),
+            (format!("{d}?mode=rw&mode=ro"), "twice"),
+            (format!("{d}?emulator=localhost"), "localhost:9010"),
+            (format!("{d}?emulator=http://localhost:9010"), "localhost:9010"),
+            (format!("{d}?emulator=:9010"), "localhost:9010"),
+            (format!("{d}?emulator=h:99999"), "localhost:9010"),
+            (format!("{d}?table="), "table"),
+            (format!("{d}?table=a`b"), "table"),
+            (format!("{d}?table=_a"), "table"),
+        ] {
+            let error = SpannerOptions::parse(&url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
+            assert!(error.to_string().contains(remedy), "{url}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(
+            part in "[a-z][a-z0-9._-]{0,20}",
+            table in "[A-Za-z][A-Za-z0-9_]{0,62}",
+            emulator in prop::option::of("([a-z][a-z0-9.-]{0,9}|\\[::1\\]):[1-9][0-9]{0,3}"),
+            mode in prop_oneof![Just(Mode::ReadOnly), Just(Mode::ReadWrite), Just(Mode::Create)],
+        ) {
+            let mut options =
+                SpannerOptions::new(format!("projects/{part}/instances/{part}/databases/{part}")).table(table).mode(mode);
+            options.emulator = emulator;
+            let url = options.to_string();
+            let read = SpannerOptions::parse(url.strip_prefix("spanner:").unwrap()).unwrap();
+            prop_assert_eq!(read, options, "{}", url);
+        }
+    }
+}

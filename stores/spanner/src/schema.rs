@@ -1,0 +1,368 @@
+//! The table, its rows, and the requests that touch them.
+//!
+//! Two layouts are read, told apart by the columns that each answer brings along, so that a table may
+//! be altered while it is in use:
+//!
+//! - *full*, as this crate creates it;
+//! - *plain*, as published with the schemes that these stores come from: a name and the next value, nothing
+//!   else. So is each row of a table that was altered from plain to full, until it is set.
+//!
+//! A `u64` is stored as the signed integer of the same 64 bits. Nothing is compared or added in SQL.
+
+use gcloud_googleapis::spanner::v1::struct_type::Field;
+use gcloud_googleapis::spanner::v1::{Mutation, TypeCode};
+use gcloud_spanner::key::Key;
+use gcloud_spanner::mutation;
+use gcloud_spanner::row::Row;
+use gcloud_spanner::statement::{Statement, ToKind};
+use idmill::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+
+pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
+/// What the full layout adds to the plain one.
+const ADDED: [&str; 4] = ["start_value", "max_value", "incarnation", "epoch"];
+/// The last id of a plain row. One below the largest integer, which `next_value` has
+/// to hold once all are reserved.
+const PLAIN_MAX: u64 = i64::MAX as u64 - 1;
+/// A plain row cannot say that it was created anew, and cannot be removed here for that reason.
+const PLAIN_IDENTITY: Identity = Identity { incarnation: 1, epoch: 0 };
+
+/// A table's name that was checked, since it becomes part of the SQL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Table(Box<str>);
+
+/// A sequence as an answer brought it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// What the table can hold.
+    pub(super) layout: Layout,
+    /// What it does hold.
+    pub(super) info: Option<SequenceInfo>,
+    /// Whether the row says nothing beyond the plain layout.
+    pub(super) plain_row: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    Full,
+    Plain,
+}
+
+impl Table {
+    pub(super) fn new(name: &str) -> Result<Self> {
+        let mut bytes = name.bytes();
+        let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic());
+        let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if begins && goes_on && name.len() <= 128 {
+            return Ok(Self(name.into()));
+        }
+        let rule = "up to 128 ASCII letters, digits and _, beginning with a letter";
+        Err(Error::invalid(format!("{name:?} cannot be the table: {rule}")).during(Operation::Connect))
+    }
+
+    /// The statement that creates the table, full.
+    pub(super) fn ddl(&self) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS `{}` (
+  name STRING(200) NOT NULL,
+  next_value INT64,
+  start_value INT64,
+  max_value INT64,
+  incarnation INT64,
+  epoch INT64,
+) PRIMARY KEY (name)",
+            self.0
+        )
+    }
+
+    /// The statements that make a plain table full.
+    fn alterations(&self, missing: &[&str]) -> String {
+        let alter = |column: &&str| format!("ALTER TABLE `{}` ADD COLUMN {column} INT64", self.0);
+        missing.iter().map(alter).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Reads one row, and takes its lock: others that read it to write it wait here, instead of being
+    /// aborted when both come to write.
+    pub(super) fn select_for_update(&self, name: &SequenceName) -> Statement {
+        self.named("@{LOCK_SCANNED_RANGES=exclusive} SELECT *", name)
+    }
+
+    /// Reads one row.
+    pub(super) fn select(&self, name: &SequenceName) -> Statement {
+        self.named("SELECT *", name)
+    }
+
+    fn named(&self, select: &str, name: &SequenceName) -> Statement {
+        let mut statement = Statement::new(format!("{select} FROM `{}` WHERE name = @name", self.0));
+        statement.add_param("name", &name.as_str());
+        statement
+    }
+
+    /// Reads a page, by name.
+    pub(super) fn select_page(&self, page: &Page) -> Statement {
+        let after = page.after.as_ref().map_or("", Cursor::as_str);
+        let mut statement = Statement::new(format!(
+            "SELECT * FROM `{}` WHERE name > @after AND name >= @prefix AND STARTS_WITH(name, @prefix) \
+             ORDER BY name LIMIT {}",
+            self.0,
+            page.rows()
+        ));
+        statement.add_param("after", &after);
+        statement.add_param("prefix", &page.prefix);
+        statement
+    }
+
+    /// Reads no row, but which columns there are.
+    pub(super) fn select_none(&self) -> Statement {
+        Statement::new(format!("SELECT * FROM `{}` WHERE name IS NULL LIMIT 1", self.0))
+    }
+
+    /// What an answer says of the table's layout.
+    pub(super) fn columns(&self, fields: &[Field]) -> Result<Columns> {
+        let place = |name: &str| fields.iter().position(|field| field.name.eq_ignore_ascii_case(name));
+        let needed = |name: &str, code| {
+            let place = place(name).filter(|place| has_type(&fields[*place], code));
+            place.ok_or_else(|| self.foreign(fields))
+        };
+        let (name, next) = (needed("name", TypeCode::String)?, needed("next_value", TypeCode::Int64)?);
+        let missing: Vec<_> = ADDED.into_iter().filter(|name| place(name).is_none()).collect();
+        let added = if missing.len() == ADDED.len() {
+            None
+        } else if missing.is_empty() {
+            let mut places = [0; ADDED.len()];
+            for (place, name) in places.iter_mut().zip(ADDED) {
+                *place = needed(name, TypeCode::Int64)?;
+            }
+            Some(places)
+        } else {
+            let message = format!(
+                "the table `{}` has some of the columns {} but not all; add the rest: {}",
+                self.0,
+                ADDED.join(", "),
+                self.alterations(&missing)
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        };
+        Ok(Columns { name, next, added })
+    }
+
+    fn foreign(&self, fields: &[Field]) -> Error {
+        let found: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
+        let message = format!(
+            "the table `{}` has the columns {}, and not `name` STRING and `next_value` INT64; name another with \
+             ?table=NAME",
+            self.0,
+            found.join(", ")
+        );
+        Error::new(ErrorKind::Conflict, message)
+    }
+
+    /// The name of a row.
+    pub(super) fn name(row: &Row, columns: &Columns) -> String {
+        row.column::<Option<String>>(columns.name).unwrap_or_default().unwrap_or_default()
+    }
+
+    /// A row as a sequence, or what is wrong with it.
+    pub(super) fn decode(&self, row: &Row, columns: &Columns) -> Result<(SequenceInfo, bool)> {
+        let name = Self::name(row, columns);
+        decode(row, columns, &name).map_err(|fault| {
+            let message = format!("the row {name:?} of `{}` {fault}; nothing is reserved from it", self.0);
+            Error::new(ErrorKind::StoreViolation, message)
+        })
+    }
+
+    /// Refuses what a plain row cannot say.
+    pub(super) fn lacks_columns(&self, name: &SequenceName, what: &str) -> Error {
+        let message = format!(
+            "the table `{}` has no columns for {what}; add them, which leaves its sequences as they are: {}",
+            self.0,
+            self.alterations(&ADDED)
+        );
+        Error::new(ErrorKind::Unsupported, message).of(name)
+    }
+
+    /// A sequence that is being created, as far as the table can hold it.
+    pub(super) fn fresh(&self, name: &SequenceName, bounds: Bounds, layout: Layout) -> Result<SequenceInfo> {
+        if layout == Layout::Full {
+            let next = Some(bounds.start());
+            return Ok(SequenceInfo { name: name.clone(), next, bounds, identity: Identity::fresh() });
+        }
+        // The largest of a type is what a caller has who asked for none; the
+        // caller's type keeps to it by itself.
+        let anyones = [PLAIN_MAX, i32::MAX as u64, u32::MAX.into(), i64::MAX as u64, u64::MAX];
+        if bounds.start() != 1 || !anyones.contains(&bounds.max()) {
+            return Err(self.lacks_columns(name, "other bounds than those of a type, beginning with 1"));
+        }
+        let (next, bounds) = (Some(1), plain_bounds(1));
+        Ok(SequenceInfo { name: name.clone(), next, bounds, identity: PLAIN_IDENTITY })
+    }
+
+    /// Adds a row.
+    pub(super) fn insert(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
+        let (columns, values) = row(info, layout == Layout::Full);
+        mutation::insert(&self.0, &columns, &dynamic(&values))
+    }
+
+    /// Writes where a sequence stands.
+    pub(super) fn advance(&self, info: &SequenceInfo) -> Mutation {
+        let (columns, values) = row(info, false);
+        mutation::update(&self.0, &columns, &dynamic(&values))
+    }
+
+    /// Writes all that a row can say.
+    pub(super) fn update(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
+        let (columns, values) = row(info, layout == Layout::Full);
+        mutation::update(&self.0, &columns, &dynamic(&values))
+    }
+
+    /// Removes a row.
+    pub(super) fn delete(&self, name: &SequenceName) -> Mutation {
+        mutation::delete(&self.0, Key::new(&name.as_str()))
+    }
+
+    /// The same as [`insert`](Self::insert), visible at once to the transaction that runs it.
+    pub(super) fn insert_now(&self, info: &SequenceInfo, layout: Layout) -> Statement {
+        let (columns, values) = row(info, layout == Layout::Full);
+        let parameters: Vec<_> = columns.iter().map(|column| format!("@{column}")).collect();
+        let sql =
+            format!("INSERT INTO `{}` ({}) VALUES ({})", self.0, columns.join(", "), parameters.join(", "));
+        with_parameters(sql, &columns, &values)
+    }
+
+    /// The same as [`advance`](Self::advance), visible at once to the transaction that runs it.
+    pub(super) fn advance_now(&self, info: &SequenceInfo) -> Statement {
+        let (columns, values) = row(info, false);
+        let sql = format!("UPDATE `{}` SET next_value = @next_value WHERE name = @name", self.0);
+        with_parameters(sql, &columns, &values)
+    }
+}
+
+/// Where an answer has which column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    name: usize,
+    next: usize,
+    added: Option<[usize; ADDED.len()]>,
+}
+
+impl Columns {
+    pub(super) fn layout(&self) -> Layout {
+        if self.added.is_some() { Layout::Full } else { Layout::Plain }
+    }
+}
+
+/// A value of a row: the name, or a number that may be NULL.
+enum Value {
+    Name(String),
+    Number(Option<i64>),
+}
+
+fn row(info: &SequenceInfo, full: bool) -> (Vec<&'static str>, Vec<Value>) {
+    let next = info.next.or_else(|| info.bounds.max().checked_add(1));
+    let mut columns = vec!["name", "next_value"];
+    let mut values = vec![Value::Name(info.name.as_str().to_owned()), Value::Number(next.map(encode))];
+    if full {
+        let (bounds, identity) = (info.bounds, info.identity);
+        let added = [bounds.start(), bounds.max(), identity.incarnation, identity.epoch];
+        columns.extend(ADDED);
+        values.extend(added.map(|value| Value::Number(Some(encode(value)))));
+    }
+    (columns, values)
+}
+
+fn dynamic(values: &[Value]) -> Vec<&dyn ToKind> {
+    values.iter().map(Value::dynamic).collect()
+}
+
+impl Value {
+    fn dynamic(&self) -> &dyn ToKind {
+        match self {
+            Self::Name(name) => name,
+            Self::Number(number) => number,
+        }
+    }
+}
+
+fn with_parameters(sql: String, columns: &[&str], values: &[Value]) -> Statement {
+    let mut statement = Statement::new(sql);
+    for (column, value) in columns.iter().zip(values) {
+        match value {
+            Value::Name(name) => statement.add_param(column, name),
+            Value::Number(number) => statement.add_param(column, number),
+        }
+    }
+    statement
+}
+
+fn has_type(field: &Field, code: TypeCode) -> bool {
+    field.r#type.as_ref().is_some_and(|found| found.code == i32::from(code))
+}
+
+fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, bool), String> {
+    let number = |place| row.column::<Option<i64>>(place).map_err(|error| format!("cannot be read: {error}"));
+    let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
+    let next = number(columns.next)?;
+    let mut added = [None; ADDED.len()];
+    for (value, place) in added.iter_mut().zip(columns.added.unwrap_or_default()) {
+        *value = if columns.added.is_some() { number(place)? } else { None };
+    }
+    let info = match added {
+        [Some(start), Some(max), Some(incarnation), Some(epoch)] => {
+            full(name, next, Bounds::new(decode_u64(start), decode_u64(max)), incarnation, epoch)?
+        }
+        [None, None, None, None] => plain(name, next)?,
+        _ => return Err(format!("has only some of {}", ADDED.join(", "))),
+    };
+    Ok((info, added[0].is_none()))
+}
+
+fn full(
+    name: SequenceName,
+    next: Option<i64>,
+    bounds: Result<Bounds>,
+    incarnation: i64,
+    epoch: i64,
+) -> Result<SequenceInfo, String> {
+    let bounds = bounds.map_err(|_| "has bounds without ids".to_owned())?;
+    if incarnation <= 0 || epoch < 0 {
+        return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
+    }
+    let next = match next.map(decode_u64) {
+        None if bounds.max() == u64::MAX => None,
+        None => return Err("has no next_value".to_owned()),
+        // One past the last: all are reserved.
+        Some(next) if bounds.max().checked_add(1) == Some(next) => None,
+        Some(next) if (bounds.start()..=bounds.max()).contains(&next) => Some(next),
+        Some(next) => {
+            let (start, max) = (bounds.start(), bounds.max());
+            return Err(format!("has next_value {next} outside its bounds {start}..={max}"));
+        }
+    };
+    let identity = Identity { incarnation: decode_u64(incarnation), epoch: decode_u64(epoch) };
+    Ok(SequenceInfo { name, next, bounds, identity })
+}
+
+fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, String> {
+    let next = next.ok_or("has no next_value")?;
+    let next = u64::try_from(next).map_err(|_| format!("has next_value {next}, which is negative"))?;
+    let info = SequenceInfo {
+        name,
+        next: Some(next).filter(|next| *next <= PLAIN_MAX),
+        bounds: plain_bounds(next),
+        identity: PLAIN_IDENTITY,
+    };
+    Ok(info)
+}
+
+/// The bounds of a plain row. Some begin with 0.
+fn plain_bounds(next: u64) -> Bounds {
+    Bounds::new(next.min(1), PLAIN_MAX).expect("0 and 1 are below")
+}
+
+fn encode(value: u64) -> i64 {
+    value.cast_signed()
+}
+
+fn decode_u64(stored: i64) -> u64 {
+    stored.cast_unsigned()
+}

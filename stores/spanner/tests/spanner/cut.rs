@@ -1,0 +1,119 @@
+//! Connections that break, answers that never come: what is said of the ids, and what became of them.
+
+use std::time::Duration;
+
+use idmill::ErrorKind;
+use idmill::store::Store;
+use idmill_spanner::gcloud_spanner::client::ClientConfig;
+use idmill_spanner::{InTransaction, SequenceTransaction, SpannerStore};
+
+use crate::proxy::{Cut, Proxy};
+use crate::setup::{Emulator, client, request};
+
+/// A reserve sends three requests.
+const COMMIT: usize = 3;
+const NEXT: &str = "SELECT next_value FROM idmill_sequences WHERE name = 's'";
+/// A guard against hanging.
+const LONG: Duration = Duration::from_secs(60);
+
+async fn behind_a_proxy() -> Option<(Emulator, Proxy, SpannerStore)> {
+    let emulator = Emulator::start().await?;
+    // Ids 1 to 10 are gone, and the table is there.
+    emulator.store().await.reserve(&request("s", 10)).await.unwrap();
+    let proxy = Proxy::to(emulator.address()).await;
+    let store = SpannerStore::open_with(emulator.options().emulator(&proxy.address)).await.unwrap();
+    Some((emulator, proxy, store))
+}
+
+/// Waits until the emulator has applied a commit whose answer nobody saw.
+async fn applied(emulator: &Emulator, next: i64) {
+    let waiting = async {
+        while emulator.numbers(NEXT).await != [next] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waiting).await.expect("it is applied");
+}
+
+/// As whoever calls a store does: again, where certainly nothing was reserved.
+async fn reserve_five(store: &SpannerStore) -> u64 {
+    let trying = async {
+        loop {
+            match store.reserve(&request("s", 5)).await {
+                Ok(grant) => return grant.range.start(),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(LONG, trying).await.expect("it connects again")
+}
+
+#[tokio::test]
+async fn a_connection_cut_before_the_commit_has_reserved_nothing() {
+    let Some((emulator, proxy, store)) = behind_a_proxy().await else { return };
+    for cut in [Cut::Before(1), Cut::Before(2)] {
+        proxy.cut(cut);
+        let error = store.reserve(&request("s", 5)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{cut:?}: {error:?}");
+        assert_eq!(emulator.numbers(NEXT).await, [11], "{cut:?}");
+    }
+    assert_eq!(reserve_five(&store).await, 11);
+}
+
+#[tokio::test]
+async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
+    let Some((emulator, proxy, store)) = behind_a_proxy().await else { return };
+    proxy.cut(Cut::Before(COMMIT));
+    let error = store.reserve(&request("s", 5)).await.unwrap_err();
+    assert_eq!((error.kind(), error.sequence()), (ErrorKind::UnknownOutcome, Some("s")), "{error:?}");
+    assert_eq!(emulator.numbers(NEXT).await, [11], "it was not applied, which nobody could know");
+    // Afterwards the emulator has forgotten the transaction that was left open, and would abort others for.
+    assert_eq!(reserve_five(&store).await, 11);
+    proxy.cut(Cut::Withhold(COMMIT));
+    let (outcome, ()) = tokio::join!(async { store.reserve(&request("s", 5)).await }, async {
+        applied(&emulator, 21).await;
+        proxy.end();
+    });
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:?}");
+    assert_eq!(proxy.seen(), COMMIT, "the commit is not sent again");
+    assert_eq!(reserve_five(&store).await, 21, "16 to 20 are a gap");
+}
+
+/// Of every request: those that are answered have to be in time on a busy machine.
+fn impatient(config: &mut ClientConfig) {
+    config.channel_config.timeout = Duration::from_secs(5);
+}
+
+#[tokio::test]
+async fn a_commit_that_is_not_answered_in_time_is_unknown_too() {
+    let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
+    let own = client(&proxy.address, impatient).await;
+    let store = SpannerStore::from_client(own.clone(), "idmill_sequences").await.unwrap();
+    proxy.cut(Cut::Withhold(COMMIT));
+    let error = store.reserve(&request("s", 5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:?}");
+    assert!(error.to_string().contains("Timeout expired"), "{error}");
+    applied(&emulator, 16).await;
+    proxy.end();
+    // The same inside a transaction of the caller's: begin, read, commit.
+    let sequence = InTransaction::<i64>::new("s").unwrap();
+    let mut tx = SequenceTransaction::begun(own.begin_read_write_transaction().await).unwrap();
+    assert_eq!(tx.next(&sequence).await.unwrap(), 16);
+    proxy.cut(Cut::Withhold(1));
+    assert_eq!(tx.commit().await.err().unwrap().kind(), ErrorKind::UnknownOutcome);
+    applied(&emulator, 17).await;
+}
+
+#[tokio::test]
+async fn a_read_that_is_not_answered_in_time_has_reserved_nothing() {
+    let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
+    let own = client(&proxy.address, impatient).await;
+    let store = SpannerStore::from_client(own, "idmill_sequences").await.unwrap();
+    proxy.cut(Cut::Withhold(COMMIT - 1));
+    let error = store.reserve(&request("s", 5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert_eq!(emulator.numbers(NEXT).await, [11]);
+    proxy.end();
+    assert_eq!(reserve_five(&store).await, 11);
+}

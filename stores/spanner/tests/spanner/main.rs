@@ -1,0 +1,10 @@
+//! The Spanner store over the real emulator, which `ci/engines/spanner` starts: one for each test.
+
+mod cut;
+mod errors;
+mod faults;
+mod modes;
+mod proxy;
+mod published;
+mod setup;
+mod transactions;

@@ -1,0 +1,121 @@
+//! An emulator, and what the tests do to its database behind the store's back.
+
+use std::process::Command;
+
+use gcloud_gax::conn::Environment;
+use gcloud_googleapis::spanner::admin::database::v1::UpdateDatabaseDdlRequest;
+use gcloud_googleapis::spanner::v1::Mutation;
+use idmill::store::{Bounds, Reserve};
+use idmill::{Range, SequenceName};
+use idmill_conformance::{Daemon, free_port};
+use idmill_spanner::gcloud_spanner::admin::AdminClientConfig;
+use idmill_spanner::gcloud_spanner::admin::client::Client as AdminClient;
+use idmill_spanner::gcloud_spanner::client::{Client, ClientConfig};
+use idmill_spanner::gcloud_spanner::statement::Statement;
+use idmill_spanner::{SpannerOptions, SpannerStore};
+use idmill_testing::engines::Engine;
+
+pub(crate) const DATABASE: &str = "projects/test/instances/test/databases/test";
+
+/// An emulator with a database and no table in it.
+pub(crate) struct Emulator {
+    daemon: Daemon,
+}
+
+impl Emulator {
+    pub(crate) async fn start() -> Option<Self> {
+        Self::with(&[]).await
+    }
+
+    /// With flags of its own.
+    pub(crate) async fn with(flags: &'static [&'static str]) -> Option<Self> {
+        // For its installation, or the reason why there is none.
+        Engine::down("spanner")?;
+        let port = free_port();
+        let daemon = Daemon::new(([127, 0, 0, 1], port).into(), move || {
+            let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/engines/spanner"));
+            command.arg("serve").arg(std::env::temp_dir()).arg(port.to_string()).args(flags);
+            command
+        });
+        daemon.start().await.unwrap();
+        let emulator = Self { daemon };
+        // Makes the database on its way to a table.
+        SpannerStore::open_with(emulator.options().table("made_by_opening")).await.unwrap();
+        Some(emulator)
+    }
+
+    pub(crate) fn daemon(&self) -> &Daemon {
+        &self.daemon
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.daemon.address().to_string()
+    }
+
+    pub(crate) fn options(&self) -> SpannerOptions {
+        SpannerOptions::new(DATABASE).emulator(self.address())
+    }
+
+    pub(crate) async fn store(&self) -> SpannerStore {
+        SpannerStore::open_with(self.options()).await.unwrap()
+    }
+
+    /// A client as a user would make it.
+    pub(crate) async fn client(&self) -> Client {
+        client(&self.address(), |_| ()).await
+    }
+
+    pub(crate) async fn ddl(&self, statements: &[&str]) {
+        let environment = Environment::Emulator(self.address());
+        let config = AdminClientConfig { environment, ..AdminClientConfig::default() };
+        let admin = AdminClient::new(config).await.unwrap();
+        let request = UpdateDatabaseDdlRequest {
+            database: DATABASE.to_owned(),
+            statements: statements.iter().map(ToString::to_string).collect(),
+            ..UpdateDatabaseDdlRequest::default()
+        };
+        let mut operation = admin.database().update_database_ddl(request, None).await.unwrap();
+        operation.wait(None).await.unwrap();
+    }
+
+    pub(crate) async fn write(&self, mutations: Vec<Mutation>) {
+        self.client().await.apply(mutations).await.unwrap();
+    }
+
+    /// The numbers that a query finds.
+    pub(crate) async fn numbers(&self, sql: &str) -> Vec<i64> {
+        let client = self.client().await;
+        let mut tx = client.single().await.unwrap();
+        let mut rows = tx.query(Statement::new(sql)).await.unwrap();
+        let mut numbers = Vec::new();
+        while let Some(row) = rows.next().await.unwrap() {
+            numbers.push(row.column(0).unwrap());
+        }
+        numbers
+    }
+}
+
+pub(crate) async fn client(address: &str, configure: impl FnOnce(&mut ClientConfig)) -> Client {
+    let environment = Environment::Emulator(address.to_owned());
+    let mut config = ClientConfig { environment, ..ClientConfig::default() };
+    configure(&mut config);
+    Client::new(DATABASE, config).await.unwrap()
+}
+
+pub(crate) fn name(name: &str) -> SequenceName {
+    SequenceName::new(name).unwrap()
+}
+
+pub(crate) fn request(sequence: &str, count: u64) -> Reserve {
+    Reserve { name: name(sequence), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+/// Ranges that hold each id from `first` on once, whatever their order.
+pub(crate) fn assert_tile(mut ranges: Vec<Range>, first: u64) {
+    ranges.sort_by_key(Range::start);
+    let mut expected = u128::from(first);
+    for range in ranges {
+        assert_eq!(u128::from(range.start()), expected, "a gap or an id twice");
+        expected = range.end();
+    }
+}

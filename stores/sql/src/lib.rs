@@ -1,0 +1,19 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Where things are
+//!
+//! - [`Executor`] runs a [`Statement`], and answers with an [`Answer`] or a [`Fault`]. Each adapter
+//!   implements it, once for its own connections and once for a transaction of the caller's.
+//! - A module for each dialect has the table with its statements, how its rows are read, what an error means,
+//!   and the calls of [`Store`](idmill::store::Store) over any executor.
+
+mod executor;
+mod fault;
+pub mod mysql;
+pub mod postgres;
+pub mod sqlite;
+
+pub(crate) use executor::{must_be_alone, must_be_within};
+
+pub use executor::{Answer, Asked, Executor, Patience, Row, Statement, Value};
+pub use fault::{EngineError, Fault, chain};

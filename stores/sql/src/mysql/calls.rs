@@ -1,0 +1,188 @@
+//! The calls of a store, over any executor.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
+    RetryCost, SequenceInfo, already_exists, not_found,
+};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+use parking_lot::Mutex;
+
+use super::classify::{failed, is_duplicate};
+use super::reserve::{DUPLICATES, TRIES, crowded, read_to_write, reserve};
+use super::run::{read, try_write, write};
+use super::table::{Known, Table};
+use super::{rows, server};
+use crate::Executor;
+use crate::executor::{must_be_alone, to_write};
+
+/// What a store of [`Calls`] can do.
+pub const CAPABILITIES: Capabilities = Capabilities {
+    durability: Durability::Disk,
+    retry: RetryCost::Gap,
+    batches: false,
+    shared: true,
+    gives_back: true,
+};
+
+/// The sequences of a table: the calls of [`Store`](idmill::store::Store), each over an executor of the
+/// adapter's, whose connection commits each statement. Clones share what is known of the sequences.
+///
+/// A transaction of the caller's is for [`InTransaction`](super::InTransaction); here it does not compile,
+/// since a grant must not be rolled back. Each call may be dropped at any await point.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    table: Table,
+    mode: Mode,
+    /// What every reserve of a sequence is conditional on. Never trusted: a condition
+    /// that is not met changes nothing.
+    known: Arc<Mutex<HashMap<SequenceName, Known>>>,
+}
+
+impl Calls {
+    /// Looks at the server and at the table in the database that the connection uses, and creates the table
+    /// if it is missing and the mode allows that. `place` says where the server is, for messages.
+    ///
+    /// # Errors
+    /// [`Denied`](ErrorKind::Denied); [`NotFound`](ErrorKind::NotFound) if the table is missing, and is not
+    /// to be created; [`Conflict`](ErrorKind::Conflict) if it is there but not idmill's;
+    /// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, or the server is another;
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the connection uses no database; those of the executor.
+    pub async fn open<E: Executor>(executor: &mut E, table: Table, mode: Mode, place: &str) -> Result<Self> {
+        const { must_be_alone::<E>() };
+        let table = server::open(executor, table, mode, place).await?;
+        Ok(Self { table, mode, known: Arc::default() })
+    }
+
+    /// Whether the mode lets anything be changed. Each call that changes something asks; an adapter asks
+    /// before it connects for one.
+    ///
+    /// # Errors
+    /// [`Denied`](ErrorKind::Denied) if it does not.
+    pub fn may_write(&self) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            let message = "the store was opened with mode=ro, to look only; use mode=rw";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(())
+    }
+
+    fn writing<E: Executor>(&self) -> Result<()> {
+        const { must_be_alone::<E>() };
+        self.may_write()
+    }
+
+    /// Reserves the next range: one round trip as a rule.
+    ///
+    /// # Errors
+    /// Those of [`Store::reserve`](idmill::store::Store::reserve).
+    pub async fn reserve<E: Executor>(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
+        self.writing::<E>()?;
+        let before = self.known.lock().get(&request.name).copied();
+        let mut known = before;
+        let outcome = reserve(executor, &self.table, request, &mut known).await;
+        if let Some(known) = known.filter(|_| known != before) {
+            self.known.lock().insert(request.name.clone(), known);
+        }
+        outcome
+    }
+
+    /// Takes back the unused rest of a range, if it is the end of all that was reserved.
+    ///
+    /// # Errors
+    /// Those of [`Store::give_back`](idmill::store::Store::give_back).
+    pub async fn give_back<E: Executor>(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
+        self.writing::<E>()?;
+        Ok(write(executor, &self.table.give_back(back)).await?.changed == 1)
+    }
+
+    /// Reads a sequence.
+    ///
+    /// # Errors
+    /// Those of [`Store::inspect`](idmill::store::Store::inspect).
+    pub async fn inspect<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+    ) -> Result<Option<SequenceInfo>> {
+        let found = read(executor, &self.table.select(name)).await?;
+        found.last().map(|row| self.table.decode(row)).transpose()
+    }
+
+    /// Reads a page of the sequences.
+    ///
+    /// # Errors
+    /// Those of [`Store::list`](idmill::store::Store::list).
+    pub async fn list<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Listing> {
+        let found = read(executor, &self.table.select_page(page)?).await?;
+        let full = found.len() >= page.limit.max(1);
+        let mut listing = Listing::default();
+        for row in &found {
+            let name = rows::name(row);
+            listing.next = full.then(|| Cursor::of_bytes(name));
+            listing.add(String::from_utf8_lossy(name), self.table.decode(row));
+        }
+        Ok(listing.sorted())
+    }
+
+    /// Creates a sequence.
+    ///
+    /// # Errors
+    /// Those of [`Store::create`](idmill::store::Store::create).
+    pub async fn create<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        bounds: Bounds,
+    ) -> Result<SequenceInfo> {
+        self.writing::<E>()?;
+        let info = SequenceInfo::new(name.clone(), bounds);
+        let insert = self.table.insert(&info);
+        let mut duplicates = 0;
+        while let Err(fault) = try_write(executor, &insert).await {
+            if !is_duplicate(&fault) || duplicates >= DUPLICATES {
+                return Err(failed(fault, to_write::<E>()));
+            }
+            // Of this name, or of something that a unique index of somebody's forbids.
+            if read_to_write(executor, &self.table, name).await?.is_some() {
+                return Err(already_exists(name));
+            }
+            duplicates += 1;
+        }
+        Ok(info)
+    }
+
+    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
+    ///
+    /// # Errors
+    /// Those of [`Store::set`](idmill::store::Store::set).
+    pub async fn set<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        change: Change,
+    ) -> Result<SequenceInfo> {
+        self.writing::<E>()?;
+        for _ in 0..TRIES {
+            let seen = read_to_write(executor, &self.table, name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.clone();
+            after.apply(&change)?;
+            // To write what is there counts as no change, which is what a conflict looks like.
+            if after == seen || write(executor, &self.table.replace(&seen, &after)).await?.changed == 1 {
+                return Ok(after);
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Removes a sequence; `false` if there was none.
+    ///
+    /// # Errors
+    /// Those of [`Store::remove`](idmill::store::Store::remove).
+    pub async fn remove<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
+        self.writing::<E>()?;
+        Ok(write(executor, &self.table.delete(name)).await?.changed > 0)
+    }
+}

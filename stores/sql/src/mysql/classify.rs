@@ -1,0 +1,284 @@
+//! The server's errors, sorted by what they say about the ids.
+//!
+//! Each statement is sent once and commits by itself, so that every error speaks of the one time that it was
+//! sent. What is *not* certain to have left no trace is unknown: a statement that is interrupted may be so
+//! while its commit waits for a replica, and is then there all the same.
+
+use std::error::Error as StdError;
+
+use idmill::store::kit::mode::GONE;
+use idmill::{Error, ErrorKind};
+
+use crate::{Asked, EngineError, Fault, chain};
+
+const DUPLICATE: &str = "1062";
+/// `read_only`, `super_read_only` and other options that forbid; the read-only mode; a read-only transaction.
+const READ_ONLY: [u16; 3] = [1290, 1836, 1792];
+
+/// Whether there was such a row already.
+pub fn is_duplicate(fault: &Fault) -> bool {
+    fault.code() == Some(DUPLICATE)
+}
+
+/// What an error means for who asked.
+pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
+    match fault {
+        Fault::Engine(_) => classify_code(number(fault).unwrap_or_default(), asked),
+        Fault::Refused(error) => error.kind(),
+        Fault::Uncommitted => match asked {
+            // The server has rolled it back before, and took this for a statement of its own.
+            Asked::InTransaction => ErrorKind::Conflict,
+            _ => ErrorKind::UnknownOutcome,
+        },
+        Fault::Answer(_) => ErrorKind::StoreViolation,
+        Fault::Broken(_) | Fault::Silent(_) | Fault::Warned(_) => silent(asked),
+    }
+}
+
+fn number(fault: &Fault) -> Option<u16> {
+    fault.code()?.parse().ok()
+}
+
+/// No answer, or none to the end.
+fn silent(asked: Asked) -> ErrorKind {
+    match asked {
+        Asked::Write => ErrorKind::UnknownOutcome,
+        // The server rolls back what its client has left.
+        Asked::Connect | Asked::Read | Asked::InTransaction => ErrorKind::Unavailable,
+    }
+}
+
+/// The server's own: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and MySQL's reference.
+fn classify_code(code: u16, asked: Asked) -> ErrorKind {
+    match code {
+        // Rolled back, or not begun: no locks to be had (1205 waited too long, 1206 too many, 1213 a
+        // deadlock, which Galera calls a conflict with another node too; 1020 changed since it was read), no
+        // connections, no memory, no room.
+        1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
+        | 1114 => ErrorKind::Unavailable,
+        _ if READ_ONLY.contains(&code) => ErrorKind::Denied,
+        // Of hosts, users, databases, tables, columns; 1129 for having failed too
+        // often, 3159 for want of TLS.
+        1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118
+        | 3159 => ErrorKind::Denied,
+        1046 => ErrorKind::InvalidInput,
+        1049 | 1146 => ErrorKind::NotFound,
+        // Other columns; somebody's unique index, check, foreign key or trigger.
+        1054 | 1062 | 1136 | 1169 | 1348 | 1364 | 1369 | 1451 | 1452 | 1644 | 3819 | 4025 => {
+            ErrorKind::Conflict
+        }
+        // No such setting or engine, or no such statement: not a server that this was made for.
+        1193 | 1235 | 1286 | 1289 => ErrorKind::Unsupported,
+        // A number that does not fit, or SQL that cannot be read.
+        1064 | 1264 | 1366 | 1406 | 1690 => ErrorKind::StoreViolation,
+        // 1180 (commit failed); 1053, 1317, 1927, 1969, 3024 (shut down, killed, out of time), perhaps while
+        // it committed; and what is not known here.
+        _ => silent(asked),
+    }
+}
+
+/// An error for the caller, with what to do about it.
+pub fn failed(fault: Fault, asked: Asked) -> Error {
+    if let Fault::Refused(ours) = fault {
+        return ours;
+    }
+    let kind = classify(&fault, asked);
+    let mut message = words(&fault);
+    if kind == ErrorKind::UnknownOutcome {
+        message.push_str("; it may have been applied");
+    }
+    if let Some(remedy) = remedy(&fault, kind) {
+        message.push_str("; ");
+        message.push_str(remedy);
+    }
+    let source = match fault {
+        Fault::Engine(error) => error.source,
+        Fault::Broken(error) => Some(error),
+        _ => None,
+    };
+    let error = Error::new(kind, message);
+    match source {
+        Some(source) => error.because_shared(source),
+        None => error,
+    }
+}
+
+fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
+    Some(match number(fault) {
+        Some(1205) => "another transaction holds the sequence; try again, and let it commit sooner",
+        Some(1020 | 1213) => "the server has rolled back the whole transaction: begin it again",
+        Some(1040 | 1203 | 1226) => "let there be fewer connections, or raise the server's limit",
+        Some(code) if READ_ONLY.contains(&code) => "write to the primary, and outside read-only transactions",
+        Some(1044 | 1142 | 1143) => {
+            "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for mode=rwc"
+        }
+        Some(1045 | 1698) => "check user and password",
+        Some(3159) => "use tls=on",
+        Some(1046) => "name one in the URL or in the options of the pool",
+        Some(1049) => "create it",
+        Some(1146) => GONE,
+        Some(1054 | 1136) => "the table is not idmill's; name another with ?table=NAME",
+        Some(1193) => "it must be MySQL or MariaDB with InnoDB",
+        _ if kind == ErrorKind::Conflict && matches!(fault, Fault::Uncommitted) => {
+            "roll it back and begin it again"
+        }
+        _ => return None,
+    })
+}
+
+fn words(fault: &Fault) -> String {
+    match fault {
+        Fault::Engine(EngineError { code, message, .. }) => format!("the server says: {message} ({code})"),
+        Fault::Broken(error) => plain(&**error),
+        Fault::Silent(timeout) => format!("no answer within {timeout:?}"),
+        Fault::Refused(error) => error.to_string(),
+        Fault::Uncommitted => {
+            "the transaction is no longer open, or the statement was not committed".to_owned()
+        }
+        Fault::Warned(what) | Fault::Answer(what) => what.clone(),
+    }
+}
+
+/// A driver's own words often repeat those of the cause, which say it best.
+fn plain(error: &(dyn StdError + 'static)) -> String {
+    match error.source() {
+        Some(cause) if error.to_string().contains(&cause.to_string()) => cause.to_string(),
+        _ => chain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt;
+    use std::time::Duration;
+
+    fn server(code: u16) -> Fault {
+        EngineError::new(code.to_string(), "said").into()
+    }
+
+    fn cut() -> Fault {
+        Fault::broken(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
+    }
+
+    /// What a write, a statement in a transaction, and a read make of it.
+    fn kinds(fault: &Fault) -> [ErrorKind; 3] {
+        [Asked::Write, Asked::InTransaction, Asked::Read].map(|asked| classify(fault, asked))
+    }
+
+    #[test]
+    fn what_may_have_been_applied_is_unknown() {
+        use ErrorKind::{Unavailable, UnknownOutcome};
+        let silent = [UnknownOutcome, Unavailable, Unavailable];
+        // Shutdown, a failed commit, killed (statement, connection), out of time, and one that nobody knows.
+        for code in [1053, 1180, 1317, 1927, 1969, 3024, 9999] {
+            assert_eq!(kinds(&server(code)), silent, "{code}");
+        }
+        assert_eq!(kinds(&cut()), silent);
+        assert_eq!(kinds(&Fault::Silent(Duration::from_secs(1))), silent);
+        assert_eq!(kinds(&Fault::Warned("half of it".into())), silent);
+        assert_eq!(kinds(&EngineError::new("HY000", "no number").into()), silent);
+        assert_eq!(classify(&Fault::Uncommitted, Asked::Write), UnknownOutcome);
+        assert_eq!(classify(&Fault::Uncommitted, Asked::InTransaction), ErrorKind::Conflict);
+        assert_eq!(classify(&cut(), Asked::Connect), Unavailable);
+    }
+
+    #[test]
+    fn what_certainly_was_not_is_sorted_by_whether_it_will_pass() {
+        use ErrorKind::{Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, Unsupported};
+        for (code, kind) in [
+            (1020, Unavailable),
+            (1205, Unavailable),
+            (1213, Unavailable),
+            (1047, Unavailable),
+            (1040, Unavailable),
+            (1114, Unavailable),
+            (1290, Denied),
+            (1836, Denied),
+            (1792, Denied),
+            (1045, Denied),
+            (3159, Denied),
+            (1046, InvalidInput),
+            (1049, NotFound),
+            (1146, NotFound),
+            (1062, Conflict),
+            (3819, Conflict),
+            (4025, Conflict),
+            (1193, Unsupported),
+            (1690, StoreViolation),
+        ] {
+            assert_eq!(kinds(&server(code)), [kind; 3], "{code}");
+        }
+        assert!(is_duplicate(&server(1062)) && !is_duplicate(&cut()));
+    }
+
+    #[test]
+    fn an_error_of_our_own_comes_back_as_it_was() {
+        let ours = Error::new(ErrorKind::Unsupported, "not durable");
+        let carried = failed(Fault::Refused(ours), Asked::Write);
+        assert_eq!((carried.kind(), carried.to_string().as_str()), (ErrorKind::Unsupported, "not durable"));
+    }
+
+    #[test]
+    fn an_unknown_outcome_says_that_it_is_one() {
+        let error = failed(cut(), Asked::Write);
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+        assert!(error.to_string().contains("may have been applied"), "{error}");
+        assert!(error.source().is_some());
+    }
+
+    #[test]
+    fn the_server_s_words_come_with_its_number_and_the_remedy() {
+        for (code, asked, text) in [
+            (
+                1205,
+                Asked::Write,
+                "the server says: said (1205); another transaction holds the sequence; try again, and let it commit sooner",
+            ),
+            (
+                1213,
+                Asked::InTransaction,
+                "the server says: said (1213); the server has rolled back the whole transaction: begin it again",
+            ),
+            (1317, Asked::Write, "the server says: said (1317); it may have been applied"),
+            (1193, Asked::Read, "the server says: said (1193); it must be MySQL or MariaDB with InnoDB"),
+            (3159, Asked::Connect, "the server says: said (3159); use tls=on"),
+        ] {
+            assert_eq!(failed(server(code), asked).to_string(), text);
+        }
+        let ended = failed(Fault::Uncommitted, Asked::InTransaction).to_string();
+        assert!(ended.ends_with("was not committed; roll it back and begin it again"), "{ended}");
+        let silent = failed(Fault::Silent(Duration::from_secs(2)), Asked::Read).to_string();
+        assert_eq!(silent, "no answer within 2s");
+    }
+
+    /// A driver's error; whoever asks for the cause finds it as it was.
+    #[derive(Debug)]
+    struct Driver(&'static str, std::io::Error);
+
+    impl fmt::Display for Driver {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl StdError for Driver {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            Some(&self.1)
+        }
+    }
+
+    #[test]
+    fn a_driver_s_words_are_said_once_and_its_error_is_the_cause() {
+        for (says, text) in [("input/output: reset", "reset"), ("it broke", "it broke: reset")] {
+            let error = failed(Fault::broken(Driver(says, std::io::Error::other("reset"))), Asked::Read);
+            assert_eq!(error.to_string(), text);
+            assert!(error.source().is_some_and(<dyn StdError>::is::<Driver>));
+        }
+        let said = EngineError::new("1146", "no such table").because(Driver("x", std::io::Error::other("y")));
+        let error = failed(said.into(), Asked::Read);
+        assert!(
+            error.kind() == ErrorKind::NotFound && error.source().is_some_and(<dyn StdError>::is::<Driver>)
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! How rows are read. Drivers differ in whether a column is text, bytes or a number to them.
+
+use std::borrow::Cow;
+
+use idmill::store::{Bounds, Identity, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use super::table::{FORMAT, Table};
+use crate::{Row, Value};
+
+/// What is wrong with a row of another layout.
+const LATER: &str = "is in another format, perhaps a later version's";
+
+impl Table {
+    /// A row as a sequence, or what is wrong with it.
+    pub(super) fn decode(&self, row: &Row) -> Result<SequenceInfo> {
+        decode(row).map_err(|fault| {
+            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+            let (name, table) = (legible(row.get(0)), self.name());
+            Error::new(kind, format!("the row {name:?} of `{table}` {fault}; nothing is reserved from it"))
+        })
+    }
+}
+
+fn decode(row: &Row) -> Result<SequenceInfo, String> {
+    let integer = |column: usize, what: &str| {
+        unsigned(row, column).ok_or_else(|| format!("has no whole number for {what}"))
+    };
+    if integer(6, "format")? != FORMAT {
+        return Err(LATER.to_owned());
+    }
+    let name = bytes(row, 0).ok_or("has no bytes for its name")?;
+    let name = str::from_utf8(name).map_err(|_| "has a name that is not UTF-8")?;
+    let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
+    let (start, max) = (integer(2, "start")?, integer(3, "max")?);
+    let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
+    let next = match row.get(1) {
+        Value::Null => None,
+        _ => Some(integer(1, "next")?),
+    };
+    if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
+        return Err(format!("has next {next} outside its bounds {start}..={max}"));
+    }
+    let identity = Identity { incarnation: integer(4, "incarnation")?, epoch: integer(5, "epoch")? };
+    if identity.incarnation == 0 {
+        return Err("has incarnation 0, which never is".to_owned());
+    }
+    Ok(SequenceInfo { name, next, bounds, identity })
+}
+
+/// The name of a row, in its bytes.
+pub(super) fn name(row: &Row) -> &[u8] {
+    bytes(row, 0).unwrap_or_default()
+}
+
+/// Text, or bytes that are text.
+pub(super) fn text(row: &Row, column: usize) -> Option<&str> {
+    str::from_utf8(bytes(row, column)?).ok()
+}
+
+/// A number, or its digits.
+pub(super) fn unsigned(row: &Row, column: usize) -> Option<u64> {
+    match row.get(column) {
+        Value::Integer(value) => u64::try_from(*value).ok(),
+        _ => text(row, column)?.parse().ok(),
+    }
+}
+
+fn bytes(row: &Row, column: usize) -> Option<&[u8]> {
+    match row.get(column) {
+        Value::Bytes(bytes) => Some(bytes),
+        Value::Text(text) => Some(text.as_bytes()),
+        _ => None,
+    }
+}
+
+/// Text as it is, or whatever else there is, legibly.
+fn legible(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::Bytes(bytes) => String::from_utf8_lossy(bytes),
+        Value::Text(text) => text.into(),
+        other => format!("{other:?}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table() -> Table {
+        Table::new("t").unwrap()
+    }
+
+    fn digits(value: u64) -> Value {
+        Value::Bytes(value.to_string().into())
+    }
+
+    /// Name, next, start, max, incarnation, epoch, format.
+    fn row(name: impl Into<Value>, numbers: [Value; 6]) -> Row {
+        let mut values = vec![name.into()];
+        values.extend(numbers);
+        Row::new(values)
+    }
+
+    fn whole() -> [Value; 6] {
+        [11, 1, 100, 7, 2, 1].map(digits)
+    }
+
+    #[test]
+    fn a_row_is_read_from_whatever_the_driver_makes_of_it() {
+        let expected = table().decode(&row(Value::Bytes(b"s".into()), whole())).unwrap();
+        assert_eq!((expected.name.as_str(), expected.next), ("s", Some(11)));
+        assert_eq!(expected.bounds, Bounds::new(1, 100).unwrap());
+        assert_eq!(expected.identity, Identity { incarnation: 7, epoch: 2 });
+        let numbers = [11, 1, 100, 7, 2, 1].map(Value::Integer);
+        assert_eq!(table().decode(&row("s", numbers)).unwrap(), expected);
+        let texts = ["11", "1", "100", "7", "2", "1"].map(Value::from);
+        assert_eq!(table().decode(&row("s", texts)).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_a_row_is_refused_by_name() {
+        let refusal = |name: Value, column: usize, value: Value| {
+            let mut numbers = whole();
+            if column > 0 {
+                numbers[column - 1] = value;
+            }
+            let error = table().decode(&row(name, numbers)).unwrap_err();
+            (error.kind(), error.to_string())
+        };
+        let named = || Value::from("s");
+        for (name, column, value, says) in [
+            (Value::Bytes(b"b\xff".into()), 0, Value::Null, "has a name that is not UTF-8"),
+            (Value::Null, 0, Value::Null, "has no bytes for its name"),
+            (Value::Integer(5), 0, Value::Null, "has no bytes for its name"),
+            (Value::from(""), 0, Value::Null, "has no valid name"),
+            (named(), 1, Value::from("x"), "has no whole number for next"),
+            (named(), 1, Value::Integer(-1), "has no whole number for next"),
+            (named(), 1, digits(101), "has next 101 outside its bounds 1..=100"),
+            (named(), 1, digits(0), "has next 0 outside its bounds 1..=100"),
+            (named(), 2, Value::Null, "has no whole number for start"),
+            (named(), 2, digits(101), "has bounds 101..=100 without ids"),
+            (named(), 3, Value::from("18446744073709551616"), "has no whole number for max"),
+            (named(), 4, digits(0), "has incarnation 0, which never is"),
+            (named(), 5, Value::from("1.5"), "has no whole number for epoch"),
+            (named(), 6, Value::Null, "has no whole number for format"),
+        ] {
+            let (kind, message) = refusal(name, column, value);
+            assert_eq!(kind, ErrorKind::StoreViolation, "{message}");
+            assert!(message.contains(says) && message.contains("of `t`"), "{message}");
+        }
+        let (kind, message) = refusal(named(), 6, digits(2));
+        assert_eq!(kind, ErrorKind::Unsupported, "{message}");
+        assert!(message.contains("the row \"s\" of `t` is in another format"), "{message}");
+    }
+
+    #[test]
+    fn a_row_that_is_too_short_is_refused() {
+        assert_eq!(table().decode(&Row::default()).unwrap_err().kind(), ErrorKind::StoreViolation);
+    }
+
+    proptest! {
+        /// Beyond the sign of 64 bits too.
+        #[test]
+        fn every_number_is_read_as_it_was_written(start: u64, length: u64, offset: u64, incarnation in 1..=u64::MAX, epoch: u64) {
+            let max = start.saturating_add(length);
+            let next = start + offset % (max - start).max(1);
+            let numbers = [next, start, max, incarnation, epoch, FORMAT].map(digits);
+            let info = table().decode(&row("s", numbers)).unwrap();
+            prop_assert_eq!((info.next, info.bounds), (Some(next), Bounds::new(start, max).unwrap()));
+            prop_assert_eq!(info.identity, Identity { incarnation, epoch });
+        }
+
+        #[test]
+        fn nothing_in_a_row_has_it_panic(name: Vec<u8>, texts in proptest::array::uniform6("[0-9+-]{0,21}|.{0,4}")) {
+            let _ = table().decode(&row(Value::Bytes(name), texts.map(Value::from)));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a session is told, and what is found out about a server and its table before a store is made.
+
+use std::time::Duration;
+
+use idmill::store::Mode;
+use idmill::store::kit::mode::NEVER_MADE;
+use idmill::{Error, ErrorKind, Result};
+
+use super::classify::failed;
+use super::rows::{text, unsigned};
+use super::run::{read, try_read, try_write};
+use super::table::{LAYOUT, Table};
+use crate::{Asked, Executor, Fault, Row};
+
+/// What to send first on each connection that an adapter makes: each statement commits by itself, and the
+/// server gives up waiting for a lock after half of the timeout, in whole seconds, and says so.
+pub fn settings(timeout: Duration) -> String {
+    let locks = (timeout.as_secs() / 2).max(1);
+    format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}")
+}
+
+/// Whether what the server calls committed survives a crash of its machine. To be asked on each connection
+/// that an adapter makes to write on, which may lead to another server than the last;
+/// [`Calls::open`](super::Calls::open) asks it for the one that it is given.
+///
+/// # Errors
+/// [`Fault::Refused`] with [`Unsupported`](ErrorKind::Unsupported) if it does not; those of the executor.
+pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault> {
+    let sql = "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
+    let found = try_read(executor, sql).await?;
+    let value = |column: usize| found.first().and_then(|row| unsigned(row, column));
+    let (Some(flush), Some(binlog), Some(sync)) = (value(0), value(1), value(2)) else {
+        return Err(Fault::Answer("the server does not say how durable its commits are".to_owned()));
+    };
+    let lost = if flush != 1 {
+        format!("innodb_flush_log_at_trx_commit is {flush}: set it to 1")
+    } else if binlog != 0 && sync != 1 {
+        // With a binary log, recovery rolls back what is not in it, although InnoDB has it.
+        format!("there is a binary log, and sync_binlog is {sync}: set it to 1")
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "the server may forget commits when its machine crashes, and ids would be handed out twice; {lost}"
+    );
+    Err(Fault::Refused(Error::new(ErrorKind::Unsupported, message)))
+}
+
+/// Looks at the server and the table, which it creates where the mode says so; the table with the database
+/// that it is in.
+pub(super) async fn open<E: Executor>(
+    executor: &mut E,
+    table: Table,
+    mode: Mode,
+    place: &str,
+) -> Result<Table> {
+    let table = table.within(&connected_to(executor).await?);
+    if mode != Mode::ReadOnly {
+        must_be_durable(executor).await.map_err(|fault| failed(fault, Asked::Read))?;
+    }
+    if !exists(executor, &table).await? {
+        create(executor, &table, mode, place).await?;
+    }
+    Ok(table)
+}
+
+async fn connected_to<E: Executor>(executor: &mut E) -> Result<String> {
+    let found = read(executor, "SELECT DATABASE()").await?;
+    let name = found.first().and_then(|row| text(row, 0));
+    // As the server itself would have it.
+    name.map(str::to_owned).ok_or_else(|| {
+        Error::invalid("no database is selected; name one in the URL or in the options of the pool")
+    })
+}
+
+async fn exists<E: Executor>(executor: &mut E, table: &Table) -> Result<bool> {
+    let found = read(executor, &table.engine()).await?;
+    let Some(row) = found.first() else { return Ok(false) };
+    let engine = text(row, 0);
+    if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case("InnoDB")) {
+        let (name, engine) = (table.name(), engine.unwrap_or("none, as a view"));
+        let message = format!(
+            "the engine of the table `{name}` is {engine}, which does not keep what was committed; use ALTER TABLE \
+             `{name}` ENGINE = InnoDB, or name another with ?table=NAME"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let columns = read(executor, &table.columns()).await?;
+    check_layout(table, &columns).map(|()| true)
+}
+
+fn check_layout(table: &Table, columns: &[Row]) -> Result<()> {
+    let text = |row, column| text(row, column).unwrap_or_default();
+    let layout: Vec<_> =
+        columns.iter().map(|row| format!("{} {}", text(row, 0), text(row, 1).to_lowercase())).collect();
+    let keyed = columns.first().is_some_and(|row| text(row, 2) == "PRI");
+    if layout.join(", ") == LAYOUT && keyed {
+        return Ok(());
+    }
+    let message = format!(
+        "the table `{}` is there, but it has the columns {}; name another with ?table=NAME",
+        table.name(),
+        layout.join(", ")
+    );
+    Err(Error::new(ErrorKind::Conflict, message))
+}
+
+/// Of several that do this at the same time, all find the table afterwards.
+async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place: &str) -> Result<()> {
+    let name = table.name();
+    if mode != Mode::Create {
+        let message = format!("there is no table `{name}` at {place}; {NEVER_MADE}");
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    // It creates no sequence: nothing is unknown that looking does not tell.
+    try_write(executor, &table.ddl()).await.map_err(|fault| failed(fault, Asked::Read))?;
+    if exists(executor, table).await? {
+        return Ok(());
+    }
+    let message = format!("the table `{name}` was created and cannot be seen: grant the user SELECT on it");
+    Err(Error::new(ErrorKind::Denied, message))
+}

@@ -1,0 +1,340 @@
+//! The table, and the SQL that touches it.
+//!
+//! Statements are plain text with every value in them: nothing is prepared, so nothing depends on a
+//! connection's state, and each is one round trip. Names are written as hexadecimal, numbers as digits, so no
+//! `sql_mode` reads them differently.
+//!
+//! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB have in common
+//! takes some names for others.
+
+use std::fmt::{self, Write};
+
+use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
+use idmill::{Error, Operation, Result, SequenceName};
+
+/// The table that sequences are kept in, unless another is named.
+pub const DEFAULT_TABLE: &str = "idmill_sequences";
+/// The layout of a row. Another version's rows are refused.
+pub(super) const FORMAT: u64 = 1;
+const COLUMNS: &str = "`name`, `next`, `start`, `max`, `incarnation`, `epoch`, `format`";
+/// As `information_schema.COLUMNS` has them, in so far as MySQL and MariaDB say the same.
+pub(super) const LAYOUT: &str = "name varbinary, next bigint unsigned, start bigint unsigned, max bigint unsigned, \
+                                 incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned";
+/// MySQL's own limit for names.
+const LONGEST_NAME: usize = 64;
+
+/// What is the same for all reserves of a sequence until somebody changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) bounds: Bounds,
+    pub(super) identity: Identity,
+}
+
+impl Known {
+    pub(super) fn of(info: &SequenceInfo) -> Self {
+        Self { bounds: info.bounds, identity: info.identity }
+    }
+
+    /// Between which values `next` has to be for all that was asked for to be there, and more than nothing to
+    /// be left: the numbers that need no special treatment. `None` if there are no such values.
+    ///
+    /// Not 0, which an answer to `LAST_INSERT_ID` cannot be told from: no answer is 0 too.
+    pub(super) fn room(self, request: &Reserve) -> Option<(u64, u64)> {
+        let by_max = self.bounds.max().checked_sub(request.count)?;
+        let by_ceiling = request.ceiling.checked_sub(request.count.max(1) - 1)?;
+        let (low, high) = (self.bounds.start().max(1), by_max.min(by_ceiling));
+        (low <= high).then_some((low, high))
+    }
+
+    fn unchanged(self) -> String {
+        let (bounds, identity) = (self.bounds, self.identity);
+        format!(
+            "`start` = {} AND `max` = {} AND `incarnation` = {} AND `epoch` = {} AND `format` = {FORMAT}",
+            bounds.start(),
+            bounds.max(),
+            identity.incarnation,
+            identity.epoch
+        )
+    }
+}
+
+/// A table, named so that it is the same one whatever database a connection has come to use. Its name was
+/// checked, since it becomes part of the SQL.
+///
+/// ```
+/// let table = idmill_sql::mysql::Table::new("numbers")?;
+/// assert!(table.ddl().starts_with("CREATE TABLE IF NOT EXISTS `numbers` ("));
+/// # Ok::<(), idmill::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Empty for that of the connection.
+    database: Box<str>,
+    name: Box<str>,
+}
+
+impl Table {
+    /// Of whatever database a connection uses. The name is up to 64 ASCII letters, digits and `_`, and does
+    /// not begin with a digit.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another name.
+    pub fn new(name: &str) -> Result<Self> {
+        let mut bytes = name.bytes();
+        let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
+        let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if begins && goes_on && name.len() <= LONGEST_NAME {
+            return Ok(Self { database: "".into(), name: name.into() });
+        }
+        let rule = "up to 64 ASCII letters, digits and _, not beginning with a digit";
+        Err(Error::invalid(format!("{name:?} cannot be the table: {rule}")).during(Operation::Connect))
+    }
+
+    /// The same in this database.
+    #[must_use]
+    pub fn within(self, database: &str) -> Self {
+        Self { database: database.into(), ..self }
+    }
+
+    /// Its name, without that of a database.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The statement that creates it where it does not exist: one, so that a crash leaves all of it or
+    /// nothing.
+    pub fn ddl(&self) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS {self} (
+  `name` VARBINARY(200) NOT NULL PRIMARY KEY COMMENT 'UTF-8',
+  `next` BIGINT UNSIGNED NULL COMMENT 'the next id to reserve; NULL: max has been reserved',
+  `start` BIGINT UNSIGNED NOT NULL,
+  `max` BIGINT UNSIGNED NOT NULL,
+  `incarnation` BIGINT UNSIGNED NOT NULL,
+  `epoch` BIGINT UNSIGNED NOT NULL,
+  `format` TINYINT UNSIGNED NOT NULL,
+  CHECK (`next` BETWEEN `start` AND `max`),
+  CHECK (`start` <= `max` AND `incarnation` > 0 AND `format` = {FORMAT})
+) ENGINE = InnoDB"
+        )
+    }
+
+    /// The engine of the table, should there be one: of a view, NULL.
+    pub(super) fn engine(&self) -> String {
+        format!("SELECT ENGINE FROM information_schema.TABLES WHERE {}", self.named())
+    }
+
+    /// The columns, as in [`LAYOUT`], and which of them is the key.
+    pub(super) fn columns(&self) -> String {
+        format!(
+            "SELECT COLUMN_NAME, CONCAT(DATA_TYPE, IF(COLUMN_TYPE LIKE '%unsigned%', ' unsigned', '')), COLUMN_KEY \
+             FROM information_schema.COLUMNS WHERE {} ORDER BY ORDINAL_POSITION",
+            self.named()
+        )
+    }
+
+    fn named(&self) -> String {
+        format!("TABLE_SCHEMA = CONVERT({} USING utf8) AND TABLE_NAME = '{}'", hex(&self.database), self.name)
+    }
+
+    pub(super) fn select(&self, name: &SequenceName) -> String {
+        format!("{} WHERE `name` = {}", self.select_all(), hex(name))
+    }
+
+    /// The last state, even where other statements are answered by a replica or out of a snapshot: it is what
+    /// the next write is decided by.
+    pub(super) fn select_to_write(&self, name: &SequenceName) -> String {
+        self.select(name) + " FOR UPDATE"
+    }
+
+    fn select_all(&self) -> String {
+        format!("SELECT {COLUMNS} FROM {self}")
+    }
+
+    /// A page. Where it ended are the bytes of a name, which may be no UTF-8.
+    pub(super) fn select_page(&self, page: &Page) -> Result<String> {
+        let after = match &page.after {
+            Some(after) => format!("`name` > {}", hex_bytes(&after.bytes()?)),
+            None => format!("`name` >= {}", hex(&page.prefix)),
+        };
+        let end = page.end().map(|end| format!(" AND `name` < {}", hex(&end))).unwrap_or_default();
+        let select = self.select_all();
+        Ok(format!("{select} WHERE {after}{end} ORDER BY `name` LIMIT {}", page.rows()))
+    }
+
+    /// Takes `count` ids if there is room for them, and says in `LAST_INSERT_ID` which is the first.
+    pub(super) fn advance(&self, request: &Reserve, known: Known, (low, high): (u64, u64)) -> String {
+        format!(
+            "{} AND `next` >= {low} AND `next` <= {high} AND {}",
+            self.advance_by(request.count, &request.name),
+            known.unchanged()
+        )
+    }
+
+    /// The same for whatever is stored: the first of the ids is `floor` or more, the last `ceiling` or less.
+    pub(super) fn advance_any(&self, request: &Reserve, floor: u64) -> Option<String> {
+        let (low, high) = (floor.max(1), request.ceiling.checked_sub(request.count.max(1) - 1)?);
+        let update = self.advance_by(request.count, &request.name);
+        // As decimals: an unsigned subtraction can fail, and what it is depends on `sql_mode`.
+        let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
+        let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
+        Some(format!(
+            "{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {} AND {whole}",
+            request.count
+        ))
+    }
+
+    fn advance_by(&self, count: u64, name: &SequenceName) -> String {
+        format!("UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count} WHERE `name` = {}", hex(name))
+    }
+
+    /// Writes `after`, if there still is what was `seen`. No rows are affected either
+    /// way if the two are the same.
+    pub(super) fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> String {
+        format!(
+            "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {} WHERE `name` = {} AND `next` <=> {} AND {}",
+            nullable(after.next),
+            after.bounds.max(),
+            after.identity.epoch,
+            hex(&seen.name),
+            nullable(seen.next),
+            Known::of(seen).unchanged()
+        )
+    }
+
+    pub(super) fn insert(&self, info: &SequenceInfo) -> String {
+        let (bounds, identity) = (info.bounds, info.identity);
+        format!(
+            "INSERT INTO {self} ({COLUMNS}) VALUES ({}, {}, {}, {}, {}, {}, {FORMAT})",
+            hex(&info.name),
+            nullable(info.next),
+            bounds.start(),
+            bounds.max(),
+            identity.incarnation,
+            identity.epoch
+        )
+    }
+
+    pub(super) fn delete(&self, name: &SequenceName) -> String {
+        format!("DELETE FROM {self} WHERE `name` = {}", hex(name))
+    }
+
+    /// Moves `next` back to the start of the rest, if nothing was reserved after it.
+    pub(super) fn give_back(&self, back: &GiveBack) -> String {
+        let (rest, identity) = (back.rest, back.identity);
+        let start = rest.start();
+        let last = u64::try_from(rest.end() - 1).unwrap_or(u64::MAX);
+        let reached = match u64::try_from(rest.end()) {
+            Ok(end) => format!("(`next` = {end} OR (`next` IS NULL AND `max` = {last}))"),
+            Err(_) => format!("`next` IS NULL AND `max` = {last}"),
+        };
+        format!(
+            "UPDATE {self} SET `next` = {start} WHERE `name` = {} AND {reached} AND `start` <= {start} AND \
+             `incarnation` = {} AND `epoch` = {} AND `format` = {FORMAT}",
+            hex(&back.name),
+            identity.incarnation,
+            identity.epoch
+        )
+    }
+}
+
+/// As SQL names it.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.database.is_empty() {
+            write!(f, "`{}`.", self.database.replace('`', "``"))?;
+        }
+        write!(f, "`{}`", self.name)
+    }
+}
+
+fn nullable(value: Option<u64>) -> String {
+    value.map_or_else(|| "NULL".to_owned(), |value| value.to_string())
+}
+
+fn hex(text: &str) -> String {
+    hex_bytes(text.as_bytes())
+}
+
+fn hex_bytes(text: &[u8]) -> String {
+    let mut hex = String::with_capacity(3 + 2 * text.len());
+    hex.push_str("x'");
+    for byte in text {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex.push('\'');
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::ErrorKind;
+
+    fn named(name: &str) -> SequenceName {
+        SequenceName::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_name_that_could_be_anything_else_is_refused() {
+        let longest = "a".repeat(64);
+        for name in ["idmill_sequences", "_", "T1", &longest] {
+            assert_eq!(Table::new(name).unwrap().to_string(), format!("`{name}`"));
+        }
+        let longer = "a".repeat(65);
+        for name in ["", "1t", "a b", "a`b", "a.b", "a-b", "ä", "a\0", "$a", &longer] {
+            let error = Table::new(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
+            assert!(error.to_string().contains("cannot be the table"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_database_is_quoted_whatever_its_name() {
+        let table = Table::new("t").unwrap().within("else`where");
+        assert_eq!((table.to_string().as_str(), table.name()), ("`else``where`.`t`", "t"));
+        assert!(
+            table
+                .engine()
+                .ends_with("TABLE_SCHEMA = CONVERT(x'656c7365607768657265' USING utf8) AND TABLE_NAME = 't'")
+        );
+    }
+
+    #[test]
+    fn the_last_page_has_no_end_and_a_page_goes_on_after_the_bytes_of_a_name() {
+        let table = Table::new("t").unwrap();
+        let all = table.select_page(&Page::default().limit(2)).unwrap();
+        assert!(all.ends_with(" FROM `t` WHERE `name` >= x'' ORDER BY `name` LIMIT 2"), "{all}");
+        let after = Page { after: Some(idmill::store::Cursor::of_bytes(b"b\xff")), ..Page::of("b") };
+        let after = table.select_page(&after.limit(1)).unwrap();
+        assert!(
+            after.ends_with(" WHERE `name` > x'62ff' AND `name` < x'63' ORDER BY `name` LIMIT 1"),
+            "{after}"
+        );
+        let foreign = Page { after: Some(idmill::store::Cursor::new("x")), ..Page::default() };
+        assert_eq!(table.select_page(&foreign).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn there_is_room_only_where_all_fits_and_no_id_is_0() {
+        let known = |start, max| Known::of(&SequenceInfo::new(named("s"), Bounds::new(start, max).unwrap()));
+        let ask = |count, ceiling| Reserve { name: named("s"), count, ceiling, create: None };
+        for (start, max, count, ceiling, room) in [
+            (1, 100, 10, u64::MAX, Some((1, 90))),
+            (0, 100, 10, u64::MAX, Some((1, 90))),
+            (1, 100, 10, 50, Some((1, 41))),
+            (1, 100, 100, u64::MAX, None),
+            (1, 100, 99, u64::MAX, Some((1, 1))),
+            (0, u64::MAX, u64::MAX, u64::MAX, None),
+            (0, u64::MAX, u64::MAX - 1, u64::MAX, Some((1, 1))),
+            (1, 100, 10, 5, None),
+            (1, 100, 0, 5, Some((1, 5))),
+        ] {
+            assert_eq!(
+                known(start, max).room(&ask(count, ceiling)),
+                room,
+                "{start}..={max}: {count}, {ceiling}"
+            );
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The calls over a server that answers as it is told.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Change, GiveBack, Mode, Page, Reserve, SequenceInfo};
+use idmill::{ErrorKind, Range, Result, SequenceName};
+
+use super::{Calls, InTransaction, Table, must_be_durable, settings};
+use crate::{Answer, EngineError, Executor, Fault, Row, Statement, Value};
+
+/// What is answered.
+#[derive(Clone)]
+struct Reply(Result<Answer, Fault>);
+
+/// Answers in this order, and keeps what was asked.
+struct Told<const IN_TRANSACTION: bool> {
+    answers: VecDeque<Reply>,
+    /// What it answers after these; with none, nothing more may be asked.
+    always: Option<fn(&Statement<'_>) -> Answer>,
+    asked: Vec<String>,
+}
+
+impl<const IN_TRANSACTION: bool> Told<IN_TRANSACTION> {
+    fn new(answers: impl IntoIterator<Item = Reply>) -> Self {
+        Self { answers: answers.into_iter().collect(), always: None, asked: Vec::new() }
+    }
+}
+
+impl<const IN_TRANSACTION: bool> Executor for Told<IN_TRANSACTION> {
+    const IN_TRANSACTION: bool = IN_TRANSACTION;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        assert!(statement.values.is_empty(), "every value is in the text");
+        assert_eq!(statement.writes, !statement.sql.starts_with("SELECT"), "{}", statement.sql);
+        self.asked.push(statement.sql.to_string());
+        let reply = self.answers.pop_front().map(|reply| reply.0);
+        let always = self.always.map(|answer| Ok(answer(&statement)));
+        reply.or(always).unwrap_or_else(|| panic!("nobody said: {}", statement.sql))
+    }
+}
+
+type Alone = Told<false>;
+type Within = Told<true>;
+
+fn name() -> SequenceName {
+    SequenceName::new("s").unwrap()
+}
+
+fn request(count: u64) -> Reserve {
+    Reserve { name: name(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+fn found(rows: impl IntoIterator<Item = Row>) -> Reply {
+    Reply(Ok(Answer::rows(rows.into_iter().collect())))
+}
+
+fn texts(values: &[&str]) -> Row {
+    Row::new(values.iter().map(|text| Value::from(*text)).collect())
+}
+
+fn nothing() -> Reply {
+    found([])
+}
+
+fn changed(rows: u64, first: u64) -> Reply {
+    Reply(Ok(Answer::changed(rows, Some(first))))
+}
+
+fn fails(fault: impl Into<Fault>) -> Reply {
+    Reply(Err(fault.into()))
+}
+
+fn says(code: u16) -> Reply {
+    fails(EngineError::new(code.to_string(), "said"))
+}
+
+/// A sequence from 1 to 100.
+fn row(next: u64) -> Row {
+    texts(&["s", &next.to_string(), "1", "100", "7", "0", "1"])
+}
+
+/// The columns of a table, its key being the first.
+fn layout(columns: &[(&str, &str)]) -> Reply {
+    let keyed = |index| if index == 0 { "PRI" } else { "" };
+    found(columns.iter().enumerate().map(|(index, (name, kind))| texts(&[name, kind, keyed(index)])))
+}
+
+fn good_layout() -> Reply {
+    let big = "bigint unsigned";
+    layout(&[
+        ("name", "varbinary"),
+        ("next", big),
+        ("start", big),
+        ("max", big),
+        ("incarnation", big),
+        ("epoch", big),
+        ("format", "tinyint unsigned"),
+    ])
+}
+
+/// What a server says of one whose table is there.
+fn opening() -> [Reply; 4] {
+    [found([texts(&["ids"])]), found([texts(&["1", "0", "0"])]), found([texts(&["InnoDB"])]), good_layout()]
+}
+
+async fn open(mode: Mode, server: &mut Alone) -> Result<Calls> {
+    Calls::open(server, Table::new("t").unwrap(), mode, "h:1").await
+}
+
+/// Those of a table that is there, over a server that goes on with these answers.
+async fn opened(answers: impl IntoIterator<Item = Reply>) -> (Calls, Alone) {
+    let mut server = Alone::new(opening().into_iter().chain(answers));
+    let calls = open(Mode::Create, &mut server).await.unwrap();
+    server.asked.clear();
+    (calls, server)
+}
+
+/// The kind of the next reserve's error, which has to say this.
+async fn refused(calls: &Calls, server: &mut Alone, hint: &str) -> ErrorKind {
+    let error = calls.reserve(server, &request(10)).await.unwrap_err();
+    assert!(error.to_string().contains(hint), "{error}");
+    error.kind()
+}
+
+#[tokio::test]
+async fn the_first_reserve_creates_and_the_next_are_one_statement() {
+    let (calls, mut server) = opened([nothing(), changed(1, 0), changed(1, 11)]).await;
+    let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
+    assert_eq!(grant.range, Range::new(1, 10).unwrap());
+    let next = calls.reserve(&mut server, &request(10)).await.unwrap();
+    assert_eq!((next.range, next.identity), (Range::new(11, 10).unwrap(), grant.identity));
+    let begins = [
+        "SELECT `name`, ",
+        "INSERT INTO `ids`.`t` ",
+        "UPDATE `ids`.`t` SET `next` = LAST_INSERT_ID(`next`) + 10",
+    ];
+    assert_eq!(server.asked.len(), begins.len());
+    assert!(
+        server.asked.iter().zip(begins).all(|(asked, begin)| asked.starts_with(begin)),
+        "{:?}",
+        server.asked
+    );
+    assert!(server.asked[0].ends_with(" FOR UPDATE"));
+}
+
+/// What may have been applied is not sent again, and what cannot be an answer is not believed.
+#[tokio::test]
+async fn a_write_that_failed_is_the_last_statement() {
+    let silent = fails(Fault::Silent(Duration::from_secs(1)));
+    let cases = [
+        (silent, ErrorKind::UnknownOutcome, "no answer within 1s; it may have been applied"),
+        (fails(Fault::Uncommitted), ErrorKind::UnknownOutcome, "not committed; it may have been applied"),
+        (says(1317), ErrorKind::UnknownOutcome, "(1317)"),
+        (says(1213), ErrorKind::Unavailable, "begin it again"),
+        (Reply(Ok(Answer::changed(1, None))), ErrorKind::StoreViolation, "look for a trigger"),
+        (changed(1, 0), ErrorKind::StoreViolation, "the id 0"),
+        (changed(2, 11), ErrorKind::StoreViolation, "2 rows"),
+        (changed(1, 91), ErrorKind::StoreViolation, "from 1 to 90"),
+    ];
+    for (answer, kind, hint) in cases {
+        let (calls, mut server) =
+            opened([nothing(), changed(1, 0), changed(0, 0), found([row(11)]), answer]).await;
+        calls.reserve(&mut server, &request(10)).await.unwrap();
+        assert_eq!(refused(&calls, &mut server, hint).await, kind, "{hint}");
+        assert!(server.answers.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_last_ids_are_taken_if_nothing_has_changed() {
+    let answers = [found([row(95)]), changed(0, 0), changed(0, 0), found([row(96)]), changed(1, 0)];
+    let (calls, mut server) = opened(answers).await;
+    let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
+    assert_eq!(grant.range, Range::new(96, 5).unwrap());
+    assert!(server.asked[4].contains("SET `next` = NULL, ") && server.asked[4].contains("`next` <=> 96"));
+}
+
+#[tokio::test]
+async fn somebody_who_is_always_faster_has_an_end() {
+    let (calls, mut server) = opened([]).await;
+    server.always =
+        Some(
+            |statement| if statement.writes { Answer::changed(0, None) } else { Answer::rows(vec![row(11)]) },
+        );
+    assert_eq!(refused(&calls, &mut server, "others changed the sequence").await, ErrorKind::Unavailable);
+    assert_eq!(server.asked.len(), 399);
+    let up = Change { next: Some(50), ..Change::default() };
+    let error = calls.set(&mut server, &name(), up).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(server.asked.len(), 799);
+}
+
+#[tokio::test]
+async fn a_duplicate_that_is_not_there_is_somebody_s_index() {
+    let missing = || [nothing(), says(1062)];
+    let (calls, mut server) = opened((0..4).flat_map(|_| missing())).await;
+    assert_eq!(refused(&calls, &mut server, "(1062)").await, ErrorKind::Conflict);
+    server.answers = [says(1062), nothing(), says(1062), found([row(1)])].into();
+    let error = calls.create(&mut server, &name(), Bounds::of::<u64>()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+}
+
+#[tokio::test]
+async fn a_page_ends_where_its_last_row_does() {
+    let broken = Row::new(vec![Value::Bytes(b"b\xff".into())]);
+    let (calls, mut server) = opened([found([row(5), broken]), found([row(5)])]).await;
+    let page = calls.list(&mut server, &Page::default().limit(2)).await.unwrap();
+    assert_eq!((page.sequences.len(), page.unreadable.len()), (1, 1));
+    assert_eq!(page.next.unwrap().bytes().unwrap(), b"b\xff");
+    let page = calls.list(&mut server, &Page::default().limit(2)).await.unwrap();
+    assert!(page.sequences.len() == 1 && page.next.is_none());
+}
+
+#[tokio::test]
+async fn to_look_only_changes_nothing() {
+    let mut server =
+        Alone::new(opening().into_iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, told)| told));
+    let calls = open(Mode::ReadOnly, &mut server).await.unwrap();
+    let (bounds, change) = (Bounds::of::<u64>(), Change::default());
+    let SequenceInfo { identity, .. } = SequenceInfo::new(name(), bounds);
+    let back = GiveBack { name: name(), identity, rest: Range::new(1, 1).unwrap() };
+    let server = &mut server;
+    let errors = [
+        calls.reserve(server, &request(1)).await.unwrap_err(),
+        calls.give_back(server, &back).await.unwrap_err(),
+        calls.create(server, &name(), bounds).await.unwrap_err(),
+        calls.set(server, &name(), change).await.unwrap_err(),
+        calls.remove(server, &name()).await.unwrap_err(),
+        calls.may_write().unwrap_err(),
+    ];
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::Denied), "{errors:?}");
+    assert_eq!(server.asked.len(), 3);
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_idmill_s_is_refused() {
+    let [database, durable, engine, _] = opening();
+    let before = [database, durable];
+    let view = found([Row::new(vec![Value::Null])]);
+    let other = layout(&[("name", "varchar"), ("next", "INT")]);
+    let keyless = found([texts(&["name", "varbinary", ""])]);
+    let answers = |more: Vec<Reply>| before.clone().into_iter().chain(more);
+    for (mode, more, kind, hint) in [
+        (Mode::Create, vec![found([texts(&["MyISAM"])])], ErrorKind::Unsupported, "ENGINE = InnoDB"),
+        (Mode::Create, vec![view], ErrorKind::Unsupported, "none, as a view"),
+        (Mode::Create, vec![engine.clone(), other], ErrorKind::Conflict, "columns name varchar, next int;"),
+        (Mode::Create, vec![engine, keyless], ErrorKind::Conflict, "?table=NAME"),
+        (Mode::ReadWrite, vec![nothing()], ErrorKind::NotFound, "no table `t` at h:1"),
+        (Mode::Create, vec![nothing(), changed(0, 0), nothing()], ErrorKind::Denied, "grant the user SELECT"),
+        (Mode::Create, vec![nothing(), says(1142)], ErrorKind::Denied, "CREATE for mode=rwc"),
+    ] {
+        let error = open(mode, &mut Alone::new(answers(more))).await.unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(hint), "{error}");
+    }
+    let nowhere = found([Row::new(vec![Value::Null])]);
+    let error = open(Mode::Create, &mut Alone::new([nowhere])).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidInput && error.to_string().contains("no database"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_may_forget_is_refused_whatever_the_driver_makes_of_numbers() {
+    let bytes = |[flush, binlog, sync]: [i64; 3]| {
+        Row::new([flush, binlog, sync].map(|value| Value::Bytes(value.to_string().into())).into())
+    };
+    let integers = |values: [i64; 3]| Row::new(values.map(Value::Integer).into());
+    for (values, lost) in [
+        ([1, 0, 0], None),
+        ([1, 1, 1], None),
+        ([0, 0, 0], Some("innodb_flush_log_at_trx_commit is 0: set it to 1")),
+        ([2, 1, 1], Some("innodb_flush_log_at_trx_commit is 2: set it to 1")),
+        ([1, 1, 0], Some("sync_binlog is 0: set it to 1")),
+        ([1, 1, 100], Some("sync_binlog is 100: set it to 1")),
+    ] {
+        for row in [bytes(values), integers(values)] {
+            let outcome = must_be_durable(&mut Alone::new([found([row])])).await;
+            match (outcome, lost) {
+                (Ok(()), None) => {}
+                (Err(Fault::Refused(error)), Some(lost)) => {
+                    assert!(
+                        error.kind() == ErrorKind::Unsupported && error.to_string().ends_with(lost),
+                        "{error}"
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    for answer in [nothing(), found([texts(&["1", "OFF", "1"])])] {
+        assert!(matches!(must_be_durable(&mut Alone::new([answer])).await, Err(Fault::Answer(_))));
+    }
+}
+
+#[test]
+fn the_server_gives_up_on_a_lock_before_the_client_does() {
+    for (timeout, locks) in
+        [(Duration::from_millis(1), 1), (Duration::from_secs(3), 1), (Duration::from_secs(10), 5)]
+    {
+        let expected =
+            format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}");
+        assert_eq!(settings(timeout), expected);
+    }
+}
+
+#[tokio::test]
+async fn in_a_transaction_all_or_nothing_is_taken() {
+    let ids = InTransaction::<u64>::new("s").unwrap().table("t").unwrap();
+    let mut server = Within::new([changed(1, 11), changed(0, 0), found([row(99)]), changed(1, 0)]);
+    assert_eq!(ids.next(&mut server).await.unwrap(), 11);
+    assert_eq!(ids.reserve(&mut server, 2).await.unwrap(), Range::new(99, 2).unwrap());
+    for (answers, kind, hint) in [
+        (vec![changed(0, 0), found([row(99)])], ErrorKind::Exhausted, "only 2 are left"),
+        (vec![fails(Fault::Uncommitted)], ErrorKind::Conflict, "roll it back and begin it again"),
+        (vec![fails(Fault::Silent(Duration::from_secs(1)))], ErrorKind::Unavailable, "no answer within 1s"),
+        (
+            vec![changed(0, 0), found([row(98)]), changed(0, 0)],
+            ErrorKind::StoreViolation,
+            "look for a trigger",
+        ),
+        (vec![changed(0, 0), nothing(), says(1213)], ErrorKind::Unavailable, "begin it again"),
+    ] {
+        let error = ids.reserve(&mut Within::new(answers), 3).await.unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(hint), "{error}");
+        assert_eq!(error.sequence(), Some("s"));
+    }
+    let unseen = [changed(0, 0), nothing(), says(1062)];
+    let mut server = Within::new(unseen.clone().into_iter().chain(unseen));
+    assert_eq!(ids.next(&mut server).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(ids.reserve(&mut server, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}

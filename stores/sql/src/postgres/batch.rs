@@ -1,0 +1,144 @@
+//! Reserves for several sequences in one statement.
+//!
+//! A row that another transaction holds is passed over, so that no sequence waits for another's lock. It is
+//! looked at again a few times, since most hold it for no longer than a commit takes. If it is held for
+//! longer, that sequence alone gets an error. The next reserve of that sequence alone waits for the lock.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idmill::store::{Grant, Reserve};
+use idmill::{Error, ErrorKind, Operation, Result};
+use tokio::time::sleep;
+
+use super::calls::{Calls, Fit};
+use super::rows::{self, granted};
+use crate::{Executor, Patience, Row, Statement, Value};
+
+/// After which pauses rows are looked at that others held.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(4),
+    Duration::from_millis(8),
+    Duration::from_millis(16),
+    Duration::from_millis(32),
+];
+
+/// What a statement for several said of one.
+enum Found {
+    Granted(Result<Grant>),
+    /// Another transaction has locked it.
+    Held,
+    /// Missing, exhausted, or not to be had in this way.
+    Not,
+}
+
+impl Calls {
+    /// [`Store::reserve_many`](idmill::store::Store::reserve_many), with the sequence and the operation in
+    /// each error. Clones of the executor run at the same time, so each should have a connection of its own.
+    pub async fn reserve_many<E: Executor + Clone>(
+        &self,
+        executor: &E,
+        requests: &[Reserve],
+    ) -> Vec<Result<Grant>> {
+        let outcomes = self.reserve_each(executor, requests).await.into_iter().zip(requests);
+        let named = |(outcome, request): (Result<Grant>, &Reserve)| {
+            outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+        };
+        outcomes.map(named).collect()
+    }
+
+    /// The outcomes, in the order of the requests.
+    async fn reserve_each<E: Executor + Clone>(
+        &self,
+        executor: &E,
+        requests: &[Reserve],
+    ) -> Vec<Result<Grant>> {
+        let mut seen = HashSet::new();
+        // A row is locked and moved once in a statement.
+        if !requests.iter().all(|request| seen.insert(&request.name)) {
+            return self.reserve_in_turn(executor, requests).await;
+        }
+        let mut outcomes: Vec<_> = requests.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..requests.len()).collect();
+        let mut absent = Vec::new();
+        let mut pauses = PAUSES.into_iter();
+        while !left.is_empty() {
+            let found = match self.reserve_found(executor, requests, &left).await {
+                Ok(found) => found,
+                Err(error) => left.iter().map(|_| Found::Granted(Err(error.clone()))).collect(),
+            };
+            let mut held = Vec::new();
+            for (place, found) in left.into_iter().zip(found) {
+                match found {
+                    Found::Granted(outcome) => outcomes[place] = Some(outcome),
+                    Found::Held => held.push(place),
+                    Found::Not => absent.push(place),
+                }
+            }
+            left = held;
+            match pauses.next() {
+                Some(pause) if !left.is_empty() => sleep(pause).await,
+                _ => break,
+            }
+        }
+        // What is the matter is found out for each.
+        let each = absent.iter().map(|&place| self.reserve_briefly(executor, &requests[place]));
+        for (outcome, &place) in join_all(each).await.into_iter().zip(&absent) {
+            outcomes[place] = Some(outcome);
+        }
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(held()))).collect()
+    }
+
+    async fn reserve_in_turn<E: Executor + Clone>(
+        &self,
+        executor: &E,
+        requests: &[Reserve],
+    ) -> Vec<Result<Grant>> {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for request in requests {
+            outcomes.push(self.reserve_briefly(executor, request).await);
+        }
+        outcomes
+    }
+
+    /// Of one of several, which the others wait for.
+    async fn reserve_briefly<E: Executor + Clone>(&self, executor: &E, request: &Reserve) -> Result<Grant> {
+        self.reserve_with(&mut executor.clone(), request, Fit::UpTo, Patience::Brief).await
+    }
+
+    /// Of those requests, in one statement.
+    async fn reserve_found<E: Executor + Clone>(
+        &self,
+        executor: &E,
+        requests: &[Reserve],
+        places: &[usize],
+    ) -> Result<Vec<Found>> {
+        let sql = self.writing::<E>()?.reserve_many();
+        let requests: Vec<_> = places.iter().map(|&place| &requests[place]).collect();
+        let texts = |text: fn(&Reserve) -> String| {
+            Value::Texts(requests.iter().map(|request| text(request)).collect())
+        };
+        let values = [
+            texts(|request| request.name.as_str().to_owned()),
+            texts(|request| request.count.max(1).to_string()),
+            texts(|request| request.ceiling.to_string()),
+            Value::Patience,
+        ];
+        let rows = self.write(&mut executor.clone(), Statement::write(sql, values)).await?;
+        Ok(requests.into_iter().map(|request| found(&rows, request)).collect())
+    }
+}
+
+fn found(rows: &[Row], request: &Reserve) -> Found {
+    match rows.iter().find(|row| rows::name(row) == request.name.as_str()) {
+        None => Found::Not,
+        Some(row) if row.text(1).is_none() => Found::Held,
+        Some(row) => Found::Granted(granted(row, request)),
+    }
+}
+
+fn held() -> Error {
+    let message = "another transaction holds the row, and others were not to wait for it; try again, for this sequence alone";
+    Error::new(ErrorKind::Unavailable, message)
+}

@@ -1,0 +1,356 @@
+//! The calls of a store, over any executor.
+
+use idmill::store::{
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
+    RetryCost, SequenceInfo, already_exists, not_found,
+};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use super::durable::{Keeps, must_sync};
+use super::open::find;
+use super::rows::{self, reached};
+use super::run::{read, write};
+use super::table::Table;
+use crate::{Executor, Patience, Row, Statement, Value, must_be_alone};
+
+/// How often others may get in between before a call gives up. Each time one of them got on.
+pub const TRIES: usize = 1_000;
+
+/// What a store of [`Calls`] can do.
+pub const CAPABILITIES: Capabilities = Capabilities {
+    durability: Durability::Disk,
+    retry: RetryCost::Gap,
+    batches: true,
+    shared: true,
+    gives_back: true,
+};
+
+/// The calls of a store over the rows of a table, which was found or created: what
+/// [`Store`](idmill::store::Store) asks for, but for the sequence and the operation in its errors.
+///
+/// A transaction of the caller's is for [`InTransaction`](super::InTransaction); here it does not compile,
+/// since a grant must not be rolled back:
+///
+/// ```compile_fail,E0080
+/// # use idmill::store::{Grant, Reserve};
+/// # use idmill_sql::{Answer, Executor, Fault, Statement};
+/// use idmill_sql::postgres::Calls;
+///
+/// struct Callers;
+///
+/// impl Executor for Callers {
+///     const IN_TRANSACTION: bool = true;
+///     // …
+/// #   async fn execute(&mut self, _: Statement<'_>) -> Result<Answer, Fault> {
+/// #       Ok(Answer::default())
+/// #   }
+/// }
+///
+/// async fn draw(calls: &Calls, request: &Reserve) -> idmill::Result<Grant> {
+///     calls.reserve(&mut Callers, request).await
+/// }
+/// # type Draw = fn(&'static Calls, &'static Reserve) -> Box<dyn Future<Output = idmill::Result<Grant>>>;
+/// # fn main() {
+/// #     let draws: Draw = |calls, request| Box::new(draw(calls, request));
+/// #     std::hint::black_box(draws);
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calls {
+    pub(super) table: Table,
+    keeps: Keeps,
+    read_only: bool,
+}
+
+/// Whether fewer ids than were asked for are of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// What is left of the sequence.
+    UpTo,
+    /// All of them or none, and none below this id.
+    Exactly { floor: u64 },
+}
+
+impl Fit {
+    /// Whether this grant may be taken.
+    fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
+        let Self::Exactly { floor } = self else { return Ok(()) };
+        grant.must_fit(&request.name, request.count, floor, request.ceiling)
+    }
+
+    /// The last two parameters of [`Table::reserve`].
+    fn values(self) -> [Value; 2] {
+        match self {
+            Self::UpTo => ["".into(), "0".into()],
+            Self::Exactly { floor } => ["exactly".into(), floor.to_string().into()],
+        }
+    }
+}
+
+impl Calls {
+    /// Opens a table, and creates it where the mode says so. Dropping the future can leave the table created.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) if there is no schema, or no table and it is not to be created;
+    /// [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two are to be seen, or
+    /// the server does not sync what it writes; and those of the executor.
+    pub async fn open<E: Executor>(executor: &mut E, table: Table, mode: Mode, keeps: Keeps) -> Result<Self> {
+        const { must_be_alone::<E>() };
+        let read_only = mode == Mode::ReadOnly;
+        if !read_only {
+            must_sync(executor, keeps).await?;
+        }
+        let table = find(executor, table, mode).await?;
+        Ok(Self { table, keeps, read_only })
+    }
+
+    /// Over a table that is taken to be there.
+    pub(super) fn unopened(table: Table) -> Self {
+        Self { table, keeps: Keeps::default(), read_only: false }
+    }
+
+    /// The table, in its schema.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The table, for a call that commits what it writes.
+    pub(super) fn writing<E: Executor>(&self) -> Result<&Table> {
+        const { must_be_alone::<E>() };
+        self.writable()
+    }
+
+    fn writable(&self) -> Result<&Table> {
+        if self.read_only {
+            let message = "the store was opened to look only; open it with mode=rw or mode=rwc";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(&self.table)
+    }
+
+    /// [`Store::reserve`](idmill::store::Store::reserve).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn reserve<E: Executor>(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
+        const { must_be_alone::<E>() };
+        self.reserve_with(executor, request, Fit::UpTo, Patience::Full).await
+    }
+
+    /// Reserves, in one round trip as a rule: `next` moves on if the row has ids. If no row was
+    /// changed, it is read, and created with the first range taken if it is missing; a process that
+    /// loses that race begins again.
+    pub(super) async fn reserve_with<E: Executor>(
+        &self,
+        executor: &mut E,
+        request: &Reserve,
+        fit: Fit,
+        patience: Patience,
+    ) -> Result<Grant> {
+        let (sql, mut stuck) = (self.writable()?.reserve(E::IN_TRANSACTION), Stuck::default());
+        for _ in 0..TRIES {
+            let [exactly, floor] = fit.values();
+            let values = [
+                request.name.as_str().into(),
+                request.count.max(1).to_string().into(),
+                request.ceiling.to_string().into(),
+                Value::Patience,
+                exactly,
+                floor,
+            ];
+            let statement = Statement::write(&sql, values).with_patience(patience);
+            if let Some(row) = self.write(executor, statement).await?.first() {
+                return rows::granted(row, request);
+            }
+            let seen = self.inspect(executor, &request.name).await?;
+            if stuck.is_at(seen.as_ref()) {
+                return Err(hidden());
+            }
+            let missing = seen.is_none();
+            let mut info = match seen {
+                Some(info) => info,
+                None => SequenceInfo::new(request.name.clone(), request.creation()?),
+            };
+            let grant = info.grant(request.count, request.ceiling)?;
+            fit.check(&grant, request)?;
+            if !missing {
+                continue;
+            }
+            let from = Some(grant.range.start());
+            if let Some(row) = self.insert(executor, &info, from, patience).await? {
+                let grant = rows::granted(&row, request)?;
+                return fit.check(&grant, request).map(|()| grant);
+            }
+        }
+        Err(crowded())
+    }
+
+    /// [`Store::give_back`](idmill::store::Store::give_back).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn give_back<E: Executor>(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
+        let table = self.writing::<E>()?;
+        if back.rest.is_empty() {
+            return Ok(false);
+        }
+        let values = [
+            back.name.as_str().into(),
+            back.identity.incarnation.to_string().into(),
+            back.identity.epoch.to_string().into(),
+            back.rest.start().to_string().into(),
+            back.rest.end().to_string().into(),
+            Value::Patience,
+        ];
+        self.wrote(executor, Statement::write(table.give_back(), values)).await
+    }
+
+    /// [`Store::create`](idmill::store::Store::create).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn create<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        bounds: Bounds,
+    ) -> Result<SequenceInfo> {
+        self.writing::<E>()?;
+        let info = SequenceInfo::new(name.clone(), bounds);
+        match self.insert(executor, &info, None, Patience::Full).await? {
+            Some(_) => Ok(info),
+            None => Err(already_exists(name)),
+        }
+    }
+
+    /// [`Store::inspect`](idmill::store::Store::inspect).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn inspect<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+    ) -> Result<Option<SequenceInfo>> {
+        let found = read(executor, &self.table.select(), [name.as_str().into()]).await?;
+        found.first().map(rows::decode).transpose()
+    }
+
+    /// [`Store::list`](idmill::store::Store::list).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn list<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Listing> {
+        let after = page.after.as_ref().map_or("", Cursor::as_str);
+        let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
+        let found = read(executor, &self.table.select_page(), values).await?;
+        let mut listing = Listing::default();
+        for row in &found {
+            listing.add(rows::name(row), rows::decode(row));
+        }
+        let full = found.len() >= page.limit.max(1);
+        listing.next = found.last().filter(|_| full).map(|row| Cursor::new(rows::name(row)));
+        Ok(listing)
+    }
+
+    /// [`Store::set`](idmill::store::Store::set): reads, decides, and writes if nothing has changed
+    /// meanwhile; if something has, begins again.
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn set<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        change: Change,
+    ) -> Result<SequenceInfo> {
+        let sql = self.writing::<E>()?.replace();
+        for _ in 0..TRIES {
+            let seen = self.inspect(executor, name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.clone();
+            after.apply(&change)?;
+            let values = [
+                name.as_str().into(),
+                seen.identity.incarnation.to_string().into(),
+                seen.identity.epoch.to_string().into(),
+                seen.bounds.max().to_string().into(),
+                reached(&seen).to_string().into(),
+                after.bounds.max().to_string().into(),
+                reached(&after).to_string().into(),
+                after.identity.epoch.to_string().into(),
+                Value::Patience,
+            ];
+            if self.wrote(executor, Statement::write(&sql, values)).await? {
+                return Ok(after);
+            }
+        }
+        Err(crowded())
+    }
+
+    /// [`Store::remove`](idmill::store::Store::remove).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn remove<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
+        let values = [name.as_str().into(), Value::Patience];
+        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), values)).await
+    }
+
+    /// Adds a row, of which the ids from there on are reserved, and says how it is stored; `None` if there is
+    /// one of its name.
+    async fn insert<E: Executor>(
+        &self,
+        executor: &mut E,
+        info: &SequenceInfo,
+        from: Option<u64>,
+        patience: Patience,
+    ) -> Result<Option<Row>> {
+        let mut values: Vec<_> = rows::values(info, from).map(Value::from).into();
+        values.push(Value::Patience);
+        let statement = Statement::write(self.table.insert(E::IN_TRANSACTION), values);
+        Ok(self.write(executor, statement.with_patience(patience)).await?.pop())
+    }
+
+    /// Whether the statement wrote the row.
+    async fn wrote<E: Executor>(&self, executor: &mut E, statement: Statement<'_>) -> Result<bool> {
+        Ok(!self.write(executor, statement).await?.is_empty())
+    }
+
+    /// The rows that the statement wrote, durably.
+    pub(super) async fn write<E: Executor>(
+        &self,
+        executor: &mut E,
+        statement: Statement<'_>,
+    ) -> Result<Vec<Row>> {
+        write(executor, statement, self.keeps).await
+    }
+}
+
+/// Others were always faster; nothing was done.
+pub fn crowded() -> Error {
+    let message =
+        format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// A row that is there, that nobody changes, and that no update finds.
+#[derive(Default)]
+struct Stuck {
+    at: Option<SequenceInfo>,
+    times: u32,
+}
+
+impl Stuck {
+    /// Whether the row was seen like this again and again.
+    fn is_at(&mut self, seen: Option<&SequenceInfo>) -> bool {
+        self.times = if seen.is_some() && seen == self.at.as_ref() { self.times + 1 } else { 0 };
+        self.at = seen.cloned();
+        self.times >= 10
+    }
+}
+
+fn hidden() -> Error {
+    let message = "this user sees the sequence's row and cannot change it, as row-level security or a rule on the table has it: give \
+                   the user a policy for UPDATE too, or BYPASSRLS";
+    Error::new(ErrorKind::Denied, message)
+}

@@ -1,0 +1,327 @@
+//! PostgreSQL's errors, sorted by what they say about the ids.
+//!
+//! Each write here is one statement that commits by itself. An `ERROR` means that its transaction was
+//! aborted, so nothing was reserved; `FATAL`, `PANIC` and a connection that ends can come after the commit
+//! and before its confirmation. Servers that only speak the protocol, and poolers, have codes of their own:
+//! what is not known to leave no trace is unknown.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+
+use idmill::store::kit::mode::GONE;
+use idmill::{Error, ErrorKind};
+
+use crate::{Asked, EngineError, Fault, chain};
+
+/// A server that may not write: a standby, or one that was told so.
+const READ_ONLY: &str = "25006";
+/// Another transaction holds the lock for longer than the statement may wait.
+pub const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// The server is starting up, or shutting down: it is worth another try.
+pub const CANNOT_CONNECT_NOW: &str = "57P03";
+/// `nextval` has come to the end of its sequence.
+pub const SEQUENCE_LIMIT: &str = "2200H";
+/// There is no table, or no sequence, of this name.
+pub const UNDEFINED_TABLE: &str = "42P01";
+/// What a block should hold is not there: the data are damaged, or the sequence was restarted, and its old
+/// file went while it was read.
+pub const DATA_CORRUPTED: &str = "XX001";
+
+/// What a failure means.
+pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
+    let kind = match fault {
+        Fault::Engine(error) => of_engine(error, asked),
+        Fault::Refused(error) => error.kind(),
+        Fault::Uncommitted => ErrorKind::Conflict,
+        Fault::Answer(_) => ErrorKind::StoreViolation,
+        // An answer that cannot be read may stand for a commit all the same.
+        Fault::Broken(_) | Fault::Silent(_) | Fault::Warned(_) => ErrorKind::UnknownOutcome,
+    };
+    match kind {
+        ErrorKind::UnknownOutcome if asked != Asked::Write => ErrorKind::Unavailable,
+        kind => kind,
+    }
+}
+
+fn of_engine(error: &EngineError, asked: Asked) -> ErrorKind {
+    // While connecting, nothing was asked for: FATAL is how the server refuses.
+    if asked == Asked::Connect || !error.ends_session {
+        return of_code(&error.code);
+    }
+    ErrorKind::UnknownOutcome
+}
+
+/// Whether the connection is as good as before: the server has answered, and listens.
+pub fn leaves_connection(fault: &Fault) -> bool {
+    match fault {
+        // A server that may not write is best left for another.
+        Fault::Engine(error) => !error.ends_session && error.code != READ_ONLY,
+        _ => false,
+    }
+}
+
+/// Whether a warning that came with a write is one of its commit, which was to wait for standbys and was
+/// interrupted: it stands here, and could be missing after a failover. It makes a [`Fault::Warned`].
+pub fn is_of_commit(message: &str, code: &str) -> bool {
+    code == "57P01" || message.contains("synchronous replication")
+}
+
+/// A connection that was not made, which the server itself said nothing of. The driver's words are given, and
+/// what they mean: [`Unavailable`](ErrorKind::Unavailable), unless they say more.
+pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static) -> Fault {
+    let mut message = chain(&error);
+    let remedy = match kind {
+        ErrorKind::Denied => {
+            "check the user, its password and the server's certificate (sslrootcert=FILE names another root)"
+        }
+        ErrorKind::InvalidInput => "credentials are written `postgres://USER:PASSWORD@HOST:PORT/DATABASE`",
+        ErrorKind::Unsupported => "the server has no TLS: sslmode=prefer or disable does without",
+        _ => return Fault::broken(error),
+    };
+    let _ = write!(message, "; {remedy}");
+    Fault::Refused(Error::new(kind, message).because(error))
+}
+
+/// By PostgreSQL's list of SQLSTATEs. Of any in the first arms the transaction was rolled back.
+fn of_code(code: &str) -> ErrorKind {
+    match code {
+        // The client cannot be told: statement_completion_unknown, transaction_resolution_unknown.
+        "40003" | "08007" => ErrorKind::UnknownOutcome,
+        // invalid_password, insufficient_privilege
+        "28000" | "28P01" | "42501" => ErrorKind::Denied,
+        // undefined_table, invalid_schema_name, invalid_catalog_name
+        UNDEFINED_TABLE | "3F000" | "3D000" => ErrorKind::NotFound,
+        // undefined_column, no unique index for ON CONFLICT, datatype_mismatch,
+        // wrong_object_type, undefined_object
+        "42703" | "42P10" | "42804" | "42809" | "42704"
+        // duplicate_table, duplicate_object; a trigger's RAISE; with_check_option_violation;
+        // dependent_objects_still_exist
+        | "42P07" | "42710" | "P0001" | "44000" | "2BP01" => ErrorKind::Conflict,
+        // undefined_function, feature_not_supported
+        "42883" | "0A000" => ErrorKind::Unsupported,
+        // untranslatable_character, character_not_in_repertoire, invalid_parameter_value
+        "22P05" | "22021" | "22023" => ErrorKind::InvalidInput,
+        "XX001" | "XX002" => ErrorKind::StoreViolation,
+        // io_error; lock_not_available, object_in_use; query_canceled, admin_shutdown,
+        // crash_shutdown, cannot_connect_now
+        "58030" | LOCK_NOT_AVAILABLE | "55006" | "57014" | "57P01" | "57P02" | "57P03"
+        // serialization_failure, deadlock_detected; a standby, or default_transaction_read_only
+        | "40001" | "40P01" | READ_ONLY => ErrorKind::Unavailable,
+        // insufficient_resources: disk_full, out_of_memory, too_many_connections
+        _ if code.starts_with("53") => ErrorKind::Unavailable,
+        // integrity_constraint_violation: of somebody's making, since ours are checked before
+        _ if code.starts_with("23") => ErrorKind::Conflict,
+        _ => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// A failure as an error, with what can be done about it.
+pub fn failed(fault: Fault, asked: Asked) -> Error {
+    let kind = classify(&fault, asked);
+    let mut message = describe(&fault);
+    if let Some(remedy) = remedy(&fault, kind, asked) {
+        let _ = write!(message, "; {remedy}");
+    }
+    let error = Error::new(kind, message);
+    match fault {
+        Fault::Refused(error) => error,
+        Fault::Broken(cause) | Fault::Engine(EngineError { source: Some(cause), .. }) => {
+            error.because_shared(cause)
+        }
+        _ => error,
+    }
+}
+
+fn describe(fault: &Fault) -> String {
+    match fault {
+        Fault::Refused(error) => error.to_string(),
+        Fault::Silent(patience) => format!("no answer within {patience:?}"),
+        Fault::Warned(warning) => format!("committed, but with the warning {warning:?}"),
+        Fault::Uncommitted => {
+            "the client that the store was given is in a transaction, whose ROLLBACK would take back what is \
+             reserved in it: nothing of it is used"
+                .to_owned()
+        }
+        Fault::Engine(error) => {
+            let severity = if error.ends_session { "FATAL" } else { "ERROR" };
+            let severity = error.severity.as_deref().unwrap_or(severity);
+            format!("{severity} {}: {}", error.code, error.message)
+        }
+        Fault::Broken(error) => chain(&**error),
+        Fault::Answer(what) => what.clone(),
+    }
+}
+
+fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
+    Some(match (fault.code(), kind) {
+        (Some(LOCK_NOT_AVAILABLE), _) => "another transaction holds the row; try again, or raise timeout=",
+        (Some("53300"), _) => "raise max_connections, or close others",
+        (Some("53100"), _) => "make room on the server's disk",
+        (Some(READ_ONLY), _) if asked == Asked::InTransaction => {
+            "the transaction is read-only, or the server a standby: begin it READ WRITE, on the primary"
+        }
+        (Some(READ_ONLY), _) => {
+            "the server is a standby, or default_transaction_read_only is on for this user, database or server: name the \
+             primary (or several hosts with target_session_attrs=read-write), or turn that off"
+        }
+        (_, ErrorKind::Unavailable) if asked == Asked::InTransaction => {
+            "roll the transaction back; it can be begun again"
+        }
+        (Some("40001" | "40P01" | "57014"), ErrorKind::Unavailable) => "nothing was changed",
+        (Some("3D000"), _) => "create the database, or name another",
+        (Some("3F000"), _) => "create the schema, or name another with schema=NAME",
+        (Some(UNDEFINED_TABLE), _) => GONE,
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not",
+        (Some("28000" | "28P01"), _) => "check the user and its password",
+        (Some("42501"), _)
+            if fault.message().is_some_and(|message| message.contains("row-level security")) =>
+        {
+            "give the user policies for SELECT, INSERT, UPDATE and DELETE on the table, or BYPASSRLS"
+        }
+        (Some("42501"), _) => {
+            "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
+        }
+        (Some("42809"), _) => "what has this name is no sequence, but a table, say: choose another name",
+        (Some("42703" | "42804" | "42P10"), _) => "the table is not idmill's; name another with table=NAME",
+        _ if matches!(fault, Fault::Uncommitted) => {
+            "give the store a client of its own, or draw with next_in"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use idmill::ErrorKind::{
+        Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
+    };
+
+    use super::*;
+
+    /// As the server says it.
+    fn said(severity: &str, code: &str) -> Fault {
+        let error = EngineError::new(code, "text of it").with_severity(severity);
+        Fault::Engine(if severity == "ERROR" { error } else { error.ending_session() })
+    }
+
+    /// As the server says it to a statement that writes; those with a star are heard from
+    /// PostgreSQL itself in the tests of `idmill-postgres`.
+    #[test]
+    fn errors_of_a_statement_are_sorted_by_their_code() {
+        for (severity, code, kind) in [
+            ("ERROR", "55P03", Unavailable),    // * lock timeout
+            ("ERROR", "57014", Unavailable),    // * cancelled, statement timeout
+            ("ERROR", "40001", Unavailable),    // * serialisable, and another was first
+            ("ERROR", "40P01", Unavailable),    // * deadlock
+            ("ERROR", "25006", Unavailable),    // * default_transaction_read_only; a standby
+            ("ERROR", "53100", Unavailable),    // disk full
+            ("ERROR", "53200", Unavailable),    // out of memory
+            ("ERROR", "58030", Unavailable),    // a disk's error
+            ("ERROR", "42501", Denied),         // *
+            ("ERROR", "42P01", NotFound),       // *
+            ("ERROR", "3F000", NotFound),       // no such schema
+            ("ERROR", "42703", Conflict),       // * a table of others
+            ("ERROR", "42809", Conflict),       // * a table and not a sequence
+            ("ERROR", "23514", Conflict),       // * a check of others
+            ("ERROR", "P0001", Conflict),       // * a trigger's RAISE
+            ("ERROR", "2BP01", Conflict),       // * the default of a column
+            ("ERROR", "22023", InvalidInput),   // MINVALUE above MAXVALUE
+            ("ERROR", "22P05", InvalidInput),   // * not of the database's encoding
+            ("ERROR", "42883", Unsupported),    // an older server's function
+            ("ERROR", "XX001", StoreViolation), // corrupt
+            // What the server itself does not know, or a pooler in front of it.
+            ("ERROR", "40003", UnknownOutcome),
+            ("ERROR", "08007", UnknownOutcome),
+            ("ERROR", "08006", UnknownOutcome),
+            ("ERROR", "XX000", UnknownOutcome),
+            ("ERROR", "ZZ999", UnknownOutcome),
+            // The session ends, perhaps after the commit.
+            ("FATAL", "57P01", UnknownOutcome), // * pg_terminate_backend
+            ("FATAL", "57P02", UnknownOutcome), // another session crashed
+            ("FATAL", "53300", UnknownOutcome),
+            ("PANIC", "58030", UnknownOutcome),
+        ] {
+            let fault = said(severity, code);
+            assert_eq!(classify(&fault, Asked::Write), kind, "{severity} {code}");
+            let stays = severity == "ERROR" && code != "25006";
+            assert_eq!(leaves_connection(&fault), stays, "{severity} {code}");
+            for asked in [Asked::Read, Asked::InTransaction] {
+                let expected = if kind == UnknownOutcome { Unavailable } else { kind };
+                assert_eq!(classify(&fault, asked), expected, "{severity} {code} {asked:?}");
+            }
+            let error = failed(fault, Asked::Write);
+            assert!(error.to_string().contains(&format!("{severity} {code}: text of it")), "{error}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_not_let_in_has_reserved_nothing() {
+        for (code, kind) in [
+            ("57P03", Unavailable), // starting up
+            ("53300", Unavailable), // * too many clients
+            ("57P01", Unavailable), // shutting down
+            ("3D000", NotFound),    // * no such database
+            ("28P01", Denied),      // * wrong password
+            ("28000", Denied),      // * no entry in pg_hba.conf
+            ("08P01", Unavailable), // a pooler that does not reach its server
+        ] {
+            let fault = said("FATAL", code);
+            assert_eq!(classify(&fault, Asked::Connect), kind, "{code}");
+        }
+        let refused = unconnected(Unavailable, io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert_eq!(classify(&refused, Asked::Connect), Unavailable);
+        assert!(failed(refused, Asked::Connect).to_string().contains("refused"));
+    }
+
+    #[test]
+    fn what_a_driver_says_of_a_connection_comes_with_the_remedy() {
+        for (kind, remedy) in [
+            (Denied, "sslrootcert=FILE"),
+            (InvalidInput, "postgres://USER:PASSWORD@HOST"),
+            (Unsupported, "sslmode=prefer"),
+        ] {
+            let error = failed(unconnected(kind, io::Error::other("its words")), Asked::Connect);
+            assert_eq!(error.kind(), kind, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("its words; ") && text.contains(remedy), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_ends_or_is_silent_is_unknown() {
+        for fault in [
+            Fault::broken(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            Fault::Silent(Duration::from_secs(1)),
+            Fault::Warned("synchronous replication".into()),
+        ] {
+            assert_eq!(classify(&fault, Asked::Write), UnknownOutcome, "{fault:?}");
+            assert_eq!(classify(&fault, Asked::Read), Unavailable, "{fault:?}");
+            assert!(!leaves_connection(&fault), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_committed_is_not_used() {
+        let error = failed(Fault::Uncommitted, Asked::Write);
+        assert_eq!(error.kind(), Conflict);
+        assert!(
+            error.to_string().ends_with("give the store a client of its own, or draw with next_in"),
+            "{error}"
+        );
+        assert!(!leaves_connection(&Fault::Uncommitted));
+    }
+
+    /// Whoever looks for the driver's error finds it, and nothing that was put around it.
+    #[test]
+    fn the_driver_s_error_is_the_cause() {
+        let engine = EngineError::new("42P01", "missing").because(io::Error::other("its words"));
+        for fault in [Fault::from(engine), Fault::broken(io::Error::other("its words"))] {
+            let error = failed(fault, Asked::Write);
+            let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+            assert_eq!(cause.unwrap().to_string(), "its words");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! PostgreSQL: the rows of a table, what is asked of `SEQUENCE`s, and what an error means.
+//!
+//! # What an adapter does
+//!
+//! - Its [`Executor`](crate::Executor) sends one statement, with the types of its values: [`Value::Text`] is
+//!   `text`, [`Value::Texts`] is `text[]`. No answer has other columns than `text`, each of which may be
+//!   `NULL`.
+//! - In the place of [`Value::Patience`] it passes how long the statement may wait for locks, as text:
+//!   `100ms`. That is shorter than it waits for the answer itself, so that it is the server who gives up and
+//!   it is known that nothing was done. A statement that hears [`LOCK_NOT_AVAILABLE`] may be sent again, with
+//!   more of it. In a transaction of the caller's it passes an empty text.
+//! - What the server says is [`Fault::Engine`](crate::Fault::Engine), with its severity. A warning that
+//!   [`is_of_commit`] makes a write [`Fault::Warned`](crate::Fault::Warned). Where somebody else may have a
+//!   transaction open on the connection, and has, a write is
+//!   [`Fault::Uncommitted`](crate::Fault::Uncommitted): [`TRANSACTION_STATUS`] tells.
+//! - A connection is kept if the statement succeeded, or its fault [`leaves_connection`]; one whose rows are
+//!   not what [`must_be_durable`] wants is best closed.
+//! - [`Calls`] does all else, and [`InTransaction`] in a transaction of the caller's.
+//!
+//! [`Value::Text`]: crate::Value::Text
+//! [`Value::Texts`]: crate::Value::Texts
+//! [`Value::Patience`]: crate::Value::Patience
+
+mod batch;
+mod calls;
+mod classify;
+mod durable;
+pub mod native;
+mod open;
+mod place;
+mod rows;
+mod run;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+pub use self::calls::{CAPABILITIES, Calls, TRIES, crowded};
+pub use self::classify::{
+    CANNOT_CONNECT_NOW, DATA_CORRUPTED, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE, classify,
+    failed, is_of_commit, leaves_connection, unconnected,
+};
+pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
+pub use self::place::{Place, Relation, look};
+pub use self::table::{DEFAULT_TABLE, Table, check_name, quoted};
+pub use self::transaction::InTransaction;

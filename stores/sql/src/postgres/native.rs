@@ -1,0 +1,234 @@
+//! A sequence as PostgreSQL has it: how it is read and drawn from, in SQL, and what of it is refused.
+
+use idmill::store::{Bounds, Identity, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use super::durable::DURABLE;
+use crate::Row;
+
+/// The upper half of the advisory locks' numbers; the lower is the sequence's.
+const ADVISORY: u32 = u32::from_be_bytes(*b"idml");
+/// What is kept in a sequence's comment, after whatever stands there already.
+const NOTE: &str = "[idmill ";
+
+/// The column of a row of [`draw_sql`] that [`must_be_durable`](super::must_be_durable) looks at.
+pub const DRAWN_DURABLE_AT: usize = 13;
+
+/// A sequence as the catalogue and its own row have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Seen {
+    /// Its name, without the schema.
+    pub name: String,
+    /// `last_value`: the value that was drawn last, or that is the first.
+    pub last: i64,
+    /// `is_called`: whether `last` was drawn.
+    pub called: bool,
+    /// `INCREMENT BY`.
+    pub increment: i64,
+    /// `MINVALUE`.
+    pub min: i64,
+    /// `START WITH`.
+    pub start: i64,
+    /// `MAXVALUE`.
+    pub max: i64,
+    /// Whether it begins again at its end.
+    pub cycles: bool,
+    /// `CACHE`.
+    pub cache: i64,
+    /// As in `pg_class.relpersistence`.
+    pub persistence: String,
+    /// The number of the file that it is in; a restart gives it another.
+    pub file: u64,
+    /// Its number in the catalogue.
+    pub oid: u64,
+    /// Its comment, with the note of idmill's.
+    pub comment: String,
+}
+
+impl Seen {
+    /// A row of [`see_sql`] or of [`draw_sql`].
+    ///
+    /// # Errors
+    /// [`StoreViolation`](ErrorKind::StoreViolation) where there is no number that should be one.
+    pub fn read(row: &Row) -> Result<Self> {
+        let text = |column| row.text(column).unwrap_or_default().to_owned();
+        let number = |column| {
+            text(column).parse::<i64>().map_err(|_| {
+                let message =
+                    format!("the sequence {:?} has no number at {column}, but {:?}", text(0), text(column));
+                Error::new(ErrorKind::StoreViolation, message)
+            })
+        };
+        Ok(Self {
+            name: text(0),
+            last: number(1)?,
+            called: text(2) == "true",
+            increment: number(3)?,
+            min: number(4)?,
+            max: number(5)?,
+            cycles: text(6) == "true",
+            cache: number(7)?,
+            persistence: text(8),
+            file: number(9)?.cast_unsigned(),
+            oid: number(10)?.cast_unsigned(),
+            comment: text(11),
+            start: number(12)?,
+        })
+    }
+
+    /// Refuses what would hand out an id twice, or cannot be an id.
+    ///
+    /// # Errors
+    /// [`Conflict`](ErrorKind::Conflict), with the statement that helps.
+    pub fn check(&self) -> Result<()> {
+        let alter = match self {
+            _ if self.persistence == "t" => "it is temporary: each session has its own",
+            _ if self.persistence != "p" => "it is unlogged: a crash resets it; ALTER SEQUENCE … SET LOGGED",
+            _ if self.cycles => "it begins again at its end; ALTER SEQUENCE … NO CYCLE",
+            _ if self.increment < 1 => "it counts down; ALTER SEQUENCE … INCREMENT BY 1",
+            _ if self.cache != 1 => "it caches, so that its values do not grow; ALTER SEQUENCE … CACHE 1",
+            _ if self.first() < 0 || self.last < 0 => {
+                "it has negative values; ALTER SEQUENCE … MINVALUE 0 RESTART"
+            }
+            _ => return Ok(()),
+        };
+        let message = format!("the sequence {:?} cannot be drawn from: {alter}", self.name);
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Its first id: where it starts, unless somebody has restarted it below.
+    pub fn first(&self) -> i64 {
+        if self.last < self.start { self.min } else { self.start }
+    }
+
+    /// As a sequence of a store.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check).
+    pub fn info(&self) -> Result<SequenceInfo> {
+        self.check()?;
+        let next = if self.called {
+            // Only whole blocks are drawn.
+            self.last.checked_add(self.increment).filter(|value| *value <= self.max).map(|_| self.last + 1)
+        } else {
+            Some(self.last).filter(|value| *value <= self.max)
+        };
+        let bounds = Bounds::new(self.first().cast_unsigned(), self.max.cast_unsigned())?;
+        let name = SequenceName::new(&self.name)?;
+        Ok(SequenceInfo { name, next: next.map(i64::cast_unsigned), bounds, identity: self.identity() })
+    }
+
+    /// As idmill noted it, if the sequence is still in the file that it was in then. A restart,
+    /// by whomever, gives it another.
+    pub fn identity(&self) -> Identity {
+        let Some((_, note)) = self.comment.rsplit_once(NOTE) else {
+            return Identity { incarnation: self.oid.max(1), epoch: self.file };
+        };
+        let number = |key: &str| {
+            let value = note.split([' ', ']']).find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+            value.and_then(|value| value.parse::<u64>().ok()).unwrap_or_default()
+        };
+        let (incarnation, epoch) = (number("incarnation").max(1), number("epoch"));
+        if number("file") == self.file {
+            return Identity { incarnation, epoch };
+        }
+        // Above all that are noted.
+        Identity { incarnation, epoch: epoch.wrapping_add((1 << 32) | self.file) }
+    }
+
+    /// What of its comment is not idmill's.
+    pub fn remark(&self) -> &str {
+        self.comment.rsplit_once(NOTE).map_or(self.comment.as_str(), |(remark, _)| remark)
+    }
+}
+
+/// The names of a schema's sequences, or of all schemas of the path, each with whether it may be
+/// read (`true`), its schema and in how many it is: a page, by schema, or an empty string for the path,
+/// name before, prefix and number.
+pub const NAMES: &str = "SELECT c.relname::text, bool_and(COALESCE(has_sequence_privilege(c.oid, 'SELECT'), true))::text, \
+    min(n.nspname::text), count(*)::text FROM pg_catalog.pg_class c \
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'S' \
+    AND n.nspname = ANY(CASE $1 WHEN '' THEN current_schemas(false) ELSE ARRAY[$1::name] END) \
+    AND c.relname::text COLLATE \"C\" > $2 AND left(c.relname::text, length($3)) = $3 \
+    GROUP BY c.relname ORDER BY c.relname::text COLLATE \"C\" LIMIT $4::bigint";
+
+/// What [`Seen::read`] reads, of a sequence that nothing is drawn from.
+pub fn see_sql(sql: &str, name: &str) -> String {
+    format!(
+        "SELECT {}::text, l.last_value::text, l.is_called::text, p.seqincrement::text, p.seqmin::text, p.seqmax::text, \
+         p.seqcycle::text, p.seqcache::text, c.relpersistence::text, pg_relation_filenode(c.oid)::text, c.oid::text, \
+         obj_description(c.oid, 'pg_class'), p.seqstart::text FROM {sql} AS l, pg_catalog.pg_class AS c, pg_catalog.pg_sequence AS p \
+         WHERE c.oid = {}::regclass AND p.seqrelid = c.oid",
+        literal(name),
+        literal(sql)
+    )
+}
+
+/// Draws values, as many as the first parameter says or are left up to the third; the second is the patience.
+/// The same columns as [`see_sql`], with the value for the last, and what its commit waits for,
+/// [`DRAWN_DURABLE_AT`].
+///
+/// The properties are read after the value and under the lock that `nextval` took, which keeps
+/// `ALTER SEQUENCE` out until the commit: so they are those by which it was drawn. They come from the
+/// catalogue as it is, and not from the snapshot with which the statement began.
+///
+/// Where several values make a range, one client draws after another, so that they are contiguous; others,
+/// who do not ask for the lock, may still get in between.
+pub fn draw_sql(sql: &str) -> String {
+    let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
+    let [increment, min, max] = ["increment", "minimum_value", "maximum_value"].map(own);
+    let [cycles, cache, start] = ["cycle_option", "cache_size", "start_value"].map(own);
+    let name = literal(sql);
+    format!(
+        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', $2, true) AS patience, \
+         pg_logical_emit_message(true, 'idmill', '')::text AS flushed), \
+         n AS (SELECT nextval(q.o) AS v, q.o, q.durable FROM \
+         (SELECT {name}::regclass AS o, session.durable, session.patience, session.flushed, CASE WHEN $1::numeric > 1 \
+         OR (SELECT seqincrement = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = {name}::regclass) THEN \
+         pg_advisory_xact_lock(({ADVISORY}::bigint << 32) | {name}::regclass::oid::bigint) IS NULL END AS turn \
+         FROM session OFFSET 0) AS q, \
+         {sql} AS l, pg_catalog.pg_sequence AS p, generate_series(1, LEAST($1::numeric, \
+         div(LEAST(p.seqmax, $3::numeric) - l.last_value, p.seqincrement) + CASE WHEN l.is_called THEN 0 ELSE 1 END)::bigint) \
+         WHERE p.seqrelid = q.o OFFSET 0) \
+         SELECT (SELECT relname::text FROM pg_catalog.pg_class WHERE oid = n.o), n.v::text, 'true', {increment}, {min}, {max}, \
+         {cycles}, {cache}, (SELECT relpersistence::text FROM pg_catalog.pg_class WHERE oid = n.o), \
+         pg_relation_filenode(n.o)::text, n.o::oid::text, obj_description(n.o, 'pg_class'), {start}, n.durable FROM n"
+    )
+}
+
+/// Writes a record whose commit syncs all that the server has written so far. Its answer is one row, with
+/// what its commit waits for.
+pub fn flush_sql() -> String {
+    format!("SELECT {DURABLE}, pg_logical_emit_message(true, 'idmill', '')::text")
+}
+
+/// One transaction, whose commit is durable whatever the session says; it waits
+/// for a lock no longer than this.
+pub fn block(declare: &str, patience: &str, body: &str) -> String {
+    format!(
+        "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; \
+         PERFORM set_config('lock_timeout', {}, true); {body} END $idmill$",
+        literal(patience),
+        DURABLE = DURABLE.trim_end_matches(" AS durable")
+    )
+}
+
+/// Notes the identity, and the file that it goes with.
+pub fn note_sql(sql: &str, remark: &str, identity: Identity) -> String {
+    let (name, before) = (literal(sql), literal(remark));
+    let note = format!("{NOTE}incarnation={} epoch={} file=", identity.incarnation, identity.epoch);
+    format!(
+        "EXECUTE format('COMMENT ON SEQUENCE %s IS %L', {name}, {before} || '{note}' || pg_relation_filenode({name}::regclass) || ']');"
+    )
+}
+
+/// A text as SQL writes it, whatever `standard_conforming_strings` says.
+pub fn literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    if doubled.contains('\\') {
+        format!("E'{}'", doubled.replace('\\', "\\\\"))
+    } else {
+        format!("'{doubled}'")
+    }
+}

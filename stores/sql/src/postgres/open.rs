@@ -1,0 +1,61 @@
+//! Opening a table: it is found where PostgreSQL itself would find it, and created where it is not.
+
+use idmill::store::Mode;
+use idmill::store::kit::mode::NEVER_MADE;
+use idmill::{Error, ErrorKind, Result};
+
+use super::calls::{TRIES, crowded};
+use super::classify::failed;
+use super::place::{self, Place};
+use super::table::Table;
+use crate::{Asked, Executor, Statement};
+
+/// The table with its schema, created if need and leave be.
+pub(super) async fn find<E: Executor>(executor: &mut E, table: Table, mode: Mode) -> Result<Table> {
+    let mut created = false;
+    for _ in 0..TRIES {
+        match place::look(executor, table.schema(), table.name()).await? {
+            Place::There(found) => {
+                let table = table.within(&found.schema);
+                table.check(&found)?;
+                if created {
+                    tell_created(executor, &found.schema, &table).await;
+                }
+                return Ok(table);
+            }
+            Place::Nowhere { schema } => {
+                created = create(executor, &table.within(&schema), mode).await?;
+            }
+        }
+    }
+    Err(crowded())
+}
+
+/// Whether it was by this call: of several that create it at the same time, some hear
+/// that it, or its type, exists.
+async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode) -> Result<bool> {
+    if mode != Mode::Create {
+        let message = format!("there is no table {}; {NEVER_MADE}", table.sql());
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    match executor.execute(Statement::write(table.ddl(), [])).await {
+        Err(fault) if matches!(fault.code(), Some("23505" | "42P07" | "42710")) => Ok(false),
+        // Whether it was created is looked at next, or by whoever opens it next.
+        Err(fault) => Err(failed(fault, Asked::Read)),
+        Ok(_) => Ok(true),
+    }
+}
+
+/// Sequences begin anew in a table that was created: it should be seen where that is.
+async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table) {
+    let name = table.sql();
+    match place::elsewhere(executor, schema, table.name()).await {
+        None => tracing::info!(table = %name, "created the table: its sequences begin at their first ids"),
+        Some(others) => tracing::warn!(
+            table = %name,
+            others,
+            "created the table: its sequences begin at their first ids; there are tables of its name in other schemas, which \
+             the search_path does not lead to"
+        ),
+    }
+}

@@ -1,0 +1,100 @@
+//! Where a table or a sequence is: in the schema that was named, or else where PostgreSQL itself would find
+//! it, along the connection's `search_path`.
+//!
+//! The first schema of the path is not enough. It changes as soon as somebody creates a schema with the
+//! user's name. A table in the next schema would then be created a second time, and its ids repeated.
+
+use idmill::{Error, ErrorKind, Result};
+
+use super::run::read;
+use crate::{Executor, Row};
+
+/// Each schema to look in, in their order, and what has this name there: of which kind it is, its
+/// columns, and which of its parts, itself included, a crash would empty. Parameters: schema, or an
+/// empty string for the path; name.
+const LOOK: &str = "SELECT n.nspname::text, c.relkind::text, \
+     (SELECT string_agg(a.attname::text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a \
+      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), \
+     (WITH RECURSIVE parts AS (SELECT c.oid UNION SELECT i.inhrelid FROM parts JOIN pg_catalog.pg_inherits i \
+      ON i.inhparent = parts.oid) \
+      SELECT min(part.oid::regclass::text) FROM parts JOIN pg_catalog.pg_class part ON part.oid = parts.oid \
+      WHERE part.relpersistence <> 'p' OR part.relkind = 'f') \
+     FROM unnest(CASE $1 WHEN '' THEN current_schemas(false) ELSE ARRAY[$1::name] END) WITH ORDINALITY AS path(name, at) \
+     JOIN pg_catalog.pg_namespace n ON n.nspname = path.name \
+     LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $2 ORDER BY path.at";
+
+/// What was found of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is there.
+    There(Relation),
+    /// Nothing; in this schema it would be created.
+    Nowhere {
+        /// The one that was named, or the first of the path.
+        schema: String,
+    },
+}
+
+/// A table, a sequence, or something else that has the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Relation {
+    /// The schema that it is in.
+    pub schema: String,
+    /// Of which kind it is, as in `pg_class.relkind`.
+    pub kind: String,
+    /// The names of its columns, in their order.
+    pub columns: String,
+    /// A part of it that is unlogged, temporary or in another database.
+    pub forgetful: Option<String>,
+}
+
+impl Relation {
+    fn read(row: &Row) -> Option<Self> {
+        let text = |column| row.text(column).map(str::to_owned);
+        let (schema, kind) = (text(0)?, text(1)?);
+        Some(Self { schema, kind, columns: text(2).unwrap_or_default(), forgetful: text(3) })
+    }
+}
+
+/// Looks in this schema, or along the path.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) without any schema to look in; [`Conflict`](ErrorKind::Conflict) where
+/// the name stands for two: which of them is meant would depend on who asks.
+pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &str) -> Result<Place> {
+    let rows = read(executor, LOOK, [schema.unwrap_or_default().into(), name.into()]).await?;
+    let mut found: Vec<_> = rows.iter().filter_map(Relation::read).collect();
+    match (found.len(), rows.first()) {
+        (0, None) => Err(no_schema(schema)),
+        (0, Some(first)) => Ok(Place::Nowhere { schema: first.text(0).unwrap_or_default().to_owned() }),
+        (1, _) => Ok(Place::There(found.remove(0))),
+        _ => {
+            let schemas: Vec<_> = found.iter().map(|relation| format!("{:?}", relation.schema)).collect();
+            let message = format!(
+                "{name:?} is in more than one schema of the search_path, {}: name the one that is meant with schema=NAME, or in the \
+                 search_path of the user; look which of them has been drawn from before you remove the other",
+                schemas.join(" and ")
+            );
+            Err(Error::new(ErrorKind::Conflict, message))
+        }
+    }
+}
+
+fn no_schema(schema: Option<&str>) -> Error {
+    let message = match schema {
+        Some(schema) => format!("there is no schema {schema:?}; create it, or name another with schema=NAME"),
+        None => "the connection has no schema to look in; name one with schema=NAME".to_owned(),
+    };
+    Error::new(ErrorKind::NotFound, message)
+}
+
+/// The schemas beside this one that have a table or sequence of this name too,
+/// which the path does not lead to.
+pub(super) async fn elsewhere<E: Executor>(executor: &mut E, schema: &str, name: &str) -> Option<String> {
+    let sql = "SELECT string_agg(n.nspname::text, ', ') FROM pg_catalog.pg_class c \
+               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+               WHERE c.relname = $2 AND n.nspname <> $1 AND c.relkind IN ('r', 'p', 'S')";
+    let rows = read(executor, sql, [schema.into(), name.into()]).await.ok()?;
+    rows.first()?.text(0).map(str::to_owned)
+}

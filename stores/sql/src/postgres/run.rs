@@ -1,0 +1,36 @@
+//! How a statement is run, and what is made of its answer before anybody looks at that.
+
+use idmill::Result;
+
+use super::Keeps;
+use super::classify::failed;
+use super::durable::{DURABLE_AT, must_be_durable};
+use crate::executor::{to_read, to_write};
+use crate::{Executor, Row, Statement, Value};
+
+/// Reads.
+pub(super) async fn read<E: Executor>(
+    executor: &mut E,
+    sql: &str,
+    values: impl Into<Vec<Value>>,
+) -> Result<Vec<Row>> {
+    let asked = to_read::<E>();
+    let answer = executor.execute(Statement::read(sql, values)).await;
+    answer.map(|answer| answer.rows).map_err(|fault| failed(fault, asked))
+}
+
+/// Writes, and looks at how durably. In a transaction of the caller's that is up to its commit.
+pub(super) async fn write<E: Executor>(
+    executor: &mut E,
+    statement: Statement<'_>,
+    keeps: Keeps,
+) -> Result<Vec<Row>> {
+    let asked = to_write::<E>();
+    let rows = executor.execute(statement).await.map_err(|fault| failed(fault, asked))?.rows;
+    if !E::IN_TRANSACTION {
+        for row in &rows {
+            must_be_durable(row.text(DURABLE_AT).unwrap_or_default(), keeps)?;
+        }
+    }
+    Ok(rows)
+}

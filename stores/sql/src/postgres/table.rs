@@ -1,0 +1,271 @@
+//! The table, and the SQL that touches it.
+//!
+//! Numbers are `numeric(20)`, which holds 2^64, one more than the last id: so `next` is an ordinary number
+//! for a sequence that is used up, and PostgreSQL adds and compares without an edge. They travel as text.
+//!
+//! Every statement that writes says for itself how its commit is to be confirmed and how long it waits for
+//! locks. Settings of the session would not do: behind a pooler the next statement may run in another, and
+//! they would stay behind for strangers.
+
+use idmill::{Error, ErrorKind, Operation, Result};
+
+use super::durable::{DURABLE, WRITTEN};
+use super::place::Relation;
+
+/// The table, where none is named.
+pub const DEFAULT_TABLE: &str = "idmill_sequences";
+/// The layout of a row. Another version's rows are neither matched by our writes nor read.
+pub(super) const FORMAT: &str = "1";
+const COLUMNS: [&str; 8] =
+    ["name", "next", "reserved_from", "start", "max", "incarnation", "epoch", "format"];
+/// A row as it is read, at the places that [`decode`](super::rows::decode) looks at. Behind it, a row that
+/// was written says how durably that is: [`WRITTEN`].
+const ROW: &str = "s.name::text, s.next::text, s.start::text, s.max::text, s.incarnation::text, s.epoch::text, \
+                   s.format::text, s.reserved_from::text";
+
+/// A table's name that was checked, since it becomes part of the SQL, in its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    schema: Option<Box<str>>,
+    name: Box<str>,
+}
+
+impl Table {
+    /// A table of this name, in this schema or in the one that the `search_path` leads to.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+    pub fn new(schema: Option<&str>, name: &str) -> Result<Self> {
+        check_name("table", name)?;
+        schema.map_or(Ok(()), |schema| check_name("schema", schema))?;
+        Ok(Self { schema: schema.map(Into::into), name: name.into() })
+    }
+
+    /// The name, without the schema.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The schema, where one was named or found.
+    pub fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    /// The same table, in the schema that was found for it: no temporary table can stand in for it then.
+    pub(super) fn within(&self, schema: &str) -> Self {
+        Self { schema: Some(schema.into()), name: self.name.clone() }
+    }
+
+    /// The same table, in this schema.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+    pub fn in_schema(&self, schema: &str) -> Result<Self> {
+        Self::new(Some(schema), &self.name)
+    }
+
+    /// As SQL names it.
+    pub fn sql(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("{}.{}", quoted(schema), quoted(&self.name)),
+            None => quoted(&self.name),
+        }
+    }
+
+    /// Creates the table unless it exists. Half of each page is left free, so that an update finds room in
+    /// the page that the row is in, and the primary key stays as it is.
+    pub fn ddl(&self) -> String {
+        let table = self.sql();
+        format!(
+            "CREATE TABLE IF NOT EXISTS {table} (
+  name text COLLATE \"C\" PRIMARY KEY,
+  next numeric(20) NOT NULL, -- max + 1 once all are reserved
+  reserved_from numeric(20), -- where the range that was reserved last begins
+  start numeric(20) NOT NULL,
+  max numeric(20) NOT NULL,
+  incarnation bigint NOT NULL CHECK (incarnation > 0),
+  epoch bigint NOT NULL CHECK (epoch >= 0),
+  format smallint NOT NULL CHECK (format = {FORMAT}),
+  CHECK (0 <= start AND start <= max AND max < 18446744073709551616),
+  CHECK (start <= next AND next <= max + 1)
+) WITH (fillfactor = 50)"
+        )
+    }
+
+    /// Takes the next ids of a row, up to `count` and the limit: parameters name, count,
+    /// ceiling, lock timeout, whether all of `count` are needed, and the least id of use. A row
+    /// that has none is not matched.
+    ///
+    /// Under READ COMMITTED a writer that waited for another evaluates condition and new values
+    /// again, on the row as the other left it. `reserved_from` is part of those values, and tells
+    /// which ids this very statement took.
+    pub(super) fn reserve(&self, in_transaction: bool) -> String {
+        format!(
+            "{} UPDATE {} AS s SET reserved_from = s.next, \
+             next = LEAST(s.next + $2::numeric, LEAST(s.max, $3::numeric) + 1) FROM session \
+             WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric) \
+             AND ($5 <> 'exactly' OR s.next + $2::numeric <= LEAST(s.max, $3::numeric) + 1) \
+             AND s.next >= $6::numeric RETURNING {ROW}, {WRITTEN}",
+            session(in_transaction, 4),
+            self.sql()
+        )
+    }
+
+    /// The same for several rows in one transaction: parameters names, counts, ceilings, lock timeout. Their
+    /// locks are taken in the order of their names; a row that another transaction holds is passed over, and
+    /// comes back with its name alone.
+    pub(super) fn reserve_many(&self) -> String {
+        let table = self.sql();
+        format!(
+            "{}, asked AS (SELECT * FROM unnest($1::text[], $2::numeric[], $3::numeric[]) AS a(name, count, ceiling)), \
+             locked AS (SELECT l.name, asked.count, asked.ceiling, session.durable \
+             FROM session, asked JOIN {table} AS l ON l.name = asked.name COLLATE \"C\" ORDER BY l.name FOR UPDATE OF l SKIP LOCKED), \
+             moved AS (UPDATE {table} AS s SET reserved_from = s.next, \
+             next = LEAST(s.next + locked.count, LEAST(s.max, locked.ceiling) + 1) FROM locked \
+             WHERE s.name = locked.name AND s.format = {FORMAT} AND s.next <= LEAST(s.max, locked.ceiling) \
+             RETURNING {ROW}, locked.durable, txid_current()::text AS xid) \
+             SELECT * FROM moved UNION ALL SELECT held.name::text, NULL, NULL, NULL, NULL, NULL, NULL, NULL, session.durable, NULL \
+             FROM session, asked JOIN {table} AS held ON held.name = asked.name COLLATE \"C\" \
+             WHERE NOT EXISTS (SELECT FROM locked WHERE locked.name = held.name)",
+            session(false, 4)
+        )
+    }
+
+    /// Adds a row unless there is one of its name: its values as in
+    /// [`values`](super::rows::values), and the lock timeout.
+    pub(super) fn insert(&self, in_transaction: bool) -> String {
+        format!(
+            "{} INSERT INTO {} AS s ({}) SELECT $1, $2::numeric, NULLIF($3, '')::numeric, $4::numeric, $5::numeric, $6::bigint, \
+             $7::bigint, {FORMAT} FROM session ON CONFLICT (name) DO NOTHING \
+             RETURNING {ROW}, (SELECT durable FROM session), txid_current()::text AS xid",
+            session(in_transaction, 8),
+            self.sql(),
+            COLUMNS.join(", ")
+        )
+    }
+
+    /// Changes a row if it is as it was: name, incarnation, epoch, max and next as seen; max, next
+    /// and epoch to be; lock timeout.
+    pub(super) fn replace(&self) -> String {
+        format!(
+            "{} UPDATE {} AS s SET max = $6::numeric, next = $7::numeric, epoch = $8::bigint FROM session \
+             WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.max = $4::numeric \
+             AND s.next = $5::numeric AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
+            session(false, 9),
+            self.sql()
+        )
+    }
+
+    /// Moves `next` back, if it is where the range ends: name, incarnation, epoch, start and
+    /// end of the range; lock timeout.
+    pub(super) fn give_back(&self) -> String {
+        format!(
+            "{} UPDATE {} AS s SET next = $4::numeric FROM session \
+             WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.next = $5::numeric \
+             AND s.start <= $4::numeric AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
+            session(false, 6),
+            self.sql()
+        )
+    }
+
+    /// Removes a row: name, lock timeout.
+    pub(super) fn delete(&self) -> String {
+        format!(
+            "{} DELETE FROM {} AS s USING session WHERE s.name = $1 RETURNING {ROW}, {WRITTEN}",
+            session(false, 2),
+            self.sql()
+        )
+    }
+
+    /// A row: parameter the name.
+    pub(super) fn select(&self) -> String {
+        format!("SELECT {ROW} FROM {} AS s WHERE s.name = $1", self.sql())
+    }
+
+    /// A page: parameters the name that it follows, the prefix and the number of rows.
+    pub(super) fn select_page(&self) -> String {
+        format!(
+            "SELECT {ROW} FROM {} AS s WHERE s.name COLLATE \"C\" > $1 AND s.name COLLATE \"C\" >= $2 \
+             AND left(s.name, length($2)) = $2 ORDER BY s.name COLLATE \"C\" LIMIT $3::bigint",
+            self.sql()
+        )
+    }
+
+    /// The statement with which any driver draws from a sequence that exists, inside its own transaction:
+    /// parameters the name, as `text`, and how many ids, as `bigint`; one row with the first of them, as
+    /// `bigint`, or none if the sequence does not exist or has fewer left.
+    pub fn published(&self) -> String {
+        format!(
+            "UPDATE {} SET reserved_from = next, next = next + $2::bigint \
+             WHERE name = $1 AND format = {FORMAT} AND next + $2::bigint <= max + 1 RETURNING reserved_from::bigint",
+            self.sql()
+        )
+    }
+
+    /// Whether what was found is such a table, and whole after a crash.
+    pub(super) fn check(&self, found: &Relation) -> Result<()> {
+        if !matches!(found.kind.as_str(), "r" | "p") || found.columns != COLUMNS.join(", ") {
+            let message = format!(
+                "{} is there, but it is not idmill's table (its columns are {}); name another with table=NAME",
+                self.sql(),
+                found.columns
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let Some(part) = &found.forgetful else { return Ok(()) };
+        let message = format!(
+            "{}: {part} is unlogged, temporary or foreign: a crash empties it, and its ids would be handed out again; run ALTER \
+             TABLE {part} SET LOGGED",
+            self.sql()
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+}
+
+/// The settings of one statement, as its first part: what its commit waits for, read back, and its patience,
+/// in this parameter. The settings of a transaction of the caller's are left alone.
+fn session(in_transaction: bool, parameter: usize) -> String {
+    if in_transaction {
+        return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience)");
+    }
+    format!("WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS patience)")
+}
+
+/// What PostgreSQL takes for one identifier, of those that need no thought. `what` it is to name is said in
+/// the error.
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) for any other.
+pub fn check_name(what: &str, name: &str) -> Result<()> {
+    let valid = !name.is_empty()
+        && name.len() <= 63
+        && !name.starts_with("pg_")
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if valid {
+        return Ok(());
+    }
+    let rule = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
+    Err(Error::invalid(format!("{name:?} cannot be the {what}: {rule}")).during(Operation::Connect))
+}
+
+/// A name as SQL writes it, of whatever characters.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn tables_are_named_in_their_schema() {
+        assert_eq!(Table::new(Some("app"), "t").unwrap().sql(), "\"app\".\"t\"");
+        for name in ["", "1a", "a\"b", "a b", "pg_x", "ü", &"x".repeat(64)] {
+            assert_eq!(Table::new(None, name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
+            assert!(Table::new(Some(name), "t").is_err(), "{name}");
+        }
+    }
+}

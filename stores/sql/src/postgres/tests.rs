@@ -1,0 +1,264 @@
+//! The calls, over an executor that answers what it was told to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Mode, Reserve};
+use idmill::{Error, ErrorKind, Range, SequenceName};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::{Answer, EngineError, Executor, Fault, Patience, Row, Statement, Value};
+
+type Answered = Result<Vec<Row>, Fault>;
+
+/// Clones take their answers from the same script.
+#[derive(Clone, Default)]
+struct Script<const IN_TRANSACTION: bool>(Arc<Mutex<Told>>);
+
+#[derive(Default)]
+struct Told {
+    answers: VecDeque<Answered>,
+    heard: Vec<Statement<'static>>,
+}
+
+impl<const IN_TRANSACTION: bool> Script<IN_TRANSACTION> {
+    fn of(answers: impl IntoIterator<Item = Answered>) -> Self {
+        let told = Told { answers: answers.into_iter().collect(), heard: Vec::new() };
+        Self(Arc::new(Mutex::new(told)))
+    }
+
+    fn heard(&self) -> Vec<Statement<'static>> {
+        self.0.lock().heard.clone()
+    }
+}
+
+impl<const IN_TRANSACTION: bool> Executor for Script<IN_TRANSACTION> {
+    const IN_TRANSACTION: bool = IN_TRANSACTION;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        let mut told = self.0.lock();
+        let owned = if statement.writes { Statement::write } else { Statement::read };
+        let heard = owned(statement.sql.into_owned(), statement.values);
+        told.heard.push(heard.with_patience(statement.patience));
+        // What is not in the script is not there.
+        told.answers.pop_front().unwrap_or(Ok(Vec::new())).map(Answer::rows)
+    }
+}
+
+type Session = Script<false>;
+type Transaction = Script<true>;
+
+const DURABLE: &str = "on on on";
+const IDENTITY: Identity = Identity { incarnation: 7, epoch: 0 };
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn request(text: &str, count: u64) -> Reserve {
+    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::new(1, 100).unwrap()) }
+}
+
+fn texts(texts: &[&str]) -> Row {
+    Row::new(texts.iter().map(|text| Value::from(*text)).collect())
+}
+
+/// A row of 1 to 100, of which all before `next` are reserved, the last of them from `from` on.
+fn row(name: &str, from: &str, next: &str, durable: &str) -> Row {
+    texts(&[name, next, "1", "100", "7", "0", "1", from, durable, "4711"])
+}
+
+fn held(name: &str) -> Row {
+    let mut values = vec![Value::from(name)];
+    values.resize(8, Value::Null);
+    values.push(DURABLE.into());
+    Row::new(values)
+}
+
+fn engine(code: &str) -> Answered {
+    Err(EngineError::new(code, "its words").into())
+}
+
+fn calls() -> Calls {
+    Calls::unopened(Table::new(Some("app"), "t").unwrap())
+}
+
+async fn calls_that_trust() -> Calls {
+    let there = texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format"]);
+    let table = Table::new(None, "t").unwrap();
+    Calls::open(&mut Session::of([Ok(vec![there])]), table, Mode::ReadWrite, Keeps::Trust).await.unwrap()
+}
+
+fn range(grant: &Grant) -> (u64, u64) {
+    (grant.range.start(), grant.range.len())
+}
+
+/// Whatever the adapter is: nothing of a row is used that a crash would take back.
+#[tokio::test]
+async fn a_write_that_is_not_durable_is_refused() {
+    for (durable, kind) in [
+        ("on off on", ErrorKind::Conflict),
+        ("on on off", ErrorKind::Conflict),
+        ("off on on", ErrorKind::StoreViolation),
+        ("", ErrorKind::StoreViolation),
+    ] {
+        let (calls, wrote) = (calls(), || Ok(vec![row("s", "1", "4", durable)]));
+        let is = |error: Error| assert_eq!(error.kind(), kind, "{durable:?}: {error}");
+        is(calls.reserve(&mut Session::of([wrote()]), &request("s", 3)).await.unwrap_err());
+        let created = [Ok(vec![]), Ok(vec![]), wrote()];
+        is(calls.reserve(&mut Session::of(created), &request("s", 3)).await.unwrap_err());
+        is(calls.reserve_many(&Session::of([wrote()]), &[request("s", 3)]).await.remove(0).unwrap_err());
+        let bounds = Bounds::new(1, 100).unwrap();
+        is(calls.create(&mut Session::of([wrote()]), &name("s"), bounds).await.unwrap_err());
+        let back = GiveBack { name: name("s"), identity: IDENTITY, rest: Range::new(4, 3).unwrap() };
+        is(calls.give_back(&mut Session::of([wrote()]), &back).await.unwrap_err());
+        let read = Ok(vec![row("s", "1", "4", "")]);
+        let change = Change { next: Some(50), ..Change::default() };
+        is(calls.set(&mut Session::of([read, wrote()]), &name("s"), change).await.unwrap_err());
+        is(calls.remove(&mut Session::of([wrote()]), &name("s")).await.unwrap_err());
+    }
+    let trusted = Ok(vec![row("s", "1", "4", "on off off")]);
+    let grant = calls_that_trust().await.reserve(&mut Session::of([trusted]), &request("s", 3)).await;
+    assert_eq!(range(&grant.unwrap()), (1, 3));
+}
+
+#[tokio::test]
+async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
+    let draws = InTransaction::<i32>::new("s").unwrap().schema("app").unwrap().table("t").unwrap();
+    let mut transaction = Transaction::of([Ok(vec![row("s", "1", "4", "on")])]);
+    let drawn = draws.reserve(&mut transaction, 3).await.unwrap();
+    assert_eq!((drawn.start(), drawn.len()), (1, 3));
+    let statement = transaction.heard().remove(0);
+    assert!(statement.writes && !statement.sql.contains("set_config"), "{}", statement.sql);
+    assert!(statement.sql.contains("UPDATE \"app\".\"t\""), "{}", statement.sql);
+    let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Patience, "exactly".into()];
+    assert_eq!(statement.values[..5], values);
+    // Fewer are left.
+    let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![row("s", "1", "99", "on")])]);
+    let error = draws.reserve(&mut transaction, 3).await.unwrap_err();
+    assert_eq!((error.kind(), error.sequence()), (ErrorKind::Exhausted, Some("s")), "{error}");
+    assert_eq!(draws.reserve(&mut transaction, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(transaction.heard().len(), 2);
+    // What is unknown elsewhere is not here: the caller has not committed.
+    let lost = EngineError::new("57P01", "its words").ending_session();
+    let error = draws.next(&mut Transaction::of([Err(lost.into())])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("roll the transaction back"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_looks_again_at_what_is_held_and_asks_for_the_others_briefly() {
+    let both = || Ok(vec![held("b"), row("a", "1", "4", DURABLE)]);
+    let again = || Ok(vec![held("b")]);
+    let batch = [request("b", 3), request("a", 3), request("new", 3)];
+    let created = [Ok(vec![]), Ok(vec![]), Ok(vec![row("new", "1", "4", DURABLE)])];
+    let session = Session::of([both(), again(), again(), again(), again()].into_iter().chain(created));
+    let answers = calls().reserve_many(&session, &batch).await;
+    let error = answers[0].clone().unwrap_err();
+    assert_eq!((error.kind(), error.sequence()), (ErrorKind::Unavailable, Some("b")), "{error}");
+    for granted in &answers[1..] {
+        assert_eq!(range(granted.as_ref().unwrap()), (1, 3));
+    }
+    let heard = session.heard();
+    let names = |statement: &Statement<'_>| statement.values[0].clone();
+    assert_eq!(names(&heard[0]), Value::Texts(vec!["b".into(), "a".into(), "new".into()]));
+    assert_eq!(names(&heard[4]), Value::Texts(vec!["b".into()]));
+    let patience: Vec<_> = heard.iter().filter(|one| one.writes).map(|one| one.patience).collect();
+    assert_eq!(patience, [[Patience::Full; 5].as_slice(), &[Patience::Brief; 2]].concat());
+}
+
+#[tokio::test]
+async fn one_sequence_twice_in_a_batch_is_two_reserves() {
+    let answers = [Ok(vec![row("s", "1", "4", DURABLE)]), Ok(vec![row("s", "4", "6", DURABLE)])];
+    let session = Session::of(answers);
+    let granted = calls().reserve_many(&session, &[request("s", 3), request("s", 2)]).await;
+    assert_eq!(granted.iter().map(|one| range(one.as_ref().unwrap())).collect::<Vec<_>>(), [(1, 3), (4, 2)]);
+}
+
+#[tokio::test]
+async fn a_call_gives_up_where_others_are_always_faster_and_where_nothing_ever_changes() {
+    // As it was read, it has ids; and whenever it is written, another was first.
+    let moving = (0..).flat_map(|round| {
+        let next = (1 + round % 90).to_string();
+        [Ok(vec![]), Ok(vec![row("s", "1", &next, "")])]
+    });
+    let crowd = Session::of(moving.take(2 * TRIES));
+    let error = calls().reserve(&mut crowd.clone(), &request("s", 3)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains(&format!("each of the {TRIES} times")), "{error}");
+    assert_eq!(crowd.heard().len(), 2 * TRIES);
+
+    let hidden = Session::of((0..100).flat_map(|_| [Ok(vec![]), Ok(vec![row("s", "1", "4", "")])]));
+    let error = calls().reserve(&mut hidden.clone(), &request("s", 3)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("policy for UPDATE"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_trigger_has_changed_is_not_granted() {
+    for (fault, changed) in [
+        ("did not move as far", row("s", "1", "9", DURABLE)),
+        ("does not say which ids", row("s", "", "4", DURABLE)),
+        ("instead of another", row("other", "1", "4", DURABLE)),
+    ] {
+        // As it was moved on, and as it was created.
+        for before in [vec![], vec![Ok(vec![]), Ok(vec![])]] {
+            let mut session = Session::of(before.into_iter().chain([Ok(vec![changed.clone()])]));
+            let error = calls().reserve(&mut session, &request("s", 3)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+            assert!(error.to_string().contains(fault), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_table_is_created_where_the_mode_says_so_and_once() {
+    let columns = "name, next, reserved_from, start, max, incarnation, epoch, format";
+    let synced = || Ok(vec![texts(&["on", "on"])]);
+    let nowhere = || Ok(vec![texts(&["app"])]);
+    let there = || Ok(vec![texts(&["app", "r", columns])]);
+    let open = async |answers: Vec<Answered>, mode| {
+        let mut session = Session::of(answers);
+        let opened = Calls::open(&mut session, Table::new(None, "t").unwrap(), mode, Keeps::Disk).await;
+        let ddl = session.heard().iter().filter(|one| one.sql.starts_with("CREATE TABLE")).count();
+        (opened.map(|calls| calls.table().sql()), ddl)
+    };
+    let found = "\"app\".\"t\"".to_owned();
+    let created = vec![synced(), nowhere(), Ok(vec![]), there(), Ok(vec![])];
+    let is = |(opened, ddl): (Result<String, Error>, usize), count| {
+        assert_eq!((opened.unwrap(), ddl), (found.clone(), count));
+    };
+    is(open(created, Mode::Create).await, 1);
+    // Another was faster.
+    let beaten = vec![synced(), nowhere(), engine("23505"), there()];
+    is(open(beaten, Mode::Create).await, 1);
+    is(open(vec![there()], Mode::ReadOnly).await, 0);
+    for (answers, kind, text) in [
+        (vec![synced(), nowhere()], ErrorKind::NotFound, "mode=rwc"),
+        (vec![synced()], ErrorKind::NotFound, "schema=NAME"),
+        (vec![Ok(vec![texts(&["off", "on"])])], ErrorKind::Conflict, "set fsync = on"),
+        (vec![synced(), Ok(vec![texts(&["app", "r", "a, b"])])], ErrorKind::Conflict, "not idmill's"),
+        (vec![synced(), Ok(vec![texts(&["app", "r", columns, "t"])])], ErrorKind::Conflict, "SET LOGGED"),
+    ] {
+        let (outcome, ddl) = open(answers, Mode::ReadWrite).await;
+        let error = outcome.unwrap_err();
+        assert_eq!((error.kind(), ddl), (kind, 0), "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn who_looks_only_sends_nothing_that_writes() {
+    let there = texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format"]);
+    let (mut session, table) = (Session::of([Ok(vec![there])]), Table::new(None, "t").unwrap());
+    let calls = Calls::open(&mut session, table, Mode::ReadOnly, Keeps::Disk).await.unwrap();
+    let denied = |error: Error| assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    denied(calls.reserve(&mut session, &request("s", 3)).await.unwrap_err());
+    denied(calls.reserve_many(&session, &[request("s", 3)]).await.remove(0).unwrap_err());
+    denied(calls.create(&mut session, &name("s"), Bounds::new(1, 100).unwrap()).await.unwrap_err());
+    denied(calls.set(&mut session, &name("s"), Change::default()).await.unwrap_err());
+    denied(calls.remove(&mut session, &name("s")).await.unwrap_err());
+    assert!(session.heard().iter().all(|statement| !statement.writes));
+    assert_eq!(calls.inspect(&mut session, &name("s")).await.unwrap(), None);
+}

@@ -1,0 +1,168 @@
+//! The table, and every statement that touches it.
+
+use idmill::store::{Cursor, Page, SequenceInfo};
+use idmill::{Error, Operation, Result, SequenceName};
+
+use super::rows::{FORMAT, encode};
+use crate::{Statement, Value};
+
+/// The table of sequences unless told otherwise.
+pub const DEFAULT_TABLE: &str = "idmill_sequences";
+/// The columns, in the order in which rows are read.
+pub(super) const COLUMNS: &str = "name, next, start, max, incarnation, epoch, format";
+
+/// A table's name that was checked, since it becomes part of the SQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table(Box<str>);
+
+impl Table {
+    /// The table of this name: up to 63 ASCII letters, digits and `_`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    pub fn new(name: &str) -> Result<Self> {
+        let mut bytes = name.bytes();
+        let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
+        let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if begins && goes_on && name.len() <= 63 && !name.to_ascii_lowercase().starts_with("sqlite_") {
+            return Ok(Self(name.into()));
+        }
+        let rule = "up to 63 ASCII letters, digits and _, not beginning with a digit or `sqlite_`";
+        Err(Error::invalid(format!("{name:?} cannot be the table: {rule}")).during(Operation::Connect))
+    }
+
+    /// Its name, as it was given.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// As SQL names it: in the main database, where no temporary table of the caller's can stand in for it.
+    fn sql(&self) -> String {
+        format!("main.\"{}\"", self.0)
+    }
+
+    /// The statement that creates the table unless it exists. It is one, so a crash leaves all of it or
+    /// nothing.
+    pub fn ddl(&self) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (
+  name TEXT NOT NULL PRIMARY KEY CHECK (typeof(name) = 'text'),
+  next INTEGER CHECK (typeof(next) IN ('integer', 'null')), -- NULL: max has been reserved
+  start INTEGER NOT NULL CHECK (typeof(start) = 'integer'),
+  max INTEGER NOT NULL CHECK (typeof(max) = 'integer'), -- -1 is 2^64 - 1
+  incarnation INTEGER NOT NULL CHECK (typeof(incarnation) = 'integer' AND incarnation > 0),
+  epoch INTEGER NOT NULL CHECK (typeof(epoch) = 'integer' AND epoch >= 0),
+  format INTEGER NOT NULL CHECK (format = {FORMAT})
+) WITHOUT ROWID",
+            self.sql()
+        )
+    }
+
+    pub(super) fn create(&self) -> Statement<'static> {
+        Statement::write(self.ddl(), []).once()
+    }
+
+    /// Reads the names of the columns; none if there is no such table.
+    pub(super) fn columns(&self) -> Statement<'static> {
+        Statement::read("SELECT name FROM pragma_table_info(?1, 'main')", [self.name().into()]).once()
+    }
+
+    /// Takes the write lock without writing, so that what is read next is still so when it is written.
+    ///
+    /// In a deferred transaction that has not read yet, SQLite waits for other writers here; after a read it
+    /// would find its snapshot stale and fail.
+    pub(super) fn lock(&self) -> Statement<'static> {
+        Statement::write(format!("UPDATE {} SET next = next WHERE 0", self.sql()), [])
+    }
+
+    /// Reads one sequence, which [`decode`](Self::decode) makes of the row.
+    pub fn select(&self, name: &SequenceName) -> Statement<'static> {
+        let sql = format!("SELECT {COLUMNS} FROM {} WHERE name = ?1", self.sql());
+        Statement::read(sql, [name.as_str().into()])
+    }
+
+    /// Reads a page, which [`listing`](Self::listing) makes of the rows. Where it ended are the bytes of a
+    /// name, as the database has them: a name may be no UTF-8.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a cursor of another store.
+    pub fn select_page(&self, page: &Page) -> Result<Statement<'static>> {
+        let after = page.after.as_ref().map(Cursor::bytes).transpose()?.unwrap_or_default();
+        let sql = format!(
+            "SELECT {COLUMNS}, CAST(name AS BLOB) FROM {} WHERE name > CAST(?1 AS TEXT) AND typeof(name) = 'text' \
+             AND substr(name, 1, length(?2)) = ?2 ORDER BY name LIMIT ?3",
+            self.sql()
+        );
+        let values = [Value::Bytes(after), page.prefix.as_str().into(), i64::from(page.rows()).into()];
+        Ok(Statement::read(sql, values))
+    }
+
+    /// Adds a row.
+    pub fn insert(&self, info: &SequenceInfo) -> Statement<'static> {
+        let sql = format!("INSERT INTO {} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", self.sql());
+        let (bounds, identity) = (info.bounds, info.identity);
+        let values = [
+            info.name.as_str().into(),
+            info.next.map_or(Value::Null, encode),
+            encode(bounds.start()),
+            encode(bounds.max()),
+            encode(identity.incarnation),
+            encode(identity.epoch),
+            FORMAT.into(),
+        ];
+        Statement::write(sql, values)
+    }
+
+    /// Writes what can change about a row.
+    pub fn update(&self, info: &SequenceInfo) -> Statement<'static> {
+        let sql = format!("UPDATE {} SET next = ?2, max = ?3, epoch = ?4 WHERE name = ?1", self.sql());
+        let values = [
+            info.name.as_str().into(),
+            info.next.map_or(Value::Null, encode),
+            encode(info.bounds.max()),
+            encode(info.identity.epoch),
+        ];
+        Statement::write(sql, values)
+    }
+
+    pub(super) fn delete(&self, name: &SequenceName) -> Statement<'static> {
+        Statement::write(format!("DELETE FROM {} WHERE name = ?1", self.sql()), [name.as_str().into()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_cannot_be_quoted_is_no_table() {
+        for name in ["", "a\"b", "1a", "sqlite_master", "SQLite_x", "a.b", "ä", &"a".repeat(64)] {
+            let error = Table::new(name).unwrap_err();
+            assert_eq!(error.kind(), idmill::ErrorKind::InvalidInput, "{name}");
+        }
+        for name in ["_", "a1", "sqlite", &"a".repeat(63)] {
+            assert_eq!(Table::new(name).unwrap().name(), name);
+        }
+    }
+
+    #[test]
+    fn every_statement_names_the_table_in_the_main_database() {
+        let table = Table::new("t").unwrap();
+        let info = SequenceInfo::new(SequenceName::new("s").unwrap(), idmill::store::Bounds::of::<u64>());
+        let page = table.select_page(&Page::default()).unwrap();
+        for statement in [
+            table.create(),
+            table.lock(),
+            table.select(&info.name),
+            page,
+            table.insert(&info),
+            table.update(&info),
+            table.delete(&info.name),
+        ] {
+            assert!(statement.sql.contains("main.\"t\""), "{}", statement.sql);
+            let placeholders = (1..9).filter(|n| statement.sql.contains(&format!("?{n}"))).count();
+            assert_eq!(statement.values.len(), placeholders, "{}", statement.sql);
+            assert_eq!(statement.writes, !statement.sql.starts_with("SELECT"), "{}", statement.sql);
+        }
+    }
+}

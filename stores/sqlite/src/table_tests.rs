@@ -1,0 +1,97 @@
+//! The table of the dialect in a real database.
+
+use idmill::store::{Bounds, Identity, Page, SequenceInfo};
+use idmill::{ErrorKind, SequenceName};
+use idmill_sql::sqlite::{Table, reserve_in};
+use idmill_sql::{Answer, Executor, Statement};
+use proptest::prelude::*;
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::executor::{Callers, Own, at_once};
+
+fn table() -> (Own, Table) {
+    let (db, table) = (Connection::open_in_memory().unwrap(), Table::new("t").unwrap());
+    db.execute_batch(&table.ddl()).unwrap();
+    (Own(db), table)
+}
+
+fn answer(db: &mut Own, statement: Statement<'_>) -> Answer {
+    at_once(db.execute(statement)).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn rows_read_back_as_written(name in "\\PC{1,50}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {
+        let Ok(name) = SequenceName::new(&name) else { return Ok(()) };
+        let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
+        let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
+        let identity = Identity { epoch, ..Identity::fresh() };
+        let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+        let (mut db, table) = table();
+        prop_assert_eq!(answer(&mut db, table.insert(&info)).changed, 1);
+        let read = answer(&mut db, table.select(&info.name));
+        prop_assert_eq!(read.rows.len(), 1);
+        prop_assert_eq!(table.decode(&read.rows[0]).unwrap(), info.clone());
+        let later = SequenceInfo { next: None, ..info };
+        prop_assert_eq!(answer(&mut db, table.update(&later)).changed, 1);
+        let page = Page::default();
+        let read = answer(&mut db, table.select_page(&page).unwrap());
+        prop_assert_eq!(table.listing(&page, &read).sequences, vec![later]);
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_are_named_and_refused() {
+    let (mut db, table) = table();
+    db.0.pragma_update(None, "ignore_check_constraints", true).unwrap();
+    let s = SequenceName::new("s").unwrap();
+    for (row, fault) in [
+        ("5, 10, 20, 1, 0, 1", "next 5 outside"),
+        ("21, 10, 20, 1, 0, 1", "next 21 outside"),
+        ("-1, 10, 20, 1, 0, 1", "next 18446744073709551615 outside"),
+        ("15, 20, 10, 1, 0, 1", "without ids"),
+        ("15, 10, 20, 0, 0, 1", "incarnation 0"),
+        ("15, 10, 20, -3, 0, 1", "incarnation -3"),
+        ("15, 10, 20, 1, -1, 1", "epoch -1"),
+        ("'x', 10, 20, 1, 0, 1", "no integer for next"),
+        ("1.5, 1, 20, 1, 0, 1", "no integer for next"),
+        ("15, 10, x'00', 1, 0, 1", "no integer for max"),
+        ("15, 10, 20, 1, 0, 2", "another format"),
+    ] {
+        db.0.execute_batch(&format!("DELETE FROM t; INSERT INTO t VALUES ('s', {row})")).unwrap();
+        let error = table.decode(&answer(&mut db, table.select(&s)).rows[0]).unwrap_err();
+        let expected =
+            if fault == "another format" { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+        assert_eq!(error.kind(), expected, "{row}");
+        assert!(error.to_string().contains(fault) && error.to_string().contains("\"s\""), "{row}: {error}");
+    }
+}
+
+#[test]
+fn the_table_itself_refuses_what_cannot_be() {
+    let (Own(db), _) = table();
+    for row in [
+        "'a', 1, 10, 20, 0, 0, 1",
+        "'a', 1, 10, 20, 1, 0, 2",
+        "'a', 'x', 10, 20, 1, 0, 1",
+        "x'61', 1, 1, 1, 1, 1, 1",
+    ] {
+        assert!(db.execute_batch(&format!("INSERT INTO t VALUES ({row})")).is_err(), "{row}");
+    }
+    assert!(db.execute_batch("INSERT INTO t VALUES ('a', NULL, 10, 20, 1, 0, 1)").is_ok());
+}
+
+#[test]
+fn a_silent_trigger_is_noticed() {
+    let (Own(mut db), table) = table();
+    let (s, bounds) = (SequenceName::new("s").unwrap(), Bounds::new(1, 100).unwrap());
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let reserve = || at_once(reserve_in::<u64, _>(&mut Callers(&transaction), &table, &s, bounds, 5));
+    reserve().unwrap();
+    transaction
+        .execute_batch("CREATE TRIGGER no BEFORE UPDATE ON t BEGIN SELECT RAISE(IGNORE); END")
+        .unwrap();
+    let error = reserve().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation);
+    assert!(error.to_string().contains("Query changed 0 rows"), "{error}");
+}

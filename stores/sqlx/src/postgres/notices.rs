@@ -1,0 +1,217 @@
+//! What the server says beside its answers. The driver only writes it to the log. So this reads what is logged
+//! while a statement runs.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::LazyLock;
+
+use idmill_sql::postgres::is_of_commit;
+use tracing::dispatcher::{get_default, with_default};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Dispatch, Event, Metadata, Subscriber};
+
+/// Where the driver writes notices to.
+const TARGET: &str = "sqlx::postgres::notice";
+
+/// One for all: each that is made has every event of the program looked at again.
+static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener));
+
+thread_local! {
+    /// Of the statement that is being polled on this thread.
+    static POLLED: RefCell<Option<Polled>> = const { RefCell::new(None) };
+}
+
+struct Polled {
+    /// Who hears everything otherwise.
+    outer: Dispatch,
+    /// The last warning that concerns a commit.
+    warning: Option<String>,
+}
+
+/// The outcome, and what the server has warned of its commit meanwhile.
+pub(super) async fn listening<F: Future>(future: F) -> (F::Output, Option<String>) {
+    let (mut future, mut warning) = (pin!(future), None);
+    let output = poll_fn(|context| {
+        let begun = Begun::new();
+        let polled = with_default(&LISTENER, || future.as_mut().poll(context));
+        warning = heard().or_else(|| warning.take());
+        drop(begun);
+        polled
+    });
+    let output = output.await;
+    (output, warning)
+}
+
+/// A poll that has begun. What was there before is there again when it ends, also in a panic.
+struct Begun(Option<Polled>);
+
+impl Begun {
+    fn new() -> Self {
+        let polled = Polled { outer: get_default(Clone::clone), warning: None };
+        Self(POLLED.replace(Some(polled)))
+    }
+}
+
+fn heard() -> Option<String> {
+    POLLED.with_borrow_mut(|polled| polled.as_mut()?.warning.take())
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        POLLED.set(self.0.take());
+    }
+}
+
+/// Hears the driver, and hands everything on.
+struct Listener;
+
+fn outer() -> Dispatch {
+    // A span may end after the poll in which it was made.
+    let polled = POLLED.with_borrow(|polled| polled.as_ref().map(|polled| polled.outer.clone()));
+    polled.unwrap_or_else(|| get_default(Clone::clone))
+}
+
+impl Subscriber for Listener {
+    /// Nothing but notices, for our part: whether others want the rest, they say themselves.
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if metadata.target() == TARGET { Interest::sometimes() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == TARGET || outer().enabled(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::WARN)
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        outer().new_span(span)
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        outer().record(span, values);
+    }
+
+    fn record_follows_from(&self, span: &Id, follows: &Id) {
+        outer().record_follows_from(span, follows);
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let notice = event.metadata().target() == TARGET;
+        if notice {
+            event.record(&mut Heard);
+        }
+        let outer = outer();
+        if !notice || outer.enabled(event.metadata()) {
+            outer.event(event);
+        }
+    }
+
+    fn enter(&self, span: &Id) {
+        outer().enter(span);
+    }
+
+    fn exit(&self, span: &Id) {
+        outer().exit(span);
+    }
+
+    fn clone_span(&self, span: &Id) -> Id {
+        outer().clone_span(span)
+    }
+
+    fn try_close(&self, span: Id) -> bool {
+        outer().try_close(span)
+    }
+}
+
+/// Reads the text of a notice. The driver does not tell its code.
+struct Heard;
+
+impl Visit for Heard {
+    fn record_str(&mut self, field: &Field, text: &str) {
+        if field.name() == "message" && is_of_commit(text, "") {
+            POLLED.with_borrow_mut(|polled| {
+                if let Some(polled) = polled {
+                    polled.warning = Some(text.to_owned());
+                }
+            });
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, text: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{text:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const WARNING: &str = "canceling wait for synchronous replication due to user request";
+
+    /// Counts what reaches it.
+    #[derive(Clone, Default)]
+    struct Log(Arc<AtomicUsize>);
+
+    impl Subscriber for Log {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() != "quiet"
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    async fn said(text: &str) -> Option<String> {
+        let statement = async {
+            tracing::warn!(target: "sqlx::postgres::notice", message = text);
+            tokio::task::yield_now().await;
+            tracing::info!("else");
+            tracing::warn!(target: "quiet", "nobody wants this");
+            7
+        };
+        let (output, warning) = listening(statement).await;
+        assert_eq!(output, 7);
+        warning
+    }
+
+    #[tokio::test]
+    async fn a_warning_of_a_commit_is_heard_and_nothing_else() {
+        assert_eq!(said(WARNING).await.as_deref(), Some(WARNING), "nobody else listens");
+        assert_eq!(said("there is already a transaction in progress").await, None);
+        assert_eq!(listening(async { 1 }).await, (1, None));
+    }
+
+    #[tokio::test]
+    async fn who_listens_to_the_program_hears_everything_still() {
+        let log = Log::default();
+        let _listens = tracing::subscriber::set_default(log.clone());
+        assert_eq!(said(WARNING).await.as_deref(), Some(WARNING));
+        assert_eq!(log.0.load(Ordering::Relaxed), 2, "the notice, and the other");
+        tracing::info!("outside");
+        assert_eq!(log.0.load(Ordering::Relaxed), 3);
+    }
+
+    /// Two statements at once, on one thread: each hears its own.
+    #[tokio::test]
+    async fn what_is_said_of_one_statement_is_not_taken_for_another() {
+        let (one, two) = tokio::join!(said(WARNING), said("vacuum"));
+        assert_eq!((one.as_deref(), two), (Some(WARNING), None));
+    }
+}

@@ -1,0 +1,141 @@
+//! A statement with its values in it.
+
+use std::fmt::Write as _;
+
+use idmill::{Error, ErrorKind};
+use idmill_sql::{Fault, Statement, Value};
+
+/// The statement as one text, which may wait for locks for so long.
+///
+/// # Errors
+/// [`Fault::Refused`] for a value that PostgreSQL has no text for.
+pub(super) fn inlined(statement: &Statement<'_>, lock_timeout: &str) -> Result<String, Fault> {
+    let sql = &*statement.sql;
+    if statement.values.is_empty() {
+        return Ok(sql.to_owned());
+    }
+    let literals: Vec<_> =
+        statement.values.iter().map(|value| literal(value, lock_timeout)).collect::<Result<_, _>>()?;
+    let (mut text, mut rest) = (String::with_capacity(sql.len() * 2), sql);
+    while let Some(at) = rest.find(['$', '\'', '"']) {
+        let (before, from) = rest.split_at(at);
+        text.push_str(before);
+        let taken =
+            if from.starts_with('$') { placeholder(from, &literals, &mut text) } else { quoted(from) };
+        if !from.starts_with('$') {
+            text.push_str(&from[..taken]);
+        }
+        rest = &from[taken..];
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+/// How long what is in quotes is, with these. A quote within is written twice, and so begins another.
+fn quoted(from: &str) -> usize {
+    let quote = from.as_bytes()[0];
+    let end = from.bytes().skip(1).position(|byte| byte == quote);
+    end.map_or(from.len(), |end| end + 2)
+}
+
+/// Writes the literal that the placeholder stands for, and says how long that is.
+fn placeholder(from: &str, literals: &[String], text: &mut String) -> usize {
+    let digits = from.bytes().skip(1).take_while(u8::is_ascii_digit).count();
+    let number: usize = from[1..=digits].parse().expect("a placeholder has a number");
+    text.push_str(&literals[number - 1]);
+    digits + 1
+}
+
+/// A value, with its type.
+fn literal(value: &Value, lock_timeout: &str) -> Result<String, Fault> {
+    match value {
+        Value::Null => Ok("NULL::text".to_owned()),
+        Value::Integer(integer) => Ok(format!("'{integer}'::bigint")),
+        Value::Text(text) => text_literal(text),
+        Value::Bytes(bytes) => Ok(format!("decode('{}', 'hex')", hex(bytes))),
+        Value::Texts(texts) => {
+            let texts: Vec<_> = texts.iter().map(|text| text_literal(text)).collect::<Result<_, _>>()?;
+            Ok(format!("ARRAY[{}]::text[]", texts.join(", ")))
+        }
+        Value::Patience => text_literal(lock_timeout),
+        _ => unreachable!("no statement for PostgreSQL has such a value"),
+    }
+}
+
+/// Between quotes there is nothing that could end them, whatever the session's settings are. All else is
+/// digits.
+fn text_literal(text: &str) -> Result<String, Fault> {
+    if text.contains('\0') {
+        let message = format!("{text:?} has a NUL in it, which PostgreSQL cannot hold");
+        return Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)));
+    }
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\')) {
+        return Ok(format!("'{text}'::text"));
+    }
+    Ok(format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex(text.as_bytes())))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(sql: &str, values: impl Into<Vec<Value>>) -> String {
+        inlined(&Statement::read(sql, values), "100ms").unwrap()
+    }
+
+    #[test]
+    fn values_take_their_places_with_their_types() {
+        let values = ["s".into(), Value::Texts(vec!["a".into(), "b".into()]), Value::Patience, Value::Null];
+        assert_eq!(
+            text("SELECT $1, $2, $3, $4, $1", values),
+            "SELECT 's'::text, ARRAY['a'::text, 'b'::text]::text[], '100ms'::text, NULL::text, 's'::text"
+        );
+        assert_eq!(
+            text("$1 $2", [(-7).into(), Value::Bytes(vec![0, 255])]),
+            "'-7'::bigint decode('00ff', 'hex')"
+        );
+        assert_eq!(text("$1", [Value::Texts(Vec::new())]), "ARRAY[]::text[]");
+    }
+
+    #[test]
+    fn the_tenth_is_not_the_first_and_a_zero() {
+        let values: Vec<Value> = (0..10).map(|number| Value::from(number.to_string())).collect();
+        assert_eq!(text("$10,$1", values), "'9'::text,'0'::text");
+    }
+
+    #[test]
+    fn what_is_in_quotes_is_no_placeholder() {
+        let sql = "SELECT '$1', \"a$1\", 'it''s $1', \"b\"\"$1\", $1";
+        assert_eq!(text(sql, ["x".into()]), sql.strip_suffix("$1").unwrap().to_owned() + "'x'::text");
+    }
+
+    #[test]
+    fn without_values_the_text_stays_as_it_is() {
+        assert_eq!(text("it's $1", []), "it's $1");
+    }
+
+    #[test]
+    fn nothing_gets_out_of_its_quotes() {
+        for odd in ["'", "\\", "a' OR 'b", "\\'; DROP TABLE x --", "é", "\n", "\u{7f}", "💥", "$$"] {
+            let literal = text("$1", [odd.into()]);
+            let inside = literal.split('\'').nth(1).unwrap();
+            let plain = odd.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\'' && byte != b'\\');
+            assert_eq!(inside.bytes().all(|byte| byte.is_ascii_hexdigit()), !plain, "{literal}");
+            assert_eq!(literal.matches('\'').count(), if plain { 2 } else { 6 }, "{literal}");
+        }
+        assert_eq!(text("$1", ["é".into()]), "convert_from(decode('c3a9', 'hex'), 'UTF8')");
+    }
+
+    #[test]
+    fn a_nul_would_end_the_statement_and_is_refused() {
+        let fault = inlined(&Statement::read("$1", ["a\0b".into()]), "").unwrap_err();
+        assert!(matches!(fault, Fault::Refused(error) if error.kind() == ErrorKind::InvalidInput));
+    }
+}

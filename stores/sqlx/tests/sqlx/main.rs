@@ -1,0 +1,79 @@
+//! Over a real PostgreSQL, which `ci/engines/postgres` starts: one for each test.
+
+mod mixed;
+mod pools;
+mod store;
+mod transactions;
+
+use std::time::Duration;
+
+use idmill_sqlx::driver::postgres::{PgConnectOptions, PgPoolOptions};
+use idmill_sqlx::driver::{self as sqlx, PgPool};
+use idmill_sqlx::idmill::store::{Bounds, Grant, Reserve, Store};
+use idmill_sqlx::idmill::{Range, Result, SequenceName};
+use idmill_sqlx::postgres::{PostgresOptions, PostgresStore};
+use idmill_testing::engines::Engine;
+
+async fn server() -> Option<Engine> {
+    Engine::start("postgres").await
+}
+
+fn options(engine: &Engine) -> PgConnectOptions {
+    let address = engine.address();
+    let options = PgConnectOptions::new_without_pgpass().host(&address.ip().to_string()).port(address.port());
+    options.username("postgres").database("postgres").application_name("service")
+}
+
+/// A service's pool, with so many connections at most.
+fn pool(engine: &Engine, most: u32) -> PgPool {
+    let pool = PgPoolOptions::new().max_connections(most).acquire_timeout(Duration::from_secs(60));
+    pool.connect_lazy_with(options(engine))
+}
+
+/// A pool for what the test itself looks at.
+fn admin(engine: &Engine) -> PgPool {
+    PgPoolOptions::new().max_connections(2).connect_lazy_with(options(engine).application_name("admin"))
+}
+
+fn patient() -> PostgresOptions {
+    PostgresOptions::new().timeout(Duration::from_secs(20))
+}
+
+async fn open(pool: &PgPool) -> PostgresStore {
+    PostgresStore::with(pool, patient()).await.unwrap()
+}
+
+fn name(text: &str) -> SequenceName {
+    SequenceName::new(text).unwrap()
+}
+
+fn request(name: &str, count: u64) -> Reserve {
+    Reserve { name: self::name(name), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+}
+
+async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
+    store.reserve(&request(name, count)).await
+}
+
+/// First and last.
+fn ids(range: Range) -> (u64, u64) {
+    (range.start(), u64::try_from(range.end() - 1).unwrap())
+}
+
+/// How many sessions the service has at the server.
+async fn sessions(admin: &PgPool) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'service'";
+    sqlx::query_scalar(sql).fetch_one(admin).await.unwrap()
+}
+
+/// Waits until a statement of the service waits for a lock.
+async fn until_waiting(admin: &PgPool) {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'service' AND wait_event_type = 'Lock'";
+    for _ in 0..2_000 {
+        if sqlx::query_scalar::<_, i64>(sql).fetch_one(admin).await.unwrap() > 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nobody waits for a lock");
+}

@@ -1,0 +1,197 @@
+//! Whose connections are used, and what is left of them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idmill_sqlx::driver::postgres::PgPoolOptions;
+use idmill_sqlx::driver::{self as sqlx, Executor as _};
+use idmill_sqlx::idmill::store::Store;
+use idmill_sqlx::idmill::{ErrorKind, Sequences};
+use idmill_sqlx::postgres::{PostgresOptions, PostgresStore, next_in};
+use idmill_testing::engines::Engine;
+
+use crate::{admin, ids, name, open, options, patient, pool, reserve, server, sessions, until_waiting};
+
+/// Every connection of the pool is held by a handler that waits for an id.
+#[tokio::test]
+async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 1);
+    let store: Arc<dyn Store> = Arc::new(open(&pool).await);
+    let sequences = Sequences::new(store).unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    let orders = sequences.sequence::<i64>("orders").await.unwrap();
+    let draw = async {
+        for expected in 1..5_000 {
+            assert_eq!(orders.next().await.unwrap(), expected);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), draw).await.expect("it draws while the pool is exhausted");
+    assert_eq!((pool.size(), pool.num_idle()), (1, 0));
+    tx.execute("SELECT 1").await.unwrap();
+    tx.rollback().await.unwrap();
+    sequences.close().await;
+}
+
+#[tokio::test]
+async fn the_deadlock_of_a_shared_pool_is_reported() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 2);
+    let shared = PostgresOptions::new().timeout(Duration::from_secs(1)).share_pool();
+    let store = PostgresStore::with(&pool, shared).await.unwrap();
+    assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (1, 3));
+    let (one, two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+    let error = reserve(&store, "orders", 3).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    for said in ["all 2 connections", "500ms", "share_pool", "max_connections"] {
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    // Nothing was sent: no id is missing.
+    drop((one, two));
+    assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (4, 6));
+}
+
+/// The pool gives up before the store does.
+#[tokio::test]
+async fn an_impatient_shared_pool_is_exhausted_as_well() {
+    let Some(engine) = server().await else { return };
+    let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(200));
+    let pool = pool.connect_lazy_with(options(&engine));
+    let store = PostgresStore::with(&pool, patient().share_pool()).await.unwrap();
+    let _held = pool.begin().await.unwrap();
+    let error = reserve(&store, "orders", 3).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        error.to_string().contains("all 1 connections") && error.to_string().contains("200ms"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_shared_pool_serves_all_calls_with_its_own_connections_alone() {
+    let Some(engine) = server().await else { return };
+    let (pool, admin) = (pool(&engine, 2), admin(&engine));
+    let store = Arc::new(PostgresStore::with(&pool, patient().share_pool()).await.unwrap());
+    let all: Vec<_> = (0..20)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { reserve(&*store, &format!("s{}", number % 3), 5).await.unwrap() })
+        })
+        .collect();
+    for one in all {
+        one.await.unwrap();
+    }
+    assert_eq!(store.list_all().await.unwrap().len(), 3);
+    assert!(sessions(&admin).await <= 2);
+    assert!(store.remove(&name("s0")).await.unwrap());
+}
+
+/// Somebody ran BEGIN by hand, and gave the connection back.
+#[tokio::test]
+async fn a_transaction_left_open_in_a_shared_pool_is_noticed() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 1);
+    let store = PostgresStore::with(&pool, patient().share_pool()).await.unwrap();
+    assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (1, 1));
+    pool.execute("BEGIN").await.unwrap();
+    let error = reserve(&store, "s", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // That connection was closed.
+    assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (2, 2));
+}
+
+/// A call that is dropped closes its connection: nobody else waits for its answer.
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
+    let Some(engine) = server().await else { return };
+    let admin = admin(&engine);
+    for shared in [false, true] {
+        let pool = pool(&engine, 1);
+        let options = PostgresOptions::new().timeout(Duration::from_secs(120));
+        let options = if shared { options.share_pool() } else { options };
+        let store = PostgresStore::with(&pool, options).await.unwrap();
+        reserve(&store, "s", 1).await.unwrap();
+        let mut holder = admin.begin().await.unwrap();
+        holder.execute("SELECT FROM idmill_sequences WHERE name = 's' FOR UPDATE").await.unwrap();
+        let waiting = {
+            let store = store.clone();
+            tokio::spawn(async move { reserve(&store, "s", 5).await })
+        };
+        // Longer than it waits briefly, after which it is asked again.
+        until_waiting(&admin).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        until_waiting(&admin).await;
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        // The row is still held, and the only connection is free.
+        let began = Instant::now();
+        pool.execute("SELECT 1").await.unwrap();
+        assert_eq!(ids(reserve(&store, "other", 2).await.unwrap().range).1 % 2, 0);
+        assert!(began.elapsed() < Duration::from_secs(30), "{shared}: {:?}", began.elapsed());
+        holder.rollback().await.unwrap();
+        // What was dropped is carried out or not; what comes after it is answered rightly.
+        let first = ids(reserve(&store, "s", 1).await.unwrap().range).0;
+        let then = ids(reserve(&store, "s", 1).await.unwrap().range).0;
+        assert!(first < then, "{first} {then}");
+        store.remove(&name("s")).await.unwrap();
+    }
+}
+
+/// The store's connections are made as the pool makes its own.
+#[tokio::test]
+async fn what_a_pool_does_after_it_connects_is_done_for_the_store_too() {
+    let Some(engine) = server().await else { return };
+    let admin = admin(&engine);
+    admin.execute("CREATE SCHEMA billing").await.unwrap();
+    let pool = PgPoolOptions::new().max_connections(1).after_connect(|connection, _| {
+        Box::pin(async move { connection.execute("SET search_path = billing").await.map(drop) })
+    });
+    let pool = pool.connect_lazy_with(options(&engine));
+    let store = open(&pool).await;
+    reserve(&store, "invoices", 4).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 5);
+    let rows: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM billing.idmill_sequences").fetch_one(&admin).await.unwrap();
+    assert_eq!(rows, 1);
+}
+
+/// In transaction mode, where the next statement mostly runs in another session.
+#[tokio::test]
+async fn behind_a_pooler_ids_are_as_they_are_without_it() {
+    let Some(engine) = server().await else { return };
+    let port = engine.address().port().to_string();
+    let Some(pooler) = Engine::set("pgbouncer", idmill_conformance::free_port(), &[&port]) else { return };
+    pooler.restart().await;
+    // What PgBouncer does not know of.
+    let through = options(&pooler).extra_float_digits(None);
+    let pools: Vec<_> =
+        (0..6).map(|_| PgPoolOptions::new().max_connections(1).connect_lazy_with(through.clone())).collect();
+    let crowd: Vec<_> = pools
+        .into_iter()
+        .map(|pool| {
+            tokio::spawn(async move {
+                let store = open(&pool).await;
+                let mut drawn = Vec::new();
+                for round in 0..25 {
+                    drawn.extend(reserve(&store, "s", 3).await.unwrap().range.ids());
+                    let mut tx = pool.begin().await.unwrap();
+                    let id = next_in::<u64>(&mut tx, "s").await.unwrap();
+                    if round % 2 == 0 {
+                        tx.commit().await.unwrap();
+                        drawn.push(id);
+                    }
+                }
+                drawn
+            })
+        })
+        .collect();
+    let mut drawn = Vec::new();
+    for one in crowd {
+        drawn.extend(one.await.unwrap());
+    }
+    drawn.sort_unstable();
+    assert_eq!(drawn, (1..=6 * (25 * 3 + 13)).collect::<Vec<_>>());
+    let through = PgPoolOptions::new().connect_lazy_with(options(&engine));
+    assert!(sessions(&through).await <= 3, "there was no pooler in between");
+}

@@ -1,0 +1,158 @@
+//! Ids inside the caller's transactions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use idmill_sqlx::driver::{self as sqlx, Acquire, Connection, PgConnection};
+use idmill_sqlx::idmill::ErrorKind;
+use idmill_sqlx::idmill::store::{Bounds, Store};
+use idmill_sqlx::postgres::{InTransaction, ddl, next_in, reserve_in};
+
+use crate::{admin, ids, name, open, options, pool, reserve, server, until_waiting};
+
+/// Several write invoices at once, and some of them give up: no number is missing, and none is there twice.
+#[tokio::test]
+async fn numbers_have_no_gaps_whoever_rolls_back() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 4);
+    open(&pool).await;
+    sqlx::query("CREATE TABLE invoices (number bigint PRIMARY KEY)").execute(&pool).await.unwrap();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                for round in 0..25 {
+                    let mut tx = pool.begin().await.unwrap();
+                    let number: i64 = next_in(&mut tx, "invoices").await.unwrap();
+                    let insert = sqlx::query("INSERT INTO invoices VALUES ($1)").bind(number);
+                    insert.execute(&mut *tx).await.unwrap();
+                    match (round + writer) % 4 {
+                        0 => tx.rollback().await.unwrap(),
+                        1 => drop(tx),
+                        _ => tx.commit().await.unwrap(),
+                    }
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let numbers: Vec<i64> = sqlx::query_scalar("SELECT number FROM invoices").fetch_all(&pool).await.unwrap();
+    let count = i64::try_from(numbers.len()).unwrap();
+    assert!(count >= 48, "{count}");
+    assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), (1..=count).collect());
+}
+
+#[tokio::test]
+async fn a_refusal_leaves_the_transaction_as_it_was() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 2);
+    let store = open(&pool).await;
+    store.create(&name("few"), Bounds::new(1, 5).unwrap()).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    assert_eq!(ids(reserve_in::<u64>(&mut tx, "few", 3).await.unwrap()), (1, 3));
+    let error = reserve_in::<u64>(&mut tx, "few", 3).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted);
+    assert_eq!(reserve_in::<u64>(&mut tx, "few", 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(ids(reserve_in::<u64>(&mut tx, "few", 2).await.unwrap()), (4, 5), "all or nothing");
+    tx.commit().await.unwrap();
+    assert_eq!(reserve(&store, "few", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    let mut tx = pool.begin().await.unwrap();
+    let elsewhere = InTransaction::<i64>::new("s").unwrap().table("missing").unwrap();
+    let error = elsewhere.next(&mut tx).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+}
+
+#[tokio::test]
+async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 2);
+    sqlx::query("CREATE SCHEMA billing").execute(&pool).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    // What a migration does.
+    let ddl: &'static str = ddl(Some("billing"), "numbers").unwrap().leak();
+    sqlx::query(ddl).execute(&mut *connection).await.unwrap();
+    let numbers =
+        InTransaction::<i64>::new("invoices").unwrap().bounds(Bounds::new(2026_0001, 2026_9999).unwrap());
+    let numbers = numbers.table("numbers").unwrap().schema("billing").unwrap();
+    let mut tx = connection.begin().await.unwrap();
+    assert_eq!(numbers.next(&mut tx).await.unwrap(), 2026_0001);
+    // What a savepoint is rolled back to was not drawn.
+    let mut inner = tx.begin().await.unwrap();
+    assert_eq!(numbers.next(&mut inner).await.unwrap(), 2026_0002);
+    inner.rollback().await.unwrap();
+    assert_eq!(numbers.next(&mut tx).await.unwrap(), 2026_0002);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn outside_of_a_transaction_nothing_is_taken() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 1);
+    let store = open(&pool).await;
+    let mut connection = pool.acquire().await.unwrap();
+    let error = next_in::<i64>(&mut connection, "invoices").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(error.to_string().contains("&mut *tx"), "{error}");
+    assert!(store.inspect(&name("invoices")).await.unwrap().is_none());
+}
+
+/// Of a pool: its number is free again without a word from anybody.
+#[tokio::test]
+async fn a_transaction_that_is_dropped_gives_its_number_back() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 1);
+    open(&pool).await;
+    for _ in 0..3 {
+        let mut tx = pool.begin().await.unwrap();
+        assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1);
+    }
+}
+
+/// As the page warns: the ROLLBACK of a connection that is held waits for its next use.
+#[tokio::test]
+async fn one_that_is_dropped_on_a_connection_that_is_held_holds_its_sequence() {
+    let Some(engine) = server().await else { return };
+    let (pool, admin) = (pool(&engine, 1), admin(&engine));
+    open(&admin).await;
+    let mut held = PgConnection::connect_with(&options(&engine)).await.unwrap();
+    let mut tx = Connection::begin(&mut held).await.unwrap();
+    assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1);
+    drop(tx);
+    let other = tokio::spawn(async move {
+        let mut tx = pool.begin().await.unwrap();
+        next_in::<i64>(&mut tx, "invoices").await.unwrap()
+    });
+    until_waiting(&admin).await;
+    held.ping().await.unwrap();
+    assert_eq!(other.await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
+    let Some(engine) = server().await else { return };
+    let (pool, admin) = (pool(&engine, 2), admin(&engine));
+    open(&admin).await;
+    let mut holder = pool.begin().await.unwrap();
+    assert_eq!(next_in::<i64>(&mut holder, "invoices").await.unwrap(), 1);
+    let mut tx = pool.begin().await.unwrap();
+    let dropped = async {
+        tokio::select! {
+            drawn = next_in::<i64>(&mut tx, "invoices") => panic!("{drawn:?} although another holds the row"),
+            () = until_waiting(&admin) => {}
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), dropped).await.unwrap();
+    holder.commit().await.unwrap();
+    tx.rollback().await.unwrap();
+    // The connections answer what they are asked, and no number is missing.
+    for expected in 2..6 {
+        let mut tx = pool.begin().await.unwrap();
+        assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), expected);
+        let answer: i64 =
+            sqlx::query_scalar("SELECT $1::bigint").bind(expected).fetch_one(&mut *tx).await.unwrap();
+        assert_eq!(answer, expected);
+        tx.commit().await.unwrap();
+    }
+}

@@ -1,0 +1,30 @@
+//! What sqlx 0.8 does otherwise than sqlx 0.9. All other files here are those of both.
+
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres {
+    use std::pin::Pin;
+
+    use sqlx::postgres::PgRow;
+    use sqlx::{Error, Executor as _, PgConnection, raw_sql};
+
+    type Rows<'a> = Pin<Box<dyn Future<Output = Result<Vec<PgRow>, Error>> + Send + 'a>>;
+
+    /// Sends a statement as it stands, and reads its whole answer. Whoever wrote it made its values safe.
+    pub(crate) fn rows<'a>(connection: &'a mut PgConnection, sql: &'a str) -> Rows<'a> {
+        connection.fetch_all(raw_sql(sql))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite {
+    use sqlx::Sqlite;
+    use sqlx::query::Query;
+    use sqlx::sqlite::SqliteArguments;
+
+    pub(crate) type Statement<'a> = Query<'a, Sqlite, SqliteArguments<'a>>;
+
+    /// A statement that nothing was added to yet.
+    pub(crate) fn query(sql: &str) -> Statement<'_> {
+        sqlx::query(sql)
+    }
+}

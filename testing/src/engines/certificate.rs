@@ -1,0 +1,14 @@
+//! For engines that speak TLS.
+
+use std::path::Path;
+
+/// Puts a certificate for 127.0.0.1, signed by itself, into `server.pem`, and its key
+/// into `key.pem`; where they are.
+pub fn certify(dir: &Path) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let file = |name: &str| dir.join(name).display().to_string();
+    let (certificate, key) = (file("server.pem"), file("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).expect("writes");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("writes");
+    (certificate, key)
+}

@@ -1,0 +1,225 @@
+//! Real engines for tests, each started through its script in `ci/engines`.
+//!
+//! ```ignore
+//! let Some(engine) = Engine::start("memcached").await else { return };
+//! let address = engine.address();
+//! engine.kill();
+//! engine.restart().await;
+//! ```
+pub mod certificate;
+pub mod proxy;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use idmill::store::StoreFuture;
+use idmill::{Error, ErrorKind, Result};
+use idmill_conformance::{Daemon, free_port};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What a script exits with where it may not install what is missing.
+const SKIPPED: i32 = 77;
+/// How long an engine may take to start: a guard against hanging.
+const LONG: Duration = Duration::from_secs(240);
+
+/// An engine that runs, with a directory of its own; both are gone when it is dropped.
+#[derive(Debug)]
+pub struct Engine {
+    daemon: Daemon,
+    version: String,
+    // Dropped after the engine that writes to it.
+    dir: Arc<tempfile::TempDir>,
+}
+
+impl Engine {
+    /// Starts the engine that `ci/engines/NAME` knows. `None`, having printed why,
+    /// where it cannot be had here.
+    ///
+    /// # Panics
+    /// Where it cannot be had although `CI=true`: what was asked for and did not run proves nothing.
+    /// And where it does not start.
+    pub async fn start(name: &str) -> Option<Self> {
+        let engine = Self::down(name)?;
+        engine.restart().await;
+        Some(engine)
+    }
+
+    /// The engine, not started yet: for one that is to be configured further. As [`start`](Self::start).
+    pub fn down(name: &str) -> Option<Self> {
+        Self::at(name, free_port())
+    }
+
+    /// As [`down`](Self::down), at a port of the caller's choice.
+    pub fn at(name: &str, port: u16) -> Option<Self> {
+        Self::set(name, port, &[])
+    }
+
+    /// As [`at`](Self::at), with settings that its script takes after the port.
+    pub fn set(name: &str, port: u16, settings: &[&str]) -> Option<Self> {
+        let version = fetched(name)?;
+        let dir = Arc::new(tempfile::tempdir().expect("a directory"));
+        let (path, place) = (script(name), dir.clone());
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let daemon = Daemon::new(([127, 0, 0, 1], port).into(), move || {
+            let mut command = Command::new(&path);
+            command.arg("serve").arg(place.path()).arg(port.to_string()).args(&settings);
+            command
+        })
+        .deadline(LONG);
+        let daemon = if name == "postgres" { daemon.ready(lets_in) } else { daemon };
+        Some(Self { daemon, version, dir })
+    }
+
+    /// What its script says of its version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts it again where it is down, over the same directory and port.
+    pub async fn restart(&self) {
+        self.daemon.start().await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// The process, its version, and the directory, which is to be dropped last.
+    pub fn into_parts(self) -> (Daemon, String, Arc<tempfile::TempDir>) {
+        (self.daemon, self.version, self.dir)
+    }
+}
+
+impl Deref for Engine {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
+    }
+}
+
+/// An engine that is fetched and started when a suite wants it, and not before: for `Suite::engine`.
+#[derive(Debug)]
+pub struct OnDemand {
+    name: &'static str,
+    port: u16,
+    forgetful: bool,
+    engine: OnceLock<Engine>,
+}
+
+impl OnDemand {
+    /// The engine that `ci/engines/NAME` knows.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, port: free_port(), forgetful: false, engine: OnceLock::new() }
+    }
+
+    /// Says that what it granted is gone after a SIGKILL.
+    pub fn forgetful(mut self) -> Self {
+        self.forgetful = true;
+        self
+    }
+
+    async fn run(&self) -> Result<()> {
+        if self.engine.get().is_none() {
+            let Some(engine) = Engine::at(self.name, self.port) else {
+                return Err(Error::new(ErrorKind::Unsupported, format!("{} cannot be had here", self.name)));
+            };
+            let _ = self.engine.set(engine);
+        }
+        self.engine.get().expect("set").daemon.start().await
+    }
+}
+
+impl idmill_conformance::Engine for OnDemand {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn version(&self) -> String {
+        self.engine.get().map(|engine| engine.version.clone()).unwrap_or_default()
+    }
+
+    fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    fn start(&self) -> StoreFuture<'_, Result<()>> {
+        Box::pin(self.run())
+    }
+
+    fn kill(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.kill();
+        }
+    }
+
+    fn pause(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.pause();
+        }
+    }
+
+    fn resume(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.resume();
+        }
+    }
+
+    fn survives_kill(&self) -> bool {
+        !self.forgetful
+    }
+}
+
+/// PostgreSQL listens before it has recovered from a crash, and turns everybody away until then.
+async fn lets_in(address: SocketAddr) -> Result<()> {
+    let failed = |error| Error::new(ErrorKind::Unavailable, format!("no answer: {error}"));
+    let mut stream = TcpStream::connect(address).await.map_err(failed)?;
+    // The length, version 3.0 of the protocol, and who asks.
+    let mut hello = vec![0, 0, 0, 23, 0, 3, 0, 0];
+    hello.extend_from_slice(b"user\0postgres\0\0");
+    stream.write_all(&hello).await.map_err(failed)?;
+    match stream.read_u8().await.map_err(failed)? {
+        b'R' => Ok(()),
+        other => Err(Error::new(ErrorKind::Unavailable, format!("it answers {:?}", char::from(other)))),
+    }
+}
+
+/// Searched for upwards: the tests of the workspace's other packages use this module as well.
+fn script(name: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut scripts = package.ancestors().map(|above| above.join("ci/engines"));
+    scripts.find(|scripts| scripts.is_dir()).expect("ci/engines in a directory above").join(name)
+}
+
+/// The engine's version, once it is there; fetched once in a process.
+fn fetched(name: &str) -> Option<String> {
+    static VERSIONS: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
+    VERSIONS.lock().entry(name.to_owned()).or_insert_with(|| fetch(name)).clone()
+}
+
+fn fetch(name: &str) -> Option<String> {
+    // Several test binaries may run at once, and package managers do not like company.
+    let lock = File::create(std::env::temp_dir().join("idmill-engines.lock")).expect("a file for the lock");
+    lock.lock().expect("locks");
+    let fetch = Command::new(script(name)).arg("fetch").output().expect("the script runs");
+    let said = String::from_utf8_lossy(&fetch.stderr);
+    if fetch.status.code() == Some(SKIPPED) {
+        let required = std::env::var("CI").is_ok_and(|value| value == "true");
+        assert!(!required, "{name} cannot be had, and CI=true: {said}");
+        println!("skipped: {}", said.trim());
+        return None;
+    }
+    assert!(fetch.status.success(), "ci/engines/{name} fetch: {}\n{said}", fetch.status);
+    let version = Command::new(script(name)).arg("version").output().expect("the script runs");
+    assert!(version.status.success(), "ci/engines/{name} version: {version:?}");
+    Some(String::from_utf8_lossy(&version.stdout).trim().to_owned())
+}

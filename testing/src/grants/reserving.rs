@@ -1,0 +1,28 @@
+//! Many that reserve at the same time.
+
+use idmill::store::{Grant, Reserve, Store};
+use tokio::task::JoinSet;
+
+/// Runs `tasks` tasks for each store at the same time; each reserves `times` times in turn. The first task
+/// asks for one id, then for two, and so on. Every other task asks for one id more than the task before it.
+pub async fn reserved_at_once<S: Store + Clone + 'static>(
+    stores: Vec<S>,
+    tasks: u64,
+    times: u64,
+    request: fn(u64) -> Reserve,
+) -> Vec<Grant> {
+    let mut running = JoinSet::new();
+    for store in stores {
+        for task in 0..tasks {
+            let store = store.clone();
+            running.spawn(async move {
+                let mut grants = Vec::new();
+                for count in 1..=times {
+                    grants.push(store.reserve(&request(count + task)).await.unwrap());
+                }
+                grants
+            });
+        }
+    }
+    running.join_all().await.into_iter().flatten().collect()
+}

@@ -1,0 +1,19 @@
+//! What the tests of several packages share.
+
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "these are tests, which panic where something is not as it should be"
+)]
+
+#[cfg(feature = "engines")]
+pub mod engines;
+pub mod grants;
+pub mod hooked;
+pub mod load;
+pub mod seeds;
+pub mod switch;

@@ -1,0 +1,89 @@
+//! Callers that draw a load, and what they saw of it.
+
+use std::time::Duration;
+
+use idmill::Allocator;
+use tokio::time::{Instant, sleep_until};
+
+/// Each draws a share of the load, evenly.
+pub const CALLERS: u32 = 20;
+
+pub const SETTLED: Duration = Duration::from_secs(6);
+pub const AFTER: Duration = Duration::from_secs(2);
+
+/// What callers saw.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// How often each caller waited.
+    pub waits: Vec<u32>,
+    pub longest: Duration,
+}
+
+impl Seen {
+    pub fn most(&self) -> u32 {
+        self.waits.iter().copied().max().unwrap_or_default()
+    }
+}
+
+/// All callers draw for so long, at a rate that depends on the time.
+pub async fn load(
+    ids: &Allocator,
+    time: Duration,
+    rate: impl Fn(Duration) -> f64 + Clone + Send + 'static,
+) -> Seen {
+    let callers = (0..CALLERS).map(|index| {
+        let (ids, rate) = (ids.clone(), rate.clone());
+        tokio::spawn(caller(ids, time, index, rate))
+    });
+    let callers: Vec<_> = callers.collect();
+    let mut seen = Seen::default();
+    for caller in callers {
+        let (waits, longest) = caller.await.unwrap();
+        seen.waits.push(waits);
+        seen.longest = seen.longest.max(longest);
+    }
+    seen
+}
+
+/// Draws when it is due, in blocks that come at most once a millisecond; counts the times it had to wait.
+async fn caller(
+    ids: Allocator,
+    time: Duration,
+    index: u32,
+    rate: impl Fn(Duration) -> f64,
+) -> (u32, Duration) {
+    let begun = Instant::now();
+    let phase = f64::from(index) / f64::from(CALLERS);
+    let (mut waits, mut longest, mut owed) = (0, Duration::ZERO, 0.0);
+    // Not all at once: each begins at its own point of the pause.
+    let mut due = begun
+        + Duration::from_secs_f64(phase * (f64::from(CALLERS) / rate(Duration::ZERO)).clamp(0.001, 1.0));
+    while due - begun < time {
+        let share = rate(due - begun) / f64::from(CALLERS);
+        let pause = Duration::from_secs_f64((1.0 / share).clamp(0.001, 1.0));
+        due += pause;
+        sleep_until(due).await;
+        owed += share * pause.as_secs_f64();
+        let whole = ids_in(owed);
+        owed -= whole as f64;
+        let before = Instant::now();
+        if whole > 0 {
+            let _ = ids.take(whole).await.unwrap();
+        }
+        if before.elapsed() > Duration::ZERO {
+            waits += 1;
+            longest = longest.max(before.elapsed());
+        }
+    }
+    (waits, longest)
+}
+
+// Far below 2^63, and never negative.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn ids_in(share: f64) -> u64 {
+    share as u64
+}
+
+pub fn at_least(share: f64) -> u64 {
+    ids_in(share.ceil())
+}
