@@ -13,5 +13,6 @@ library! {
     "../../src/sequence/state.rs" state,
     "../../src/sequence/stats.rs" stats,
     "../../src/sequence/stock.rs" stock,
+    "../../src/sequence/stripe.rs" stripe,
     "../../src/sequence/time.rs" time,
 }

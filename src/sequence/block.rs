@@ -68,7 +68,7 @@ impl Block {
             return 0;
         }
         let left = self.abandon(stats);
-        // The ids stay as they are: its thread may be in the middle of a draw, and writes `next` after this.
+        // The ids stay as they are: its thread may be in the middle of a draw, and writes `next`.
         self.generation = GIVEN_UP;
         left
     }

@@ -3,7 +3,7 @@
 //! - [`segment`]: a range that is handed out from memory, by one `fetch_add` a draw.
 //! - [`stock`]: the segments of a sequence in turn, and how they are taken away from everybody.
 //! - [`state`]: the stock with everything else there is of a sequence in this process.
-//! - [`block`], [`stripes`], [`seat`]: what threads hold for themselves.
+//! - [`block`], [`stripe`], [`stripes`], [`seat`]: what threads hold for themselves.
 //! - [`mailbox`]: what callers send to the actor, and how it is woken; [`reply`]: its answers.
 //! - [`registry`]: the sequences of a process by name.
 //! - [`seen`]: what the process has seen of a sequence, and what shows that the store has lost what it had
@@ -30,6 +30,7 @@ pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod stock;
+pub(crate) mod stripe;
 pub(crate) mod stripes;
 pub(crate) mod task;
 pub(crate) mod time;

@@ -13,11 +13,11 @@
 use std::fmt;
 
 use crate::range::Range;
-use crate::sequence::block::Block;
 use crate::sequence::seat::Seat;
 use crate::sequence::stats::Stats;
 use crate::sequence::stock::Stock;
-use crate::sync::{AtomicU64, CachePadded, Mutex, OnceLock, Ordering};
+use crate::sequence::stripe::Stripe;
+use crate::sync::{CachePadded, OnceLock};
 
 /// Enough for four million threads; a thread beyond them draws without a stripe.
 const ROWS: usize = 20;
@@ -55,7 +55,7 @@ impl Stripes {
     #[cold]
     pub(crate) fn catch_up(&self, stats: &Stats, id: u64) {
         if let Some(stripe) = Seat::take().and_then(|seat| self.at(seat)) {
-            stripe.change(|block| block.catch_up(stats, id));
+            stripe.catch_up(stats, id);
         }
     }
 
@@ -65,7 +65,7 @@ impl Stripes {
     pub(crate) fn give_up(&self, stock: &Stock, stats: &Stats) -> u64 {
         let further = self.further.iter().filter_map(OnceLock::get).flatten();
         let stripes = self.first.iter().chain(further).filter_map(OnceLock::get);
-        stripes.map(|stripe| stripe.change(|block| block.give_up(stock, stats))).sum()
+        stripes.map(|stripe| stripe.give_up(stock, stats)).sum()
     }
 
     #[allow(clippy::inline_always)] // see `draw`
@@ -91,62 +91,5 @@ impl Stripes {
 impl fmt::Debug for Stripes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stripes").finish_non_exhaustive()
-    }
-}
-
-/// A thread's block, where others can see what is left of it. All accesses are `Relaxed`: only its thread
-/// draws, and the next thread in the seat gets it through the lock of the free seats.
-#[derive(Debug)]
-struct Stripe {
-    next: AtomicU64,
-    end: AtomicU64,
-    generation: AtomicU64,
-    /// Held to change more than `next`, by the thread itself or by whoever revokes.
-    changing: Mutex<()>,
-}
-
-impl Default for Stripe {
-    fn default() -> Self {
-        let Block { next, end, generation } = Block::EMPTY;
-        Self {
-            next: AtomicU64::new(next),
-            end: AtomicU64::new(end),
-            generation: AtomicU64::new(generation),
-            changing: Mutex::new(()),
-        }
-    }
-}
-
-impl Stripe {
-    #[inline]
-    fn block(&self) -> Block {
-        Block {
-            next: self.next.load(Ordering::Relaxed),
-            end: self.end.load(Ordering::Relaxed),
-            generation: self.generation.load(Ordering::Relaxed),
-        }
-    }
-
-    #[inline]
-    fn draw(&self, stock: &Stock) -> Option<u64> {
-        let mut block = self.block();
-        let id = block.draw(stock)?;
-        self.next.store(block.next, Ordering::Relaxed);
-        Some(id)
-    }
-
-    #[cold]
-    fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> Range) -> Option<u64> {
-        self.change(|block| block.renew(stock, stats, take))
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut Block) -> R) -> R {
-        let _changing = self.changing.lock();
-        let mut block = self.block();
-        let result = change(&mut block);
-        self.next.store(block.next, Ordering::Relaxed);
-        self.end.store(block.end, Ordering::Relaxed);
-        self.generation.store(block.generation, Ordering::Relaxed);
-        result
     }
 }

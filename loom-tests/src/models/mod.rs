@@ -6,6 +6,7 @@ mod promotion;
 mod registry;
 mod revoke;
 mod signal;
+mod stripe;
 mod take_end;
 mod wake;
 
@@ -16,6 +17,7 @@ pub(crate) const MODELS: &[&[Model]] = &[
     promotion::MODELS,
     take_end::MODELS,
     revoke::MODELS,
+    stripe::MODELS,
     wake::MODELS,
     cancel::MODELS,
     close::MODELS,

@@ -1,0 +1,90 @@
+//! Does a thread keep its block to itself, although others look into it?
+//!
+//! *Threads*: one that draws from its stripe, and renews it; one that revokes, and gives up what the threads
+//! hold. The actor publishes after the revocation, so that the stripe may be renewed before it is looked at.
+//! Up to 3 preemptions.
+//!
+//! *Asked*: no id twice, ids grow, no draw that begins after a revocation yields an id from before it, and
+//! every id is drawn or counted.
+//!
+//! *What would break it*: whoever revokes writes where its thread draws; a block that is given up without
+//! its generation.
+
+use loom::thread;
+
+use crate::error::ErrorKind;
+use crate::explore::explore;
+use crate::harness::models;
+use crate::sequence::state::Core;
+use crate::sequence::stripe::Stripe;
+use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::world::{range, sequence};
+
+models![a_thread_keeps_what_it_renewed, what_was_given_up_is_void];
+
+/// The thread's part: `Stripes::draw`, and `Stripes::renew` where there is nothing.
+fn draw(core: &Arc<Core>, stripe: &Stripe) -> Option<u64> {
+    let mut segment = core.stock.current();
+    let take = || core.take_some(2, &mut segment);
+    stripe.draw(&core.stock).or_else(|| stripe.renew(&core.stock, &core.stats, take))
+}
+
+/// Revokes everything, as `Core::revoke` does; returns how many ids that took from memory.
+fn revoke(core: &Arc<Core>, stripe: &Stripe) -> u64 {
+    let sealed = core.stock.revoke(ErrorKind::Dry).len();
+    stripe.give_up(&core.stock, &core.stats);
+    sealed
+}
+
+/// Fails unless `drawn` grow, and all `granted` ids are drawn, sealed or dropped.
+fn assert_counted(core: &Arc<Core>, drawn: &[u64], sealed: u64, granted: u64) {
+    assert!(drawn.is_sorted_by(|before, after| before < after), "{drawn:?}");
+    let (dropped, drawn) = (core.stats.dropped(), drawn.len() as u64);
+    // A draw that is under way when its block is given up counts as dropped too.
+    let counted = drawn + sealed + dropped;
+    assert!((granted..=granted + 1).contains(&counted), "{drawn} drawn, {sealed} sealed, {dropped} dropped");
+}
+
+fn a_thread_keeps_what_it_renewed() {
+    explore(4_700, Some(3), || {
+        let (core, _mailbox) = sequence(4, 0, 100);
+        let stripe = Arc::new(Stripe::default());
+        let thread = {
+            let (core, stripe) = (core.clone(), stripe.clone());
+            thread::spawn(move || -> Vec<u64> {
+                std::iter::repeat_with(|| draw(&core, &stripe)).take(3).flatten().collect()
+            })
+        };
+        let _nothing = core.stock.revoke(ErrorKind::Dry);
+        assert!(core.stock.publish(range(1, 3), 0, 1));
+        stripe.give_up(&core.stock, &core.stats);
+        let drawn = thread.join().unwrap();
+        let sealed = revoke(&core, &stripe);
+        assert_counted(&core, &drawn, sealed, 3);
+    });
+}
+
+fn what_was_given_up_is_void() {
+    explore(2_700, Some(3), || {
+        let (core, _mailbox) = sequence(4, 0, 100);
+        assert!(core.stock.publish(range(1, 2), 0, 0));
+        let stripe = Arc::new(Stripe::default());
+        let returned = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (core, stripe, returned) = (core.clone(), stripe.clone(), returned.clone());
+            thread::spawn(move || {
+                let first = draw(&core, &stripe);
+                let after = returned.load(Ordering::Acquire);
+                let second = draw(&core, &stripe);
+                assert!(!after || second.is_none_or(|id| id > 2), "{second:?} after revocation");
+                [first, second].into_iter().flatten().collect::<Vec<_>>()
+            })
+        };
+        let mut sealed = revoke(&core, &stripe);
+        returned.store(true, Ordering::Release);
+        assert!(core.stock.publish(range(3, 1), 0, 1));
+        let drawn = thread.join().unwrap();
+        sealed += revoke(&core, &stripe);
+        assert_counted(&core, &drawn, sealed, 3);
+    });
+}

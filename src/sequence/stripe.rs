@@ -1,0 +1,91 @@
+//! A thread's block of a sequence under [`Order::Thread`](crate::Order::Thread), where others can see what is
+//! left of it.
+//!
+//! # Who writes what
+//!
+//! Only its thread writes `next` and `end`: a draw stores `next` without a lock, so that a store of anybody
+//! else could undo it, and hand out an id a second time. Whoever revokes writes `generation` alone.
+//!
+//! All accesses are `Relaxed`. The thread reads what it wrote itself; the next thread in the seat gets it
+//! through the lock of the free seats. What another thread reads of `next` is a level, good for counting.
+
+use crate::range::Range;
+use crate::sequence::block::Block;
+use crate::sequence::stats::Stats;
+use crate::sequence::stock::Stock;
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct Stripe {
+    next: AtomicU64,
+    end: AtomicU64,
+    generation: AtomicU64,
+    /// Held to change more than `next`, by the thread itself or by whoever revokes.
+    changing: Mutex<()>,
+}
+
+impl Default for Stripe {
+    fn default() -> Self {
+        let Block { next, end, generation } = Block::EMPTY;
+        Self {
+            next: AtomicU64::new(next),
+            end: AtomicU64::new(end),
+            generation: AtomicU64::new(generation),
+            changing: Mutex::new(()),
+        }
+    }
+}
+
+impl Stripe {
+    /// The next id of the block, for its thread.
+    #[inline]
+    pub(crate) fn draw(&self, stock: &Stock) -> Option<u64> {
+        let mut block = self.block();
+        let id = block.draw(stock)?;
+        self.next.store(block.next, Ordering::Relaxed);
+        Some(id)
+    }
+
+    /// Has ids taken from memory in place of what is left, for its thread; and draws from them.
+    #[cold]
+    pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> Range) -> Option<u64> {
+        self.change(|block| block.renew(stock, stats, take))
+    }
+
+    /// Gives up what comes before `id`, for its thread.
+    #[cold]
+    pub(crate) fn catch_up(&self, stats: &Stats, id: u64) {
+        self.change(|block| block.catch_up(stats, id));
+    }
+
+    /// Gives up what is left if it was revoked, for whoever revokes. Returns how many ids that are; a draw
+    /// under way at that moment may be among them.
+    #[cold]
+    pub(crate) fn give_up(&self, stock: &Stock, stats: &Stats) -> u64 {
+        let _changing = self.changing.lock();
+        let mut block = self.block();
+        let left = block.give_up(stock, stats);
+        self.generation.store(block.generation, Ordering::Relaxed);
+        left
+    }
+
+    #[inline]
+    fn block(&self) -> Block {
+        Block {
+            next: self.next.load(Ordering::Relaxed),
+            end: self.end.load(Ordering::Relaxed),
+            generation: self.generation.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Only for its thread.
+    fn change<R>(&self, change: impl FnOnce(&mut Block) -> R) -> R {
+        let _changing = self.changing.lock();
+        let mut block = self.block();
+        let result = change(&mut block);
+        self.next.store(block.next, Ordering::Relaxed);
+        self.end.store(block.end, Ordering::Relaxed);
+        self.generation.store(block.generation, Ordering::Relaxed);
+        result
+    }
+}
