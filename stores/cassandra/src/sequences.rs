@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use idmill::store::kit::Contention;
 use idmill::store::{
     Bounds, Change, Cursor, Grant, Identity, Listing, Page, Reserve, SequenceInfo, already_exists, exhausted,
     not_found,
@@ -23,6 +24,9 @@ const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writ
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
 /// How often a write of unknown outcome is looked after before its outcome stays unknown.
 const LOOKS: u32 = 3;
+/// A pause after each loss: Paxos rounds that meet undo each other.
+const CONTENTION: Contention =
+    Contention::new().every(1).pauses(Duration::from_millis(4), Duration::from_millis(100));
 
 /// The table, with its statements.
 #[derive(Clone, Debug)]
@@ -149,7 +153,7 @@ impl Sequences {
 
     /// Reserves from it directly.
     pub(super) async fn reserve(&self, request: &Reserve) -> Result<Grant> {
-        let mut tries = 0;
+        let mut contest = CONTENTION.begin();
         loop {
             let seen = self.ensure(request).await?;
             let mut info = seen.info.clone();
@@ -160,8 +164,7 @@ impl Sequences {
             if self.send(&Write { statement: &self.advance, values, seen: &seen, writer }).await? {
                 return Ok(grant);
             }
-            tries += 1;
-            contended(tries).await;
+            contest.lost(None).await?;
         }
     }
 
@@ -179,6 +182,7 @@ impl Sequences {
     /// one is, or another write, the others never will be. If the row has moved on under another's name, ours
     /// may have been applied before that, or not: that stays unknown.
     async fn settle(&self, write: &Write<'_>, error: Error) -> Result<bool> {
+        let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {
             let Ok(Some(row)) = self.read(&write.seen.info.name).await else { break };
             if row.writer == write.writer {
@@ -190,7 +194,8 @@ impl Sequences {
             match self.client.write(write.statement, write.values.clone()).await {
                 Ok(true) => return Ok(true),
                 // Refused, by our own first copy or by another's write; or unknown again.
-                _ => contended(1).await,
+                _ if contest.lost(None).await.is_err() => break,
+                _ => {}
             }
         }
         Err(error)
@@ -227,7 +232,7 @@ impl Sequences {
     /// What windows hold is recalled whenever `next` is set: it was reserved before, and
     /// would go on being handed out.
     pub(super) async fn set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        let mut tries = 0;
+        let mut contest = CONTENTION.begin();
         loop {
             let seen = self.read(name).await?.ok_or_else(|| not_found(name))?;
             let mut info = seen.info.clone();
@@ -246,8 +251,7 @@ impl Sequences {
             if self.send(&Write { statement, values, seen: &seen, writer }).await? {
                 return Ok(new.info);
             }
-            tries += 1;
-            contended(tries).await;
+            contest.lost(None).await?;
         }
     }
 
@@ -333,10 +337,4 @@ fn decode(cells: &Cells) -> Result<Row, Fault> {
 /// A number that nobody else comes by.
 fn random() -> u64 {
     Identity::fresh().incarnation
-}
-
-/// Between two tries of a write that others were faster with: Paxos rounds that meet undo each other.
-async fn contended(tries: u32) {
-    let most = (2_u64 << tries.min(6)).min(100);
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=most))).await;
 }
