@@ -40,10 +40,11 @@
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
 //! - [`Allocator`], [`Handle`], [`Lease`]: these hand out ids.
-//! - [`Order`]: how ids relate to each other. The guide `docs/guarantees.md` helps to choose.
+//! - [`Order`]: how ids relate to each other. [A guide](guide::guarantees) helps to choose.
 //! - [`Error`]: what went wrong, and whether to try again.
 //! - [`codec`]: how ids look outside: permuted, spread over the key space, written for people.
 //! - [`store`]: the stores, and how to write one.
+//! - [`guide`]: the pages that are longer than a type.
 //!
 //! # Stores
 //!
@@ -83,6 +84,8 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(doc)]
+pub mod guide;
 mod id;
 mod name;
 pub mod planning;

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! `cargo test --test conformance -- --list` shows the trials; a word runs those whose names hold it. The
-//! guide `docs/conformance.md` says what each of them proves.
+//! [guide] says what each of them proves.
 //!
 //! Several processes are the test's own executable, started again with a variable in its environment: its
 //! `main` reaches the same builder, which then works for the suite instead of running it.
@@ -35,6 +35,9 @@ mod context;
 mod daemon;
 mod draws;
 mod engine;
+#[cfg(doc)]
+#[doc = include_str!("../GUIDE.md")]
+pub mod guide {}
 mod ledger;
 mod load;
 mod outcome;

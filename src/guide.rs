@@ -1,0 +1,13 @@
+//! The pages that are longer than a type. They are part of the documentation alone.
+
+#[doc = include_str!("../docs/guarantees.md")]
+pub mod guarantees {}
+
+#[doc = include_str!("../docs/codecs.md")]
+pub mod codecs {}
+
+#[doc = include_str!("../docs/tiers.md")]
+pub mod tiers {}
+
+#[doc = include_str!("../docs/metrics.md")]
+pub mod metrics {}
