@@ -25,7 +25,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
 use idmill_sql::postgres::native::{
-    DRAWN_DURABLE_AT, Seen, block, draw_sql, flush_sql, literal, note_sql, see_sql,
+    CHANGED, DRAWN_DURABLE_AT, Seen, create_sql, draw_sql, drop_sql, flush_sql, see_sql, set_sql,
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
@@ -43,8 +43,6 @@ const LARGEST: u64 = i64::MAX.cast_unsigned();
 /// Values drawn by one statement, each of which takes a microsecond or less on the server.
 const MOST_VALUES: u64 = 10_000;
 const MOST_INCREMENT: u64 = 1 << 31;
-/// Raised where a sequence is not as it was seen.
-const CHANGED: &str = "ID001";
 
 pub(super) fn parse_increment(value: &str) -> Result<u64> {
     value.parse().ok().filter(|increment| check_increment(*increment).is_ok()).ok_or_else(|| {
@@ -285,17 +283,8 @@ impl NativeSequences {
         must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
         let identity = Identity::fresh();
         let sql = self.sql(name).await?;
-        // PostgreSQL wants the least value to be below the largest; what counts
-        // here is the one to start with.
-        let least = i128::from(bounds.start()) - i128::from(bounds.start() == bounds.max());
-        let body = format!(
-            "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {} MINVALUE {least} MAXVALUE {} START WITH {start} CACHE 1 NO CYCLE; {}",
-            self.increment,
-            bounds.max(),
-            note_sql(&sql, "", identity),
-            start = bounds.start(),
-        );
-        match self.sessions.batch(&self.block("", &body)).await {
+        let create = create_sql(&sql, self.increment, bounds, identity, &self.lock_timeout());
+        match self.sessions.batch(&create).await {
             Ok(()) => Ok(SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity }),
             Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
             Err(fault) => Err(failed(fault, Asked::Write)),
@@ -316,7 +305,7 @@ impl NativeSequences {
             let seen = self.see(&sql, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.info()?;
             after.apply(&change)?;
-            match self.sessions.batch(&self.set_sql(&sql, &seen, &after)).await {
+            match self.sessions.batch(&set_sql(&sql, &seen, &after, &self.lock_timeout())).await {
                 Ok(()) => {
                     *kept = Kept::default();
                     return Ok(after);
@@ -328,35 +317,9 @@ impl NativeSequences {
         Err(crowded())
     }
 
-    /// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed. The restart
-    /// gives it another file, by which those that draw from it know that it is not what it was, even if they
-    /// read its comment a moment too early.
-    fn set_sql(&self, sql: &str, seen: &Seen, after: &SequenceInfo) -> String {
-        let (min, max) = (after.bounds.start(), after.bounds.max());
-        // The value before the next id; the first id has none.
-        let (last, called) = match after.next {
-            None => (max, true),
-            Some(next) if next == min => (min, false),
-            Some(next) => (next - 1, true),
-        };
-        let body = format!(
-            "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
-             INTO last, called, note FROM {sql} AS l; \
-             IF last <> {} OR called <> {} OR COALESCE(note, '') <> {} THEN \
-             RAISE EXCEPTION 'it has changed' USING ERRCODE = '{CHANGED}'; END IF; \
-             ALTER SEQUENCE {sql} MAXVALUE {max} RESTART WITH {last}; PERFORM setval({oid}::oid::regclass, {last}, {called}); {}",
-            seen.last,
-            seen.called,
-            literal(&seen.comment),
-            note_sql(sql, seen.remark(), after.identity),
-            oid = seen.oid,
-        );
-        self.block("last bigint; called boolean; note text; ", &body)
-    }
-
-    /// One transaction, which gives up waiting for a lock before this store gives up waiting for an answer.
-    fn block(&self, declare: &str, body: &str) -> String {
-        block(declare, &self.sessions.lock_timeout(Patience::Full), body)
+    /// A change gives up waiting for a lock before this store gives up waiting for an answer.
+    fn lock_timeout(&self) -> String {
+        self.sessions.lock_timeout(Patience::Full)
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
@@ -364,7 +327,7 @@ impl NativeSequences {
         let kept = self.kept(name);
         let mut kept = kept.lock().await;
         let sql = self.sql(name).await?;
-        match self.sessions.batch(&self.block("", &format!("DROP SEQUENCE {sql};"))).await {
+        match self.sessions.batch(&drop_sql(&sql, &self.lock_timeout())).await {
             Ok(()) => {
                 *kept = Kept::default();
                 Ok(true)

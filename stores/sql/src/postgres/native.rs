@@ -14,6 +14,9 @@ const NOTE: &str = "[idmill ";
 /// The column of a row of [`draw_sql`] that [`must_be_durable`](super::must_be_durable) looks at.
 pub const DRAWN_DURABLE_AT: usize = 13;
 
+/// The code that is raised where a sequence is not as it was seen.
+pub const CHANGED: &str = "ID001";
+
 /// A sequence as the catalogue and its own row have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -203,9 +206,57 @@ pub fn flush_sql() -> String {
     format!("SELECT {DURABLE}, pg_logical_emit_message(true, 'idmill', '')::text")
 }
 
+/// Creates a sequence, with its identity noted. Waits no longer than `patience` for a lock, as PostgreSQL's
+/// `lock_timeout` has it.
+pub fn create_sql(sql: &str, increment: u64, bounds: Bounds, identity: Identity, patience: &str) -> String {
+    // PostgreSQL wants the least value to be below the largest; what counts here is the one to start with.
+    let least = i128::from(bounds.start()) - i128::from(bounds.start() == bounds.max());
+    let body = format!(
+        "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} MINVALUE {least} MAXVALUE {} START WITH {} \
+         CACHE 1 NO CYCLE; {}",
+        bounds.max(),
+        bounds.start(),
+        note_sql(sql, "", identity),
+    );
+    block("", patience, &body)
+}
+
+/// Changes a sequence from `seen` to `after`; waits no longer than `patience` for a lock.
+///
+/// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed and the error is
+/// [`CHANGED`]. The restart gives it another file, by which those that draw from it know that it is not what
+/// it was, even if they read its comment a moment too early.
+pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> String {
+    let (min, max) = (after.bounds.start(), after.bounds.max());
+    // The value before the next id; the first id has none.
+    let (last, called) = match after.next {
+        None => (max, true),
+        Some(next) if next == min => (min, false),
+        Some(next) => (next - 1, true),
+    };
+    let body = format!(
+        "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
+         INTO last, called, note FROM {sql} AS l; \
+         IF last <> {} OR called <> {} OR COALESCE(note, '') <> {} THEN \
+         RAISE EXCEPTION 'it has changed' USING ERRCODE = '{CHANGED}'; END IF; \
+         ALTER SEQUENCE {sql} MAXVALUE {max} RESTART WITH {last}; PERFORM setval({oid}::oid::regclass, {last}, {called}); {}",
+        seen.last,
+        seen.called,
+        literal(&seen.comment),
+        note_sql(sql, seen.remark(), after.identity),
+        oid = seen.oid,
+    );
+    block("last bigint; called boolean; note text; ", patience, &body)
+}
+
+/// Drops a sequence; waits no longer than `patience` for a lock.
+pub fn drop_sql(sql: &str, patience: &str) -> String {
+    block("", patience, &format!("DROP SEQUENCE {sql};"))
+}
+
 /// One transaction, whose commit is durable whatever the session says; it waits
 /// for a lock no longer than this.
-pub fn block(declare: &str, patience: &str, body: &str) -> String {
+fn block(declare: &str, patience: &str, body: &str) -> String {
     format!(
         "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; \
          PERFORM set_config('lock_timeout', {}, true); {body} END $idmill$",
@@ -215,7 +266,7 @@ pub fn block(declare: &str, patience: &str, body: &str) -> String {
 }
 
 /// Notes the identity, and the file that it goes with.
-pub fn note_sql(sql: &str, remark: &str, identity: Identity) -> String {
+fn note_sql(sql: &str, remark: &str, identity: Identity) -> String {
     let (name, before) = (literal(sql), literal(remark));
     let note = format!("{NOTE}incarnation={} epoch={} file=", identity.incarnation, identity.epoch);
     format!(
@@ -224,7 +275,7 @@ pub fn note_sql(sql: &str, remark: &str, identity: Identity) -> String {
 }
 
 /// A text as SQL writes it, whatever `standard_conforming_strings` says.
-pub fn literal(text: &str) -> String {
+fn literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     if doubled.contains('\\') {
         format!("E'{}'", doubled.replace('\\', "\\\\"))
