@@ -1,6 +1,9 @@
 //! Ranges of ids: what a reserve grants and a draw takes from.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
 use crate::id::Id;
@@ -126,6 +129,25 @@ impl<T> PartialEq for Range<T> {
 
 impl<T> Eq for Range<T> {}
 
+/// By the first id, then by the length.
+impl<T> Ord for Range<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.start, self.len).cmp(&(other.start, other.len))
+    }
+}
+
+impl<T> PartialOrd for Range<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Hash for Range<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.start, self.len).hash(state);
+    }
+}
+
 impl<T> fmt::Debug for Range<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}, {})", self.start, self.end())
@@ -141,8 +163,17 @@ impl<T: Id> IntoIterator for Range<T> {
     }
 }
 
+impl<T: Id> IntoIterator for &Range<T> {
+    type Item = T;
+    type IntoIter = Ids<T>;
+
+    fn into_iter(self) -> Ids<T> {
+        Ids(*self)
+    }
+}
+
 /// The ids of a [`Range`], in growing order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ids<T>(Range<T>);
 
 impl<T: Id> Iterator for Ids<T> {
@@ -163,6 +194,16 @@ impl<T: Id> Iterator for Ids<T> {
     }
 }
 
+impl<T: Id> DoubleEndedIterator for Ids<T> {
+    fn next_back(&mut self) -> Option<T> {
+        let last = self.0.last();
+        self.0.len = self.0.len.saturating_sub(1);
+        last
+    }
+}
+
+impl<T: Id> FusedIterator for Ids<T> {}
+
 /// Where `usize` has 32 bits and there are more ids than it counts, the length is said to be [`usize::MAX`].
 impl<T: Id> ExactSizeIterator for Ids<T> {
     // The default panics there: the size hint has no upper bound.
@@ -181,7 +222,7 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
 /// # Ok(()) }
 /// ```
 #[must_use = "the ids taken belong to no one else"]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ranges<T = u64>(Vec<Range<T>>);
 
 impl<T> Ranges<T> {
@@ -261,6 +302,21 @@ impl<T: Id> Ranges<T> {
     }
 }
 
+impl<T> AsRef<[Range<T>]> for Ranges<T> {
+    fn as_ref(&self) -> &[Range<T>] {
+        &self.0
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Ranges<T> {
+    type Item = &'a Range<T>;
+    type IntoIter = std::slice::Iter<'a, Range<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
 impl<T> IntoIterator for Ranges<T> {
     type Item = Range<T>;
     type IntoIter = std::vec::IntoIter<Range<T>>;
@@ -311,6 +367,19 @@ mod tests {
             prop_assert!(ranges.as_slice().len() <= 1);
             prop_assert_eq!(ranges.ids().collect::<Vec<_>>(), whole.ids().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn ids_come_from_both_ends_and_each_once() {
+        let range = Range::<u64>::new(u64::MAX - 3, 4).unwrap();
+        let mut ids = range.into_iter();
+        assert_eq!((ids.next(), ids.next_back()), (Some(u64::MAX - 3), Some(u64::MAX)));
+        assert_eq!(
+            (ids.len(), ids.next_back(), ids.next_back()),
+            (2, Some(u64::MAX - 1), Some(u64::MAX - 2))
+        );
+        assert_eq!((ids.next(), ids.next_back()), (None, None));
+        assert!((&range).into_iter().eq(range.ids()) && range.ids().len() == 4);
     }
 
     #[test]

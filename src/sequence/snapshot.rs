@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::named::named;
 use crate::sequence::state::Core;
 use crate::store::Identity;
 
@@ -10,6 +11,7 @@ use crate::store::Identity;
 ///
 /// Each field is correct by itself. They are not read at one instant.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
     /// Ids handed out, including those that leases and stripes hold.
@@ -50,6 +52,7 @@ pub struct Snapshot {
 
 /// Ids that were reserved and will never be handed out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Gaps {
     /// In memory when it was revoked, closed or evicted, and not given back to the store.
@@ -79,6 +82,12 @@ pub enum Health {
     Failing,
     /// The store answered the last reserve, or was never asked.
     Serving,
+}
+
+named! { Health, "health":
+    Dry = "dry",
+    Failing = "failing",
+    Serving = "serving",
 }
 
 impl Snapshot {

@@ -7,13 +7,14 @@ use std::pin::Pin;
 use super::{Bounds, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Unreadable, not_found};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
+use crate::named::named;
 
 /// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation
 /// for a refill costs nothing beside its round trip.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// How long a grant survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How long a grant survives. What survives more is larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Durability {
     /// Until the process ends.
@@ -22,8 +23,13 @@ pub enum Durability {
     Disk,
 }
 
+named! { Durability, "durability":
+    Process = "process",
+    Disk = "disk",
+}
+
 /// What another try costs after a reserve whose outcome is unknown. It is never unsafe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryCost {
     /// The ids that may have been reserved become a gap.
@@ -32,8 +38,14 @@ pub enum RetryCost {
     Nothing,
 }
 
+named! { RetryCost, "cost of a retry":
+    Gap = "gap",
+    Nothing = "nothing",
+}
+
 /// What a store can do; declared, not probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Capabilities {
     /// How long a grant survives.
     pub durability: Durability,

@@ -6,7 +6,7 @@ use crate::name::SequenceName;
 use crate::range::Range;
 
 /// A request for the next range of a sequence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reserve {
     /// Which sequence.
     pub name: SequenceName,
@@ -32,7 +32,7 @@ impl Reserve {
 }
 
 /// A range that a store has reserved for this caller alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// The ids; never empty.
     pub range: Range,
@@ -69,7 +69,7 @@ impl Grant {
 /// The unused rest of a range, which its owner gives back: the last ids that were reserved of the
 /// sequence, as far as the owner knows. No id of it was handed out. The owner forgets it, and gives it
 /// back once, whatever the outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GiveBack {
     /// Which sequence.
     pub name: SequenceName,

@@ -6,7 +6,7 @@ use super::SequenceInfo;
 use crate::error::{Error, Operation, Result};
 
 /// Which part of a store's sequences [`Store::list`](super::Store::list) reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Page {
     /// Only sequences whose names begin with this; empty for all.
     pub prefix: String,

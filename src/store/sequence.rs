@@ -6,7 +6,8 @@ use crate::name::SequenceName;
 use crate::range::Range;
 
 /// One sequence as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SequenceInfo {
     /// Its name.
     pub name: SequenceName,
@@ -77,7 +78,8 @@ impl SequenceInfo {
 }
 
 /// A change to a stored sequence; what is `None` stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Change {
     /// The next id to reserve.
     pub next: Option<u64>,
