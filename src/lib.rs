@@ -110,11 +110,11 @@ pub mod __private {
     pub use serde;
 }
 
-pub use allocator::{Allocator, Handle, Lease, Next};
+pub use allocator::{Allocator, Handle, IdStream, Lease, Next, RangesStream};
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;
 pub use name::SequenceName;
 pub use range::{Ids, Range, Ranges};
 pub use sequence::settings::Order;
 pub use sequence::snapshot::{Gaps, Health, Snapshot};
-pub use sequences::{SequenceBuilder, Sequences, SequencesBuilder, connect};
+pub use sequences::{HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble, connect};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::error::ErrorKind;
 use crate::named::named;
+use crate::sequence::settings::Order;
 use crate::sequence::state::Core;
 use crate::store::Identity;
 
@@ -48,6 +50,11 @@ pub struct Snapshot {
     pub time_to_exhaustion: Option<Duration>,
     /// Which sequence the ids come from; `None` before the first grant.
     pub identity: Option<Identity>,
+    /// How ids relate to each other.
+    pub order: Order,
+    /// Why no more ids come, while memory holds none: [`Exhausted`](ErrorKind::Exhausted) or
+    /// [`Closed`](ErrorKind::Closed).
+    pub ended: Option<ErrorKind>,
 }
 
 /// Ids that were reserved and will never be handed out, by reason.
@@ -76,15 +83,19 @@ impl Gaps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Health {
+    /// No more ids come: the sequence is exhausted or closed.
+    Ended,
     /// The store fails, and callers find nothing in memory.
     Dry,
-    /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long.
+    /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long. Under
+    /// [`Order::Global`], whose memory holds nothing: the last reserve failed, and nobody waits.
     Failing,
     /// The store answered the last reserve, or was never asked.
     Serving,
 }
 
 named! { Health, "health":
+    Ended = "ended",
     Dry = "dry",
     Failing = "failing",
     Serving = "serving",
@@ -95,8 +106,11 @@ impl Snapshot {
     /// [`Health::Failing`]: nothing is lost yet.
     pub fn health(&self) -> Health {
         match self {
+            Self { ended: Some(_), .. } => Health::Ended,
             Self { failures_in_a_row: 0, .. } => Health::Serving,
             Self { is_dry: false, remaining: 1.., .. } => Health::Failing,
+            // Memory never holds ids, and nobody is refused one now: the next caller asks the store again.
+            Self { is_dry: false, order: Order::Global, .. } => Health::Failing,
             _ => Health::Dry,
         }
     }
@@ -128,6 +142,8 @@ impl Snapshot {
             time_to_dry: lasts(remaining, rate),
             time_to_exhaustion: unreserved.and_then(|left| lasts(left.saturating_add(remaining), rate)),
             identity: stats.identity(),
+            order: core.settings.order,
+            ended: core.stock.ended(),
         }
     }
 }
