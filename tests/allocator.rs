@@ -8,7 +8,7 @@ use idmill::store::{Change, Fault, Faults, MemoryStore, Store};
 use idmill::{ErrorKind, Order, SequenceName, Sequences, SequencesBuilder};
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
-    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
+    Sequences::builder(store.clone())
 }
 
 fn sequences(store: &MemoryStore) -> Sequences {

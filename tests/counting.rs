@@ -94,7 +94,7 @@ struct World {
 impl World {
     async fn new(order: Order, step: u64, watermark: u64) -> Self {
         let store = MemoryStore::new();
-        let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
+        let ids = Sequences::new(store.clone()).unwrap();
         let builder = ids.sequence::<u64>(NAME).order(order).step(step).watermark(watermark).lease_size(7);
         let sequence = builder.patience(Duration::from_secs(5)).await.unwrap();
         let workers = (0..THREADS).map(|_| Worker::start(&sequence)).collect();

@@ -25,7 +25,7 @@ const DRAWS: usize = 30;
 fn process() {
     let Ok(reports) = std::env::var(REPORTS) else { return };
     let store = MemoryStore::new();
-    let ids = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).own_thread().start().unwrap();
+    let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let order = if std::env::var_os(BY_THREAD).is_some() { Order::Thread } else { Order::Process };
     let sequence = ids.sequence::<u64>("s").step(STEP).watermark(3).order(order).open_blocking().unwrap();
     assert_eq!(draw(&sequence).unwrap(), 1);

@@ -10,7 +10,7 @@ use idmill::{Allocator, Order, Range, SequenceName, Sequences};
 use tokio::time::Instant;
 
 fn over(store: &MemoryStore) -> Sequences {
-    Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap()
+    Sequences::new(store.clone()).unwrap()
 }
 
 async fn drawn(ids: &Sequences, name: &str, count: usize) -> Allocator<u64> {
@@ -130,7 +130,7 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_silent_delays_the_end_no_longer_than_its_timeout() {
     let store = MemoryStore::new();
-    let builder = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>);
+    let builder = Sequences::builder(store.clone());
     let ids = builder.store_timeout(Duration::from_secs(3)).start().unwrap();
     let orders = drawn(&ids, "orders", 3).await;
     let (mine, began) = (orders.clone(), Instant::now());

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
-    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(1)
+    Sequences::builder(store.clone()).seed(1)
 }
 
 async fn stored(store: &MemoryStore, name: &str) -> SequenceInfo {

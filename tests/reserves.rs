@@ -79,7 +79,7 @@ fn check(threads: u64, step: u64, watermark: u64, seen: &Snapshot) {
 /// Draws them all from an empty memory, until nothing is under way any more.
 fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     let store = MemoryStore::new();
-    let sequences = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).own_thread();
+    let sequences = Sequences::builder(store.clone()).own_thread();
     let sequences = sequences.start().unwrap();
     let sequence = |name| sequences.sequence::<u64>(name).patience(PATIENCE);
     let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();

@@ -21,7 +21,7 @@ pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
 
 /// The sequences of a store, refilled by a thread of their own.
 pub fn sequences(store: MemoryStore) -> Sequences {
-    Sequences::builder(Arc::new(store) as Arc<dyn Store>).own_thread().start().expect("a thread can be had")
+    Sequences::builder(store).own_thread().start().expect("a thread can be had")
 }
 
 /// A memory store that answers after `latency`.

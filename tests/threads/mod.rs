@@ -39,7 +39,7 @@ fn serve(set: impl FnOnce(SequencesBuilder) -> SequencesBuilder + Send + 'static
     let runtime = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let builder = set(Sequences::builder(Arc::new(shared) as Arc<dyn Store>).store_timeout(LONG));
+            let builder = set(Sequences::builder(shared).store_timeout(LONG));
             sender.send(builder.start().unwrap()).unwrap();
             stopped.await.unwrap();
         });

@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_came_before_the_deadline_is_printed_and_then_the_deadline_told() {
-        let sequences = Sequences::new(Arc::new(Hooked(Scarce::default())) as Arc<dyn Store>).unwrap();
+        let sequences = Sequences::new(Hooked(Scarce::default())).unwrap();
         let opening = sequences.sequence::<u64>("s").step(1).watermark(0);
         let ids = opening.patience(Duration::from_millis(500)).lazy().unwrap();
         let got = get(&ids, 100).await.unwrap();

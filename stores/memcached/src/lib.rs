@@ -74,7 +74,7 @@ const NEAR_THE_END: u64 = 1_000;
 ///
 /// let store = idmill::store::connect("sqlite:ids.db").await?;
 /// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
-/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let tier = Tiered::new(store, window);
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```

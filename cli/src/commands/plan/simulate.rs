@@ -53,7 +53,7 @@ struct Simulation {
 impl Simulation {
     async fn run(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
         let store = MemoryStore::with_faults(Faults::none().latency(workload.latency));
-        let sequences = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(0).start()?;
+        let sequences = Sequences::builder(store.clone()).seed(0).start()?;
         let sequence = sequences.sequence::<u64>("plan").start(bounds.start()).max(bounds.max());
         let sequence = sequence.outage_budget(workload.outage_budget).max_waste(workload.max_waste);
         let ids = sequence.patience(PATIENCE).await?;

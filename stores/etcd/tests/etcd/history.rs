@@ -70,7 +70,7 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
 async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
     let Some((engine, store)) = backed_up().await else { return };
     let unaware = open(&engine, "ids").await;
-    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store).unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
     assert_eq!(s.take(30).await.unwrap().ids().last(), Some(40));
     restore(&engine).await;
@@ -149,7 +149,7 @@ async fn another_cluster_is_refused() {
 async fn a_key_that_was_deleted_is_not_written_anew_by_who_was_granted_of_it() {
     let Some(engine) = shared().await else { return };
     let store = open(&engine, "deleted").await;
-    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store).unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
     assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
     let admin = open(&engine, "deleted").await;

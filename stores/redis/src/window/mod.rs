@@ -59,7 +59,7 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// let store = idmill::store::connect("sqlite:ids.db").await?;
 /// let window = RedisWindow::new(RedisWindowOptions::new("127.0.0.1:6379")?)?;
-/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let tier = Tiered::new(store, window);
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```
