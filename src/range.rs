@@ -44,6 +44,11 @@ impl<T: Id> Range<T> {
         self.len.checked_sub(1).map(|offset| T::from_raw(self.start + offset))
     }
 
+    /// The ids one by one, from either end.
+    pub fn iter(&self) -> Ids<T> {
+        Ids(*self)
+    }
+
     /// The ids one by one.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = T> + use<T> {
         self.into_iter()
@@ -168,7 +173,7 @@ impl<T: Id> IntoIterator for &Range<T> {
     type IntoIter = Ids<T>;
 
     fn into_iter(self) -> Ids<T> {
-        Ids(*self)
+        self.iter()
     }
 }
 
@@ -281,6 +286,11 @@ impl<T> Ranges<T> {
         self.0.is_empty()
     }
 
+    /// The ranges one by one.
+    pub fn iter(&self) -> std::slice::Iter<'_, Range<T>> {
+        self.0.iter()
+    }
+
     /// The ranges themselves.
     pub fn as_slice(&self) -> &[Range<T>] {
         &self.0
@@ -298,7 +308,7 @@ impl Ranges {
 impl<T: Id> Ranges<T> {
     /// Every id, in growing order.
     pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
-        self.0.iter().flat_map(|range| range.into_iter())
+        self.0.iter().flat_map(Range::iter)
     }
 }
 
@@ -313,7 +323,7 @@ impl<'a, T> IntoIterator for &'a Ranges<T> {
     type IntoIter = std::slice::Iter<'a, Range<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.iter()
     }
 }
 

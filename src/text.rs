@@ -95,12 +95,14 @@ impl<T> TryFrom<Vec<Range<T>>> for Ranges<T> {
         if let Some(empty) = ranges.iter().find(|range| range.is_empty()) {
             return Err(Error::invalid(format!("the range {empty} holds no ids")));
         }
-        if let Some(pair) = ranges.windows(2).find(|pair| pair[0].end() > u128::from(pair[1].start())) {
-            let message = format!("the range {} does not come after {}", pair[1], pair[0]);
-            return Err(Error::invalid(message));
+        let pairs = || ranges.iter().zip(ranges.iter().skip(1));
+        if let Some((one, next)) = pairs().find(|(one, next)| one.end() > u128::from(next.start())) {
+            return Err(Error::invalid(format!("the range {next} does not come after {one}")));
         }
         let mut all = Self::none();
-        ranges.into_iter().for_each(|range| all.push(range));
+        for range in ranges {
+            all.push(range);
+        }
         Ok(all)
     }
 }

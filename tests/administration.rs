@@ -14,7 +14,7 @@ fn a_program_without_a_runtime_has_everything() {
     let created = ids.create_blocking("orders", Bounds::new(5, 100).unwrap()).unwrap();
     assert_eq!(ids.inspect_blocking("orders").unwrap(), Some(created.clone()));
     assert_eq!(ids.list_blocking(Page::of("or")).unwrap().sequences, [created]);
-    let moved = ids.set_blocking("orders", Change { next: Some(10), ..Change::default() }).unwrap();
+    let moved = ids.set_blocking("orders", Change::new().next(10)).unwrap();
     assert_eq!(moved.next, Some(10));
 
     let orders = ids.sequence::<u32>("orders").order(Order::Thread).open_blocking().unwrap();

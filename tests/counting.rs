@@ -1,7 +1,6 @@
 //! Every id that was granted is accounted for, whatever happens in whatever order: it was drawn, is in
 //! memory, was given back, or is a gap.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -138,7 +137,7 @@ impl World {
         let name = SequenceName::new(NAME).unwrap();
         let Some(next) = self.store.inspect(&name).await.unwrap().and_then(|info| info.next) else { return };
         let next = if backwards { 1 } else { next + 5 };
-        self.store.set(&name, Change { next: Some(next), backwards, ..Change::default() }).await.unwrap();
+        self.store.set(&name, Change::new().next(next).backwards(backwards)).await.unwrap();
     }
 
     /// What was granted, and where all of it is. Of an unknown outcome nothing was granted.

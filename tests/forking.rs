@@ -2,12 +2,11 @@
 #![cfg(unix)]
 
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fork::{Fork, fork, waitpid_nohang};
-use idmill::store::{MemoryStore, Store};
+use idmill::store::MemoryStore;
 use idmill::{Allocator, Order, Result, Sequences};
 
 /// Longer than any machine takes.

@@ -105,7 +105,7 @@ async fn a_sequence_without_ids_left_is_not_ready_until_its_max_is_raised() {
     let _ids = orders.take(3).await.unwrap();
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Ended, ErrorKind::Exhausted)]);
-    ids.set("orders", Change { max: Some(9), ..Change::default() }).await.unwrap();
+    ids.set("orders", Change::new().max(9)).await.unwrap();
     tokio::time::sleep(MINUTE).await;
     assert_eq!(orders.next().await.unwrap(), 4);
     assert!(troubles(&ids).is_empty());

@@ -143,7 +143,7 @@ async fn a_deliberate_step_back_is_none_of_that() {
     let store = MemoryStore::new();
     let s = open(&process(&store)).await.unwrap();
     draw(&s, 20).await;
-    let back = Change { next: Some(5), backwards: true, ..Change::default() };
+    let back = Change::new().next(5).backwards(true);
     store.set(&name(), back).await.unwrap();
     assert_eq!(draw(&s, 3).await, [5, 6, 7]);
 }

@@ -4,10 +4,9 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of gauges that are whole and small
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idmill::store::{Fault, Faults, MemoryStore, Store};
+use idmill::store::{Fault, Faults, MemoryStore};
 use idmill::{Health, Sequences};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 

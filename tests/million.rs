@@ -3,12 +3,11 @@
 #![cfg(target_os = "linux")] // for /proc
 
 use std::fs;
-use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Identity, Listing, Page, Reserve, RetryCost,
-    SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, Grant, Identity, Listing, Page, Reserve, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName, Sequences};
 
@@ -25,19 +24,13 @@ fn unsupported<T: Send + 'static>() -> StoreFuture<'static, Result<T>> {
 
 impl Store for Forgetful {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Process,
-            retry: RetryCost::Gap,
-            batches: true,
-            shared: false,
-            gives_back: false,
-        }
+        Capabilities::new(Durability::Process).batches(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         let range = Range::new(1, request.count).unwrap();
         let identity = Identity { incarnation: 1, epoch: 0 };
-        Box::pin(async move { Ok(Grant { range, identity, bounds: Bounds::of::<u64>() }) })
+        Box::pin(async move { Ok(Grant::new(range, identity, Bounds::of::<u64>())) })
     }
 
     fn create<'a>(&'a self, _: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
 use idmill::Sequences;
-use idmill::store::{Fault, MemoryStore, Store};
+use idmill::store::{Fault, MemoryStore};
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -15,11 +15,10 @@
 //!
 //! `cargo test --release --test reserves -- --nocapture` prints the table of `docs/performance.md`.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::{MemoryStore, Store};
+use idmill::store::MemoryStore;
 use idmill::{Allocator, Sequences, Snapshot};
 
 /// What holds for a million holds for fewer, which is what a debug build has the time for.

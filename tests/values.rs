@@ -24,7 +24,10 @@ id_type!(Bare(i64));
 fn a_newtype_has_what_an_id_is_expected_to_have() {
     for (text, raw) in [("0", 0), ("2147483647", 2_147_483_647)] {
         let id: OrderId = text.parse().unwrap();
-        assert_eq!((id.to_string(), id.into_raw(), i64::from(i32::from(id))), (text.into(), raw, raw as i64));
+        assert_eq!(
+            (id.to_string(), id.into_raw(), u64::try_from(i32::from(id)).unwrap()),
+            (text.into(), raw, raw)
+        );
         assert_eq!(OrderId::try_from(id.0).unwrap(), id);
     }
     assert_eq!("18446744073709551615".parse::<Unsigned>().unwrap(), Unsigned(u64::MAX));

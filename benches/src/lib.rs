@@ -4,10 +4,9 @@
 pub mod ranges;
 pub mod threads;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, Order, Sequences};
 
 /// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in

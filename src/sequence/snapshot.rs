@@ -108,9 +108,11 @@ impl Snapshot {
         match self {
             Self { ended: Some(_), .. } => Health::Ended,
             Self { failures_in_a_row: 0, .. } => Health::Serving,
-            Self { is_dry: false, remaining: 1.., .. } => Health::Failing,
-            // Memory never holds ids, and nobody is refused one now: the next caller asks the store again.
-            Self { is_dry: false, order: Order::Global, .. } => Health::Failing,
+            // Memory never holds ids under `Global`, and nobody is refused one now: the next caller asks the
+            // store again.
+            Self { is_dry: false, remaining: 1.., .. } | Self { is_dry: false, order: Order::Global, .. } => {
+                Health::Failing
+            }
             _ => Health::Dry,
         }
     }

@@ -120,18 +120,16 @@ impl Sequences {
     }
 
     /// A call that concerns one sequence.
-    fn of<R: Send + 'static>(
+    async fn of<R: Send + 'static>(
         &self,
         operation: Operation,
         name: Result<SequenceName>,
         call: impl for<'a> FnOnce(&'a dyn Store, &'a SequenceName) -> StoreFuture<'a, Result<R>> + Send + 'static,
-    ) -> impl Future<Output = Result<R>> + Send {
-        async move {
-            let name = name?;
-            let (store, asked) = (self.store().clone(), name.clone());
-            let outcome = self.ask(operation, async move { call(&*store, &asked).await }).await;
-            outcome.map_err(|error| error.of(&name).during(operation))
-        }
+    ) -> Result<R> {
+        let name = name?;
+        let (store, asked) = (self.store().clone(), name.clone());
+        let outcome = self.ask(operation, async move { call(&*store, &asked).await }).await;
+        outcome.map_err(|error| error.of(&name).during(operation))
     }
 
     async fn ask<R: Send + 'static>(

@@ -7,7 +7,7 @@ mod odd;
 mod opening;
 mod trying;
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 

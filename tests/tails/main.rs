@@ -4,10 +4,9 @@
 
 mod bursts;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, SequenceBuilder, Sequences};
 use idmill_testing::load::{AFTER, CALLERS, SETTLED, Seen, at_least, load};
 

@@ -2,12 +2,11 @@
 //! under ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, ErrorKind, Order, Sequences, SequencesBuilder};
 
 /// How much of everything.

@@ -243,7 +243,7 @@ mod tests {
         }
 
         fn capabilities(&self) -> Capabilities {
-            Capabilities { gives_back: false, batches: false, ..self.0.capabilities() }
+            self.0.capabilities().gives_back(false).batches(false)
         }
 
         fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, idmill::Result<Grant>> {
@@ -251,7 +251,7 @@ mod tests {
                 if self.0.reserves() == 3 {
                     pending::<()>().await;
                 }
-                self.0.reserve(&Reserve { count: request.count.min(10), ..request.clone() }).await
+                self.0.reserve(&request.clone().count(request.count.min(10))).await
             })
         }
     }

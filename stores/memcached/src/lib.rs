@@ -332,7 +332,7 @@ impl MemcachedWindow {
             self.sequences.forget(&request.name);
             bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
         }
-        let grant = Grant { range, identity: known.identity, bounds };
+        let grant = Grant::new(range, known.identity, bounds);
         let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
         Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
     }

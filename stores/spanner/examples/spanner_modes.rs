@@ -10,10 +10,8 @@
 use std::env;
 use std::error::Error;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idmill::store::Store;
 use idmill::{Allocator, Order, Sequences};
 use idmill_spanner::{
     InTransaction, SequenceTransaction, SpannerOptions, SpannerStore, TransactionError, next_in,

@@ -1,10 +1,9 @@
 //! One process through one outage: the engine itself, over a store in memory, in simulated time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::planning::Workload;
-use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Faults, MemoryStore};
 use idmill::{Allocator, Error, ErrorKind, Result, Sequences};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep_until};

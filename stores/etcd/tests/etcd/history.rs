@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use idmill::store::{Bounds, Change, Store};
 use idmill::{ErrorKind, Sequences};
@@ -60,7 +59,7 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
     // The remedy that it names.
     let anew = open(&engine, "ids").await;
     assert_eq!(inspect(&anew, "s").await.next, Some(11), "it was restored indeed");
-    anew.set(&name("s"), Change { next: Some(100), ..Change::default() }).await.unwrap();
+    anew.set(&name("s"), Change::new().next(100)).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::StoreViolation, "it stays");
     assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
 }

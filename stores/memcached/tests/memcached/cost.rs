@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idmill::store::{MemoryStore, Store};
+use idmill::store::MemoryStore;
 use idmill::{Order, Sequences};
 use tokio::task::JoinSet;
 

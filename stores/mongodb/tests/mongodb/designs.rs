@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Store;
 use idmill::{Allocator, Error, ErrorKind, Sequences};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::doc;
