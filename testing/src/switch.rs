@@ -57,7 +57,7 @@ pub struct Process<S> {
 impl<S: Store + 'static> Process<S> {
     pub async fn new(store: S, name: &str) -> Self {
         let store = Arc::new(store);
-        let ids = Sequences::new(store.clone() as Arc<dyn Store>).unwrap();
+        let ids = Sequences::new(store.clone()).unwrap();
         let sequence = ids.sequence::<u64>(name).step(1).watermark(0).await.unwrap();
         Self { store, _ids: ids, sequence, last: 0 }
     }

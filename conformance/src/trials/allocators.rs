@@ -57,13 +57,13 @@ impl Liar {
             Lie::Empty => (range(grant.range.start(), 0), grant.bounds),
             Lie::TooMany => (range(grant.range.start(), grant.range.len() + 1), grant.bounds),
         };
-        Grant { range, bounds, ..grant }
+        Grant::new(range, grant.identity, bounds)
     }
 }
 
 impl Store for Liar {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { batches: false, ..self.store.capabilities() }
+        self.store.capabilities().batches(false)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -19,7 +19,7 @@ const LEN: u64 = 10;
 /// All of a grant but the first ids.
 fn rest(name: &SequenceName, mut grant: Grant, kept: u64) -> GiveBack {
     let _ = grant.range.take_front(kept);
-    GiveBack { name: name.clone(), identity: grant.identity, rest: grant.range }
+    GiveBack::new(name.clone(), grant.identity, grant.range)
 }
 
 async fn granted(context: &Context, client: &Client, name: &SequenceName) -> Outcome<Grant> {
@@ -72,16 +72,16 @@ pub(super) async fn rests_of_others_stay(context: Arc<Context>) -> Outcome {
     let name = context.name("others");
     let grant = granted(&context, &client, &name).await?;
     let back = rest(&name, grant, 3);
-    let unknown = GiveBack { name: context.name("unknown"), ..back.clone() };
+    let unknown = back.clone().name(context.name("unknown"));
     refused(&client, &unknown, "there is no such sequence").await?;
-    let shorter = Grant { range: back.rest, ..grant };
-    let shorter = GiveBack { rest: { shorter.range }.take_front(4), ..back.clone() };
+    let shorter = grant.range(back.rest);
+    let shorter = back.clone().rest({ shorter.range }.take_front(4));
     refused(&client, &shorter, "it is not the end").await?;
     granted(&context, &other, &name).await?;
     refused(&client, &back, "others have reserved after it").await?;
     // The same numbers again, in another time of the sequence.
     let start = Some(grant.range.start());
-    client.set(&name, Change { next: start, backwards: true, ..Change::default() }).await??;
+    client.set(&name, Change::new().next(start).backwards(true)).await??;
     granted(&context, &other, &name).await?;
     refused(&client, &back, "the sequence was reset since").await?;
     client.remove(&name).await??;

@@ -65,7 +65,7 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     let s = request("stale_take", 5);
     let before = insist(&two.late, &s, &mut Ledger::default()).await;
     let (take, late) = two.reserve_until(&two.late, TAKE, "stale_take").await;
-    let back = Change { next: Some(1), backwards: true, ..Change::default() };
+    let back = Change::new().next(1).backwards(true);
     two.prompt.set(&s.name, back).await.unwrap();
     let mut ledger = Ledger::default();
     let first = insist(&two.prompt, &s, &mut ledger).await;
@@ -113,6 +113,6 @@ async fn one_that_fills_the_window(two: &Two, write: &str, text: &'static str) {
 }
 
 async fn set_to_a_thousand(two: &Two, text: &str) {
-    let forwards = Change { next: Some(1_000), ..Change::default() };
+    let forwards = Change::new().next(1_000);
     two.prompt.set(&name(text), forwards).await.unwrap();
 }

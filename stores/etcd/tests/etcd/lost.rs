@@ -157,11 +157,7 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
 async fn a_rest_is_given_back_once() {
     let Some((store, direct, proxy)) = behind("given_back").await else { return };
     let grant = store.reserve(&request("s", 10)).await.unwrap();
-    let back = |start, len| GiveBack {
-        name: name("s"),
-        identity: grant.identity,
-        rest: Range::new(start, len).unwrap(),
-    };
+    let back = |start, len| GiveBack::new(name("s"), grant.identity, Range::new(start, len).unwrap());
     assert!(store.give_back(&back(6, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap(), "it is not the end any more");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
@@ -170,9 +166,9 @@ async fn a_rest_is_given_back_once() {
     assert!(!store.give_back(&back(1, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap());
     assert_eq!(inspect(&direct, "s").await.next, Some(16));
-    let stranger = GiveBack { identity: Identity::fresh(), ..back(11, 5) };
+    let stranger = back(11, 5).identity(Identity::fresh());
     assert!(!store.give_back(&stranger).await.unwrap());
-    let nowhere = GiveBack { name: name("nowhere"), ..back(11, 5) };
+    let nowhere = back(11, 5).name(name("nowhere"));
     assert!(!store.give_back(&nowhere).await.unwrap());
     // Held back, and not sent again: the first is all there is.
     proxy.hold(Hold::Writes);

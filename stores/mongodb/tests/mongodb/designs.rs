@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Store;
 use idmill::{Allocator, Error, ErrorKind, Sequences};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::doc;
@@ -18,7 +17,7 @@ const STEP: u64 = 10;
 
 /// Batches of 10, the next of which is fetched when one is used up.
 async fn batches(store: &MongoStore, start: u64) -> (Sequences, Allocator<u64>) {
-    let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store.clone()).unwrap();
     let sequence = ids.sequence::<u64>("orders").start(start).step(STEP).watermark(0).await.unwrap();
     (ids, sequence)
 }
@@ -107,7 +106,7 @@ async fn an_error_reaches_all_waiters() {
 async fn an_outage_reaches_all_waiters_by_their_deadline_and_ends_with_it() {
     let Some(server) = server().await else { return };
     let store = MongoStore::open(&url(server.address(), "&timeout=10s")).await.unwrap();
-    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store).unwrap();
     let orders = ids.sequence::<u64>("orders").start(1_000).step(10).watermark(0);
     let orders = orders.patience(Duration::from_secs(12)).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1_000);

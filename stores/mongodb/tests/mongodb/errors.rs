@@ -83,7 +83,7 @@ async fn other_writes_whose_reply_is_lost_are_unknown_and_reads_are_not() {
     let mut seen = inspect(&store, "s").await;
     assert_eq!(seen.bounds, bounds(1, 100), "it was created");
     proxy.spoil("findAndModify", Spoil::Withhold);
-    let change = Change { next: Some(50), ..Change::default() };
+    let change = Change::new().next(50);
     assert_eq!(store.set(&s, change).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
     seen.next = Some(50);
     assert_eq!(inspect(&store, "s").await, seen, "it was set");
