@@ -103,6 +103,8 @@ impl Connection {
                 return;
             }
         }
+        // Half a message is the engine's to judge.
+        let _ = upwards.send(pieces.rest()).await;
     }
 
     /// Says that the client is not to be cut off yet.
@@ -138,6 +140,7 @@ impl Connection {
                 gate.pass();
             }
         }
+        let _ = client.write_all(&pieces.rest()).await;
     }
 
     /// With a client that is gone: until the engine has what it is to have.

@@ -1,7 +1,7 @@
 //! A TCP proxy between a store and its engine, which does to connections what a test tells it to.
 //!
-//! It passes on what it reads, in both directions, until it is told otherwise. There are four ways to do so,
-//! which do not depend on each other:
+//! It passes on what it reads, in both directions, until one side ends the connection, which then ends on the
+//! other side too. A test tells it to do otherwise in four ways, which do not depend on each other:
 //!
 //! - [`arm`](Proxy::arm) has a [`Fault`] befall the requests that the test names: the connection is cut
 //!   before or after them, their answer is withheld, or nonsense, or they are held and arrive late.
@@ -151,8 +151,8 @@ impl ProxyBuilder {
 
     /// Where a message ends: `length` is shown what has come in one direction and is not passed on yet, from
     /// the beginning of a message, and says how long that is in bytes, or `None` while too little has come to
-    /// say. Requests and answers are then whole messages, each of which is held in memory. What is left when
-    /// a connection ends counts as one.
+    /// say. Requests and answers are then whole messages, each of which is held in memory. Half a message
+    /// that a connection ends with is passed on, and neither shown nor counted.
     ///
     /// Default: as much as is read at once.
     pub fn frames(mut self, length: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static) -> Self {

@@ -28,10 +28,14 @@ impl<'a> Pieces<'a> {
             }
             self.buffer.reserve(CHUNK);
             if !matches!(self.from.read_buf(&mut self.buffer).await, Ok(1..)) {
-                // Half a frame is passed on too: it may have been sent on purpose.
-                return Some(std::mem::take(&mut self.buffer)).filter(|rest| !rest.is_empty());
+                return None;
             }
         }
+    }
+
+    /// At the end: what has come of a frame that is not whole.
+    pub(super) fn rest(self) -> Vec<u8> {
+        self.buffer
     }
 
     fn whole(&mut self) -> Option<Vec<u8>> {
