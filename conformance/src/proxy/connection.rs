@@ -60,13 +60,15 @@ impl Connection {
         let (mut from_engine, to_engine) = engine.into_split();
         let mut upwards = Upwards::to(to_engine);
         tokio::select! {
-            () = self.requests(&mut from_client, &mut upwards) => {}
-            () = self.answers(&mut from_engine, &mut to_client) => {}
+            // Commands first: what is sent after one is not to be carried.
+            biased;
             () = self.until(|now, before| now.cuts > before.cuts) => {}
             () = self.until(|now, before| now.forgets > before.forgets) => {
                 // Both sides stay open, and nobody hears anything.
                 self.until(|now, before| now.cuts > before.cuts).await;
             }
+            () = self.requests(&mut from_client, &mut upwards) => {}
+            () = self.answers(&mut from_engine, &mut to_client) => {}
         }
         drop((from_client, to_client));
         // The client is cut off by now; the engine may go on with what it has.
