@@ -16,4 +16,5 @@ pub mod grants;
 pub mod hooked;
 pub mod load;
 pub mod seeds;
+#[cfg(feature = "engines")]
 pub mod switch;

@@ -6,8 +6,8 @@ mod cluster;
 mod cut_off;
 mod frozen;
 mod ledger;
-mod proxy;
 mod stale;
+mod statements;
 mod unaware;
 
 use std::collections::BTreeMap;

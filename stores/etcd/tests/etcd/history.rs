@@ -5,9 +5,9 @@ use std::path::Path;
 
 use idmill::store::{Bounds, Change, Store};
 use idmill::{ErrorKind, Sequences};
+use idmill_conformance::Proxy;
 use idmill_etcd::{EtcdOptions, EtcdStore};
 
-use super::proxy::Proxy;
 use super::{TIMEOUT, inspect, name, open, reserve, shared};
 use idmill_testing::engines::Engine;
 
@@ -131,7 +131,7 @@ async fn an_etcd_that_was_merely_killed_is_the_same() {
 async fn another_cluster_is_refused() {
     let Some(one) = Engine::start("etcd").await else { return };
     let Some(other) = Engine::start("etcd").await else { return };
-    let proxy = Proxy::start(one.address()).await;
+    let proxy = Proxy::start(one.address()).await.unwrap();
     let options = EtcdOptions::new([proxy.address().to_string()]).timeout(TIMEOUT);
     let store = EtcdStore::open_with(options).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));

@@ -7,7 +7,6 @@ mod errors;
 mod history;
 mod keys;
 mod lost;
-mod proxy;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -9,7 +9,7 @@ use idmill_mongodb::driver::bson::doc;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::proxy::Proxy;
+use crate::commands::Between;
 use crate::{documents, inspect, open, server, url};
 
 /// A batch.
@@ -41,7 +41,7 @@ async fn callers(sequence: &Allocator<u64>, count: usize) -> Vec<Result<u64, Err
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_callers_at_batch_10_advance_the_counter_by_100() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Between::to(server.address()).await;
     let store = open(proxy.address()).await;
     let (ids, orders) = batches(&store, 1).await;
     for round in 1..=5 {

@@ -1,9 +1,9 @@
 //! The MongoDB store against a real server: what it promises, and what it makes of errors.
 #![cfg(unix)]
 
+mod commands;
 mod designs;
 mod errors;
-mod proxy;
 mod ranges;
 mod transaction;
 

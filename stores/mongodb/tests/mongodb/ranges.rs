@@ -9,7 +9,7 @@ use idmill_mongodb::driver::bson::{Bson, doc};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::proxy::Proxy;
+use crate::commands::Between;
 use crate::{bounds, disjoint, documents, inspect, name, open, request, reserve, server, url};
 
 const LARGEST: u64 = i64::MAX as u64;
@@ -17,7 +17,7 @@ const LARGEST: u64 = i64::MAX as u64;
 #[tokio::test]
 async fn a_reserve_is_one_round_trip_and_the_first_three() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Between::to(server.address()).await;
     let store = open(proxy.address()).await;
     let writes_and_reads = ["findAndModify", "insert", "delete", "find"];
     proxy.counts(writes_and_reads);
