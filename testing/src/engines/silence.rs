@@ -12,7 +12,7 @@ use idmill_conformance::Proxy;
 pub async fn one_silence_is_unknown(store: Arc<dyn Store>, proxy: &Proxy) {
     let request = |number: usize| {
         let name = SequenceName::new(&format!("s{number}")).unwrap();
-        Reserve { name, count: 1, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+        Reserve::new(name, 1).create(Bounds::of::<u64>())
     };
     let all: Vec<_> = (0..40)
         .map(|number| {
