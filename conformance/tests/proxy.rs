@@ -162,7 +162,7 @@ async fn what_is_held_arrives_in_order_when_it_is_let_go() {
         stream.write_all(piece.as_bytes()).await.unwrap();
         in_time(async {
             while proxy.pieces() < pieces {
-                tokio::task::yield_now().await
+                tokio::task::yield_now().await;
             }
         })
         .await;
@@ -304,7 +304,7 @@ async fn a_connection_that_is_only_being_made_is_cut_too() {
     // From here on, the proxy connects to the engine, which takes it longer than us to be here again.
     in_time(async {
         while proxy.connections() == 0 {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;
@@ -358,7 +358,7 @@ async fn dropped_it_is_gone_and_what_was_held_never_comes() {
     engine.has("aaa").await;
     let refused = async {
         while TcpStream::connect(address).await.is_ok() {
-            tokio::time::sleep(SHORT).await
+            tokio::time::sleep(SHORT).await;
         }
     };
     in_time(refused).await;

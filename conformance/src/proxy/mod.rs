@@ -109,8 +109,8 @@ pub struct ProxyBuilder {
 }
 
 type Length = Box<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;
-type Requests = Box<dyn FnMut(Piece<'_>) -> Option<Fault> + Send>;
-type Answers = Box<dyn FnMut(Piece<'_>) + Send>;
+type Requests = Box<dyn FnMut(&mut Piece<'_>) -> Option<Fault> + Send>;
+type Answers = Box<dyn FnMut(&mut Piece<'_>) + Send>;
 type When = Box<dyn FnMut(&[u8]) -> bool + Send>;
 
 struct Shared {
@@ -164,14 +164,14 @@ impl ProxyBuilder {
     /// it. If none, what is [armed](Proxy::arm) is asked next, of the request as it was rewritten.
     ///
     /// One request at a time, whatever connection it is on; a panic ends that connection.
-    pub fn requests(mut self, look: impl FnMut(Piece<'_>) -> Option<Fault> + Send + 'static) -> Self {
+    pub fn requests(mut self, look: impl FnMut(&mut Piece<'_>) -> Option<Fault> + Send + 'static) -> Self {
         self.requests = Box::new(look);
         self
     }
 
     /// Is shown every answer before anything is done with it, and may rewrite it. As
     /// [`requests`](Self::requests), one at a time.
-    pub fn answers(mut self, look: impl FnMut(Piece<'_>) + Send + 'static) -> Self {
+    pub fn answers(mut self, look: impl FnMut(&mut Piece<'_>) + Send + 'static) -> Self {
         self.answers = Box::new(look);
         self
     }
@@ -320,11 +320,10 @@ impl Plan {
 
 impl Shared {
     /// What happens to the request that has come.
-    fn meet(&self, piece: Piece<'_>) -> Option<Fault> {
-        let Piece { connection, bytes } = piece;
+    fn meet(&self, mut piece: Piece<'_>) -> Option<Fault> {
         let chosen = {
             let look = &mut *self.requests.lock();
-            look(Piece { connection, bytes })
+            look(&mut piece)
         };
         let mut plan = self.plan.lock();
         plan.pieces += 1;
@@ -332,14 +331,14 @@ impl Shared {
             return chosen;
         }
         let (fault, when) = plan.armed.as_mut()?;
-        let fault = when(bytes).then(|| fault.clone())?;
+        let fault = when(piece.bytes).then(|| fault.clone())?;
         plan.met += 1;
         Some(fault)
     }
 
-    fn answered(&self, piece: Piece<'_>) {
+    fn answered(&self, mut piece: Piece<'_>) {
         let look = &mut *self.answers.lock();
-        look(piece);
+        look(&mut piece);
     }
 }
 

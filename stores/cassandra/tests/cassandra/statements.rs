@@ -62,7 +62,7 @@ impl Between {
                 .listen(beside)
                 .frames(length)
                 .requests(move |request| requests.lock().requested(request))
-                .answers(move |answer| answers.lock().answered(&answer));
+                .answers(move |answer| answers.lock().answered(answer));
             match builder.start().await {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 proxy => return Self { proxy: proxy.unwrap(), state },
@@ -105,7 +105,7 @@ impl Between {
 }
 
 impl State {
-    fn requested(&mut self, request: Piece<'_>) -> Option<Fault> {
+    fn requested(&mut self, request: &mut Piece<'_>) -> Option<Fault> {
         let frame = Frame(request.bytes);
         let text = match frame.opcode() {
             PREPARE => {
