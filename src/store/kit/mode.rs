@@ -1,7 +1,6 @@
 //! What opening a store may do.
 
-use super::refuse;
-use crate::error::Result;
+use super::options::Word;
 
 /// What opening a store may do to the database that it is kept in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,30 +27,15 @@ pub const GONE: &str = "if it was there before, restore it: made anew, it begins
                         start, and repeats the ids in use; if this is new, open the store with mode=rwc, \
                         which makes it";
 
+impl Word for Mode {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::ReadOnly, "ro", "look only"),
+        (Self::ReadWrite, "rw", "must exist"),
+        (Self::Create, "rwc", "may create"),
+    ];
+}
+
 impl Mode {
-    /// Reads `ro`, `rw` or `rwc`.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for anything else, naming the three.
-    pub fn parse(value: &str) -> Result<Self> {
-        let modes = [Self::ReadOnly, Self::ReadWrite, Self::Create];
-        let known = modes.into_iter().find(|mode| mode.as_str() == value);
-        known.ok_or_else(|| {
-            refuse(format!(
-                "mode={value:?} is unknown; there are ro (look only), rw (must exist), rwc (may create)"
-            ))
-        })
-    }
-
-    /// The mode as a URL has it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "ro",
-            Self::ReadWrite => "rw",
-            Self::Create => "rwc",
-        }
-    }
-
     /// The same mode, except that it creates nothing.
     #[must_use]
     pub fn existing(self) -> Self {
