@@ -47,10 +47,6 @@ fn is_name(name: &str, longest: usize) -> bool {
         && name.len() <= longest
 }
 
-pub(super) fn check_table(name: &str) -> Result<()> {
-    check_name("table", name, LONGEST_TABLE)
-}
-
 /// A keyspace or a table: how a node is asked for it, and what makes it.
 #[derive(Debug)]
 struct Part {
@@ -294,8 +290,8 @@ mod tests {
     #[test]
     fn names_are_checked() {
         for name in ["", "1a", "a-b", "a\"b", "é", &"a".repeat(41)] {
-            assert_eq!(check_table(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
+            assert_eq!(TABLE.check("table", name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
         }
-        assert!(check_table("A_1").is_ok() && check_table(&"a".repeat(40)).is_ok());
+        assert!(TABLE.check("table", "A_1").is_ok() && TABLE.check("table", &"a".repeat(40)).is_ok());
     }
 }

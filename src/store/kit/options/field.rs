@@ -151,9 +151,8 @@ impl<T: Typed> Field for T {
     }
 
     fn set(&mut self, value: Value) -> bool {
-        let value = T::of(value);
-        let can = value.is_some();
-        value.into_iter().for_each(|value| *self = value);
-        can
+        let Some(value) = T::of(value) else { return false };
+        *self = value;
+        true
     }
 }

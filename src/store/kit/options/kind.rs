@@ -128,7 +128,7 @@ impl Kind {
             (Self::Whole { least, most }, Value::Whole(number)) => (least..=most).contains(number),
             (Self::Duration { least, most, step, .. }, Value::Duration(duration)) => {
                 (bound(least)..=bound(most)).contains(duration)
-                    && (step.is_empty() || duration.as_nanos() % bound(step).as_nanos() == 0)
+                    && (step.is_empty() || duration.as_nanos().is_multiple_of(bound(step).as_nanos()))
             }
             (Self::Text { fits, .. }, Value::Text(text)) => fits(text),
             _ => false,
@@ -185,7 +185,7 @@ impl Kind {
     pub(super) fn glossary(self) -> String {
         let Self::Words(words) = self else { return String::new() };
         let means = words().into_iter().filter(|(_, means)| !means.is_empty());
-        means.map(|(word, means)| format!(". `{word}`: {means}")).collect()
+        means.flat_map(|(word, means)| [". `", word, "`: ", means]).collect()
     }
 
     fn range(self) -> String {
@@ -208,7 +208,7 @@ fn bound(text: &str) -> Duration {
 pub(super) fn in_millis(duration: Duration) -> String {
     let millis = duration.as_millis();
     let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let whole = units.into_iter().find(|(unit, _)| millis > 0 && millis % unit == 0);
+    let whole = units.into_iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit));
     match whole {
         Some((unit, name)) => format!("{}{name}", millis / unit),
         None if millis == 0 => "0s".to_owned(),
