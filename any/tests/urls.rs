@@ -99,15 +99,15 @@ async fn a_window_hides_nothing_of_the_store_behind_it() {
 async fn a_url_says_it_for_any_store_and_prints_it() {
     let dir = tempfile::tempdir().unwrap();
     let place = format!("sqlite:{}", dir.path().join("ids.db").display());
-    let url = parse(&format!("{place}?existing=yes&table=t")).unwrap();
-    assert_eq!(url.to_string(), format!("{place}?table=t&mode=rw&existing=yes"));
+    let url = parse(&format!("{place}?existing=true&table=t")).unwrap();
+    assert_eq!(url.to_string(), format!("{place}?table=t&mode=rw&existing=true"));
     assert_eq!(parse(&url.to_string()).unwrap(), url);
     assert_eq!(url.connect().await.unwrap_err().kind(), ErrorKind::NotFound);
-    let usual = parse(&format!("{place}?existing=no")).unwrap();
+    let usual = parse(&format!("{place}?existing=false")).unwrap();
     assert_eq!(usual.to_string(), place);
     usual.connect().await.unwrap();
     let wrong = parse(&format!("{place}?existing=maybe")).unwrap_err();
-    assert!(wrong.to_string().contains("there are yes, no"), "{wrong}");
+    assert!(wrong.to_string().contains("there are true, false"), "{wrong}");
 }
 
 #[test]

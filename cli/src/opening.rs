@@ -47,7 +47,7 @@ pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
         _ if flag => Ok(true),
         Some("" | "0" | "no" | "false") => Ok(false),
         Some("1" | "yes" | "true") => Ok(true),
-        _ => Err(Failure::usage(format!("{EXISTING}={} is unknown; there are yes, no", value.display()))),
+        _ => Err(Failure::usage(format!("{EXISTING}={} is unknown; there are true, false", value.display()))),
     }
 }
 

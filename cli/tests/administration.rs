@@ -247,7 +247,7 @@ fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
             "CREATE TABLE IF NOT EXISTS `idmill_sequences` (",
         ),
         (
-            "spanner://projects/p/instances/i/databases/d?table=ids&existing=yes",
+            "spanner://projects/p/instances/i/databases/d?table=ids&existing=true",
             "CREATE TABLE IF NOT EXISTS `ids` (",
         ),
     ] {

@@ -52,7 +52,7 @@ fn what_has_to_exist_is_never_created() {
         place.run(&["next", "odrers", "--existing"]),
         place.run(&["next", "odrers", "--existing", "--start", "1"]),
         by(&["next", "odrers"], "1"),
-        place.run(&["next", "odrers", "--store", "sqlite:idmill.db?existing=yes"]),
+        place.run(&["next", "odrers", "--store", "sqlite:idmill.db?existing=true"]),
     ] {
         assert_eq!((typo.code, typo.out.as_str()), (4, ""), "{typo:?}");
         assert!(typo.err.contains("hint: there is orders;"), "{}", typo.err);
@@ -60,7 +60,7 @@ fn what_has_to_exist_is_never_created() {
     assert_eq!(place.json(&["list", "--json"])["sequences"].as_array().unwrap().len(), 1);
     assert_eq!(by(&["next", "new"], "no").ids(), [1]);
     let wrong = by(&["next", "new"], "maybe");
-    assert!(wrong.code == 2 && wrong.err.contains("there are yes, no"), "{wrong:?}");
+    assert!(wrong.code == 2 && wrong.err.contains("there are true, false"), "{wrong:?}");
 }
 
 #[test]

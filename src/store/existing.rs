@@ -12,11 +12,11 @@ use crate::sync::Arc;
 /// [`NotFound`](ErrorKind::NotFound), and does not begin a sequence of its own. All
 /// else is as the store does it.
 ///
-/// As an option of a store's URL: `existing=yes`.
+/// As an option of a store's URL: `existing=true`.
 ///
 /// ```
 /// # async fn demo() -> idmill::Result<()> {
-/// let ids = idmill::connect("sqlite:ids.db?existing=yes").await?;
+/// let ids = idmill::connect("sqlite:ids.db?existing=true").await?;
 /// let orders = ids.sequence::<u64>("orders").await?; // fails, unless it was created before
 /// # Ok(()) }
 /// ```

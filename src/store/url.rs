@@ -47,18 +47,9 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// All but the last are read once their crate is [registered](super::register), and so are the URLs of any
 /// other crate.
 ///
-/// Options follow as `?key=value&key=value`:
-///
-/// - `sqlite`: `table=NAME`, `busy_timeout=5s`, `mode=ro|rw|rwc`
-/// - `postgres`: `table=NAME`, `mode=ro|rw|rwc`, `timeout=10s`
-/// - `mysql`: `table=NAME`, `mode=ro|rw|rwc`, `tls=on|off`, `timeout=10s`
-/// - `mongodb`: `collection=NAME`, `timeout=10s`
-/// - `cassandra`: `mode=flat|geo`, `dc=NAME`, `range=N`
-/// - `spanner`: `table=NAME`, `emulator=HOST:PORT`, `mode=ro|rw|rwc`
-/// - `datastore`: `namespace=NAME`, `kind=NAME`, `emulator=HOST:PORT`, `timeout=10s`
-/// - `redis`: `prefix=NAME`, `timeout=5s`, `replicas=N`, `durability=disk|trust|process`; with `rediss` also
-///   `ca=FILE`
-/// - `etcd`: `prefix=/idmill/`, `timeout=5s`, `tls=true`, `ca=FILE`, `cert=FILE`, `key=FILE`
+/// Options follow as `?key=value&key=value`; the page of a store's crate has a table of them. All have the
+/// same grammar: a boolean is `true` or `false`, and a duration is a whole number and its unit, `ms`, `s`,
+/// `m` or `h`, as in `timeout=500ms`.
 ///
 /// Every store takes two more:
 ///
@@ -66,7 +57,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 ///   `idmill-redis`, puts a [window](crate::tier) on a cache in front of the store, as in
 ///   `sqlite:ids.db?window=memcached://10.0.0.7:11211`. The window's own options are percent-encoded:
 ///   `…window=memcached://10.0.0.7%3Fblock%3D5000`.
-/// - `existing=yes` creates nothing, neither the store nor a sequence: see
+/// - `existing=true` creates nothing, neither the store nor a sequence: see
 ///   [`Existing`](crate::store::Existing).
 ///
 /// Upper and lower case are the same in a scheme. White space and a pair of quotes around a URL are taken
@@ -123,7 +114,7 @@ impl StoreUrl {
     }
 
     /// The same store, but neither opening nor using it creates anything: a draw from a sequence that does
-    /// not exist is [`NotFound`](ErrorKind::NotFound) too. `existing=yes` says so in a URL; see
+    /// not exist is [`NotFound`](ErrorKind::NotFound) too. `existing=true` says so in a URL; see
     /// [`Existing`](crate::store::Existing).
     #[must_use]
     pub fn existing_sequences(self) -> Self {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::name::SequenceName;
+use crate::range::Range;
+use crate::store::Bounds;
 use crate::sync::Mutex;
 
 /// What is known of each sequence, a `K`, and until when it is valid.
@@ -59,6 +61,16 @@ impl<K: Clone> Acquainted<K> {
         }
     }
 
+    /// The bounds of a sequence after this range was drawn from its window, where these were known. A range
+    /// beyond them was granted by the store too: the end was raised, and others know already.
+    pub fn bounds_after(&self, name: &SequenceName, range: Range, known: Bounds) -> Bounds {
+        if range.end() <= u128::from(known.max()) + 1 {
+            return known;
+        }
+        self.forget(name);
+        range.last().and_then(|last| Bounds::new(known.start(), last).ok()).unwrap_or(known)
+    }
+
     /// Forgets the sequence: it must be introduced again before anything else.
     pub fn forget(&self, name: &SequenceName) {
         self.by_name.lock().remove(name);
@@ -87,6 +99,18 @@ mod tests {
         assert_eq!(all.get(&s), Some(3));
         all.forget(&s);
         assert_eq!((all.get(&s), all.last_known(&s)), (None, None));
+    }
+
+    #[tokio::test]
+    async fn what_was_drawn_beyond_the_end_says_that_it_was_raised() {
+        let (all, s, known) =
+            (Acquainted::new(Duration::from_secs(5)), name("s"), Bounds::new(1, 10).unwrap());
+        all.introduce(&s, |_| ());
+        assert_eq!(all.bounds_after(&s, Range::new(6, 5).unwrap(), known), known);
+        assert_eq!(all.get(&s), Some(()));
+        let raised = Bounds::new(1, 11).unwrap();
+        assert_eq!(all.bounds_after(&s, Range::new(7, 5).unwrap(), known), raised);
+        assert_eq!(all.get(&s), None, "to be heard anew");
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,13 +18,15 @@
 #[doc(hidden)] // for the windows on caches
 pub mod acquainted;
 pub mod cache;
+#[doc(hidden)] // for the windows on caches
+pub mod counts;
 #[doc(hidden)] // the decisions of one store's window, public for the models that explore them
 pub mod datacenter;
 #[doc(hidden)] // as these
 pub mod fenced;
 mod heard;
 #[doc(hidden)] // for the windows on caches
-pub mod max_skip;
+pub mod options;
 #[doc(hidden)] // as these
 pub mod pace;
 mod sizing;

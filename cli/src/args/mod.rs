@@ -172,7 +172,7 @@ pub(crate) struct Next {
     /// Require that the sequence exists: create nothing [default: $IDMILL_EXISTING, else no]
     ///
     /// A name that was mistyped then is an error, with exit code 4, and does not begin a sequence of its own.
-    /// In the environment, or in the store's URL as `existing=yes`, it holds for every run.
+    /// In the environment, or in the store's URL as `existing=true`, it holds for every run.
     #[arg(long)]
     pub(crate) existing: bool,
     /// Reserve in ranges of this size [default: what is printed, at most 100,000 at a time]

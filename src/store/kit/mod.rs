@@ -2,7 +2,9 @@
 //!
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
 //! - [`Contention`]: how a store tries again while others are faster.
-//! - [`query`]: the options of a URL, read and printed.
+//! - [`options`]: the options of a store in one table, by which URLs are read, values checked, errors worded
+//!   and pages written.
+//! - [`query`]: the parts of a URL, read and printed.
 //! - [`secrets`]: what of a URL may be shown.
 //! - [`Mode`](mode::Mode): what opening a store may do, `mode=ro|rw|rwc`.
 //! - [`store_calls!`](crate::store_calls): the calls of [`Store`](crate::store::Store), for a store whose
@@ -15,6 +17,7 @@ mod calls;
 pub mod cas;
 mod contention;
 pub mod mode;
+pub mod options;
 pub mod query;
 mod refuse;
 pub mod secrets;

@@ -1,7 +1,6 @@
 //! What opening a store may do.
 
-use super::refuse;
-use crate::error::Result;
+use super::options::Word;
 use crate::named::named;
 
 /// What opening a store may do to the database that it is kept in.
@@ -35,19 +34,15 @@ pub const GONE: &str = "if it was there before, restore it: made anew, it begins
                         start, and repeats the ids in use; if this is new, open the store with mode=rwc, \
                         which makes it";
 
-impl Mode {
-    /// Reads `ro`, `rw` or `rwc`, as the option `mode` of a URL.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for anything else, naming the three.
-    pub fn parse(value: &str) -> Result<Self> {
-        value.parse().map_err(|_| {
-            refuse(format!(
-                "mode={value:?} is unknown; there are ro (look only), rw (must exist), rwc (may create)"
-            ))
-        })
-    }
+impl Word for Mode {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::ReadOnly, Self::ReadOnly.as_str(), "look only"),
+        (Self::ReadWrite, Self::ReadWrite.as_str(), "must exist"),
+        (Self::Create, Self::Create.as_str(), "may create"),
+    ];
+}
 
+impl Mode {
     /// The same mode, except that it creates nothing.
     #[must_use]
     pub fn existing(self) -> Self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::{refuse, secrets};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The characters that would end a part of a URL, or that do not survive being typed.
 pub const ESCAPED: &AsciiSet = &CONTROLS
@@ -102,32 +102,18 @@ impl Once {
     }
 }
 
-/// The error for a key that is none of those `known`.
-pub fn unknown(key: &str, known: &str) -> Error {
-    refuse(format!("unknown option `{key}`; there are {known}"))
-}
-
-/// Reads a whole number and `ms`, `s` or `m`, as [`Printed::duration`] prints it.
-///
-/// # Errors
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) for anything else, with the examples in `such_as`.
-pub fn duration(key: &str, value: &str, such_as: &str) -> Result<Duration> {
+/// Reads a whole number and `ms`, `s`, `m` or `h`; `None` for anything else.
+pub(super) fn parse_duration(value: &str) -> Option<Duration> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
     let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        _ => None,
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
     };
-    let total =
-        number.parse::<u64>().ok().zip(millis).and_then(|(number, millis)| number.checked_mul(millis));
-    total.map(Duration::from_millis).ok_or_else(|| not_a_duration(key, value, such_as))
-}
-
-/// The error for a value that is not a duration.
-pub fn not_a_duration(key: &str, value: &str, such_as: &str) -> Error {
-    refuse(format!("{key}={value:?} is not a duration; write a whole number and a unit: {such_as}"))
+    number.parse::<u64>().ok()?.checked_mul(millis).map(Duration::from_millis)
 }
 
 /// The options at the end of a URL, with the `?` before them. Prints nothing if there are none.
@@ -135,22 +121,6 @@ pub fn not_a_duration(key: &str, value: &str, such_as: &str) -> Error {
 pub struct Printed(String);
 
 impl Printed {
-    /// Adds the option, unless its value is the usual one.
-    #[must_use]
-    pub fn differing<T: Copy + PartialEq + fmt::Display>(self, key: &str, value: T, usual: T) -> Self {
-        self.given(key, (value != usual).then_some(value))
-    }
-
-    /// Adds the option in whole milliseconds, rounded down, unless its value is the usual one.
-    #[must_use]
-    pub fn duration(self, key: &str, value: Duration, usual: Duration) -> Self {
-        let printed = match value.as_millis() {
-            millis if millis % 1000 == 0 => format!("{}s", millis / 1000),
-            millis => format!("{millis}ms"),
-        };
-        self.given(key, (value != usual).then_some(printed))
-    }
-
     /// Adds the option, if it has a value.
     #[must_use]
     pub fn given(self, key: &str, value: Option<impl fmt::Display>) -> Self {
@@ -184,7 +154,7 @@ mod tests {
     fn pairs(query: &str) -> Result<Pairs> {
         read(query, Pairs::new(), |mut pairs, key, value| {
             if key == "no" {
-                return Err(unknown(key, "yes=1"));
+                return Err(refuse("there is no such option"));
             }
             pairs.push((key.to_owned(), value.to_owned()));
             Ok(pairs)
@@ -196,8 +166,7 @@ mod tests {
         let read = pairs("b=1&a=%3F+x&c").unwrap();
         assert_eq!(read, [("b", "1"), ("a", "? x"), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())));
         assert_eq!(pairs("").unwrap(), []);
-        for (query, remedy) in
-            [("a=1&b=2&%61=1", "`a` is given twice"), ("no=1", "unknown option `no`; there are yes=1")]
+        for (query, remedy) in [("a=1&b=2&%61=1", "`a` is given twice"), ("no=1", "there is no such option")]
         {
             let error = pairs(query).unwrap_err();
             assert_eq!(
@@ -232,37 +201,31 @@ mod tests {
 
     #[test]
     fn a_duration_is_a_whole_number_and_a_unit() {
-        for (value, millis) in [("0s", 0), ("250ms", 250), ("5s", 5000), ("2m", 120_000)] {
-            assert_eq!(duration("t", value, "").unwrap(), Duration::from_millis(millis), "{value}");
+        for (value, millis) in [("0s", 0), ("250ms", 250), ("5s", 5000), ("2m", 120_000), ("3h", 10_800_000)]
+        {
+            assert_eq!(parse_duration(value), Some(Duration::from_millis(millis)), "{value}");
         }
         let long = format!("{}s", u64::MAX);
-        for value in ["", "5", "s", "-5s", "+5s", "1.5s", "5 s", "5h", "5S", &long, "99999999999999999999ms"]
+        for value in ["", "5", "s", "-5s", "+5s", "1.5s", "5 s", "5d", "5S", &long, "99999999999999999999ms"]
         {
-            let error = duration("t", value, "7s").unwrap_err().to_string();
-            assert!(error.contains(&format!("t={value:?}")) && error.contains("unit: 7s"), "{error}");
+            assert_eq!(parse_duration(value), None, "{value}");
         }
     }
 
     #[test]
-    fn what_is_as_usual_is_not_printed() {
-        let second = Duration::from_secs(1);
-        let none =
-            Printed::default().differing("a", 1, 1).duration("b", second, second).given("c", None::<u8>);
+    fn what_is_printed_is_percent_encoded_unless_it_is_already() {
+        let none = Printed::default().given("c", None::<u8>);
         assert_eq!(none.to_string(), "");
-        let all =
-            none.differing("a", "x/[:],", "").duration("b", second * 60, second).given("c", Some("ü& @"));
-        let all = all.duration("d", second / 2, second).pair("e=%20");
-        assert_eq!(all.to_string(), "?a=x/[:],&b=60s&c=%C3%BC%26%20%40&d=500ms&e=%20");
+        let all = none.given("a", Some("x/[:],")).given("c", Some("ü& @")).pair("e=%20");
+        assert_eq!(all.to_string(), "?a=x/[:],&c=%C3%BC%26%20%40&e=%20");
     }
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(text in "\\PC{0,20}|[%&=+?#@ ]{1,9}", millis: u64) {
-            let (value, usual) = (Duration::from_millis(millis), Duration::MAX);
-            let printed = Printed::default().given("text", Some(&text)).duration("time", value, usual).to_string();
+        fn what_is_printed_reads_back(text in "\\PC{0,20}|[%&=+?#@ ]{1,9}") {
+            let printed = Printed::default().given("text", Some(&text)).to_string();
             let read = pairs(printed.strip_prefix('?').unwrap()).unwrap();
             prop_assert_eq!(&read[0].1, &text);
-            prop_assert_eq!(duration("time", &read[1].1, "").unwrap(), value);
         }
     }
 }

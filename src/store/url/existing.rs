@@ -1,20 +1,17 @@
-//! `existing=yes` in the URL of any store: it is opened and used without creating anything.
+//! `existing=true` in the URL of any store: it is opened and used without creating anything.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::store::kit::refuse;
+use crate::store::kit::options::{Word, words};
 use crate::store::{Existing, Store, StoreFuture, Target};
 
 /// As the option's value says.
 pub(super) fn parse(store: Arc<dyn Target>, value: &str) -> Result<Arc<dyn Target>> {
-    match value {
-        "yes" => Ok(of(&*store)),
-        "no" => Ok(store),
-        _ => Err(refuse(format!("existing={value:?} is unknown; there are yes, no"))),
-    }
+    words::<bool>().check("existing", value)?;
+    Ok(if value == true.word() { of(&*store) } else { store })
 }
 
 /// The store as it is, with nothing ever created.
@@ -29,11 +26,11 @@ impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let store = self.0.to_string();
         // Said once, of a store that is asked for it twice.
-        if store.ends_with("existing=yes") {
+        if store.ends_with("existing=true") {
             return f.write_str(&store);
         }
         let separator = if store.contains('?') { '&' } else { '?' };
-        write!(f, "{store}{separator}existing=yes")
+        write!(f, "{store}{separator}existing=true")
     }
 }
 

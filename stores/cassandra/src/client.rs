@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::store::kit::options::Word;
 use idmill::tier::datacenter::Outcome;
 use idmill::{Error, ErrorKind, Result};
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
@@ -57,14 +58,14 @@ pub enum Serial {
     Local,
 }
 
-impl Serial {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Everywhere => "serial",
-            Self::Local => "local",
-        }
-    }
+impl Word for Serial {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Everywhere, "serial", "all replicas"),
+        (Self::Local, "local", "those of `dc` (LOCAL_SERIAL), for a cluster used from one datacenter"),
+    ];
+}
 
+impl Serial {
     fn agreement(self) -> SerialConsistency {
         match self {
             Self::Everywhere => SerialConsistency::Serial,

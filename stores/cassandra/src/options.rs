@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::Result;
+use idmill::store::kit::options::Word;
 use idmill::store::kit::refuse;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -18,12 +19,10 @@ use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
 use super::classify::connect_failed;
 use super::client::{AGREEMENT, Serial, patience};
 use super::geo::GeoSettings;
-use super::schema::{DEFAULT_TABLE, Replicas, check_name, check_table};
+use super::schema::{Replicas, check_name};
+use url::OPTIONS;
 
 const PORT: u16 = 9042;
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-const DEFAULT_CHECK: Duration = Duration::from_secs(10);
-const DEFAULT_THRESHOLD: u8 = 50;
 /// How long a connection is idle before it is asked whether anybody is there.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 /// Cassandra's limit for the name of a keyspace.
@@ -40,13 +39,11 @@ pub enum Mode {
     Geo,
 }
 
-impl Mode {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Flat => "flat",
-            Self::Geo => "geo",
-        }
-    }
+impl Word for Mode {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Flat, "flat", "one partition for each sequence"),
+        (Self::Geo, "geo", "a window for each datacenter"),
+    ];
 }
 
 /// The location of a Cassandra or ScyllaDB cluster, and how sequences are kept in it. Options are checked
@@ -95,7 +92,8 @@ pub(super) struct Checked {
 impl CassandraOptions {
     /// Flat sequences in this keyspace, in the cluster of these hosts (`host` or `host:port`).
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>, keyspace: impl Into<String>) -> Self {
-        Self {
+        let (threshold, check, table, timeout, create) = Default::default();
+        OPTIONS.with_defaults(Self {
             hosts: hosts.into_iter().map(Into::into).collect(),
             keyspace: keyspace.into(),
             user: None,
@@ -103,14 +101,14 @@ impl CassandraOptions {
             datacenter: None,
             serial: Serial::Everywhere,
             range: None,
-            threshold: DEFAULT_THRESHOLD,
-            check: DEFAULT_CHECK,
-            table: DEFAULT_TABLE.to_owned(),
-            timeout: DEFAULT_TIMEOUT,
-            create: true,
-            replicas: Vec::new(),
+            threshold,
+            check,
+            table,
+            timeout,
+            create,
+            replicas: Replicas::default(),
             translation: Translation::default(),
-        }
+        })
     }
 
     /// Geo mode, used from this datacenter. Its windows take `range` ids at a time from the global counter.
@@ -146,7 +144,8 @@ impl CassandraOptions {
     }
 
     /// How long a process can continue with a window after the sequence was set or removed elsewhere, while
-    /// the global counter can be reached. Default 10 s. It costs one SERIAL read in each interval.
+    /// the global counter can be reached, at most a day. Default 10 s. It costs one SERIAL read in each
+    /// interval.
     #[must_use]
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.check = interval;
@@ -161,8 +160,8 @@ impl CassandraOptions {
         self
     }
 
-    /// How long a statement may take. Default 10 s. If a node leaves a request unanswered for a quarter of
-    /// it, the store turns to other nodes.
+    /// How long a statement may take, 1 ms to a day. Default 10 s. If a node leaves a request unanswered for a
+    /// quarter of it, the store turns to other nodes.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -179,7 +178,8 @@ impl CassandraOptions {
     /// Creates the keyspace if it is missing, with this number of replicas in each datacenter.
     #[must_use]
     pub fn create_keyspace<D: Into<String>>(mut self, replicas: impl IntoIterator<Item = (D, u32)>) -> Self {
-        self.replicas = replicas.into_iter().map(|(datacenter, count)| (datacenter.into(), count)).collect();
+        let each = replicas.into_iter().map(|(datacenter, count)| (datacenter.into(), count));
+        self.replicas = Replicas(each.collect());
         self
     }
 
@@ -213,16 +213,10 @@ impl CassandraOptions {
             return Err(refuse("no host is named: `cassandra://HOST/KEYSPACE`"));
         }
         check_name("keyspace", &self.keyspace, LONGEST_KEYSPACE)?;
-        check_table(&self.table)?;
-        if self.timeout.is_zero() {
-            return Err(refuse("a timeout of nothing leaves no time for an answer"));
-        }
+        OPTIONS.check(self)?;
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
             return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`"));
-        }
-        if self.replicas.iter().any(|(_, count)| *count == 0) {
-            return Err(refuse("create_keyspace: a datacenter needs at least 1 replica, better 3"));
         }
         Ok(Checked {
             keyspace: self.keyspace.clone(),
@@ -238,12 +232,13 @@ impl CassandraOptions {
 
     fn check_geo(&self) -> Result<Option<GeoSettings>> {
         if self.mode == Mode::Flat {
+            let usual = Self::new([""; 0], "");
             let none =
-                self.range.is_none() && self.threshold == DEFAULT_THRESHOLD && self.check == DEFAULT_CHECK;
+                (self.range, self.threshold, self.check) == (usual.range, usual.threshold, usual.check);
             let only = "range, threshold and check are of datacenter windows; add `mode=geo&dc=NAME`";
             return if none { Ok(None) } else { Err(refuse(only)) };
         }
-        let (Some(datacenter), Some(range @ 1..)) = (self.datacenter.clone(), self.range) else {
+        let (Some(datacenter), Some(range)) = (self.datacenter.clone(), self.range) else {
             return Err(refuse(
                 "mode=geo needs the datacenter that this process is in, `dc=NAME`, and the size of a range, `range=N`",
             ));
@@ -252,9 +247,6 @@ impl CassandraOptions {
             return Err(refuse(
                 "in mode=geo the global counter is agreed on everywhere; leave out serial=local",
             ));
-        }
-        if !(1..=100).contains(&self.threshold) {
-            return Err(refuse(format!("threshold={}% is not between 1 and 100", self.threshold)));
         }
         let threshold = u128::from(range) * u128::from(self.threshold) / 100;
         let threshold = u64::try_from(threshold).unwrap_or(range);

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use idmill::store::kit::options::{self, Kind};
 use idmill::{Error, ErrorKind, Result};
 use scylla::value::CqlValue;
 use tokio::time::Instant;
@@ -16,19 +17,23 @@ use super::values::{Cells, Values, text};
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// Cassandra's limit for a table's name is 48; the windows' table needs eight more.
 const LONGEST_TABLE: usize = 40;
+/// The name of a table, as an option.
+pub(super) const TABLE: Kind =
+    options::text("NAME", "up to 40 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
+        is_name(name, LONGEST_TABLE)
+    });
 /// Between two looks for what was made.
 const AGAIN: Duration = Duration::from_millis(100);
 /// The layout of the rows.
 pub(super) const FORMAT: i32 = 1;
 
 /// What makes the keyspace, in CQL, where it is missing: replicas by datacenter.
-pub(super) type Replicas = Vec<(String, u32)>;
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Replicas(pub(super) Vec<(String, u32)>);
 
 /// Names that need no quoting beyond double quotes, and mean the same in every dialect.
 pub(super) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
-    let letters = name.starts_with(|first: char| first.is_ascii_alphabetic());
-    let rest = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if letters && rest && name.len() <= longest {
+    if is_name(name, longest) {
         return Ok(());
     }
     Err(Error::invalid(format!(
@@ -36,8 +41,10 @@ pub(super) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
     )))
 }
 
-pub(super) fn check_table(name: &str) -> Result<()> {
-    check_name("table", name, LONGEST_TABLE)
+fn is_name(name: &str, longest: usize) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name.len() <= longest
 }
 
 /// A keyspace or a table: how a node is asked for it, and what makes it.
@@ -215,10 +222,10 @@ pub(super) async fn ensure_keyspace(
     let part = keyspace_part(keyspace, replicas);
     let found = match part.find(client).await? {
         Some(found) => found,
-        None if !replicas.is_empty() => part.make(client).await?,
+        None if !replicas.0.is_empty() => part.make(client).await?,
         None => {
             let dc = needs.unwrap_or("DATACENTER");
-            let cql = keyspace_definition(keyspace, &vec![(dc.to_owned(), 3)]);
+            let cql = keyspace_definition(keyspace, &Replicas(vec![(dc.to_owned(), 3)]));
             let message = format!(
                 "there is no {}; create it with a line for each datacenter: {cql}; or add `create_keyspace={dc}:3`",
                 part.what
@@ -251,7 +258,7 @@ fn keyspace_part(keyspace: &str, replicas: &Replicas) -> Part {
 
 fn keyspace_definition(keyspace: &str, replicas: &Replicas) -> String {
     let quoted = |(dc, count): &(String, u32)| format!("'{}': {count}", dc.replace('\'', "''"));
-    let list = replicas.iter().map(quoted).collect::<Vec<_>>().join(", ");
+    let list = replicas.0.iter().map(quoted).collect::<Vec<_>>().join(", ");
     format!(
         "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', {list}}}"
     )
@@ -283,8 +290,8 @@ mod tests {
     #[test]
     fn names_are_checked() {
         for name in ["", "1a", "a-b", "a\"b", "é", &"a".repeat(41)] {
-            assert_eq!(check_table(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
+            assert_eq!(TABLE.check("table", name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
         }
-        assert!(check_table("A_1").is_ok() && check_table(&"a".repeat(40)).is_ok());
+        assert!(TABLE.check("table", "A_1").is_ok() && TABLE.check("table", &"a".repeat(40)).is_ok());
     }
 }

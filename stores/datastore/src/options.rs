@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, ESCAPED, Printed};
+use idmill::store::kit::options::{ADDRESS, Kind, TIMEOUT, Table, option, text};
+use idmill::store::kit::query::{self, ESCAPED};
 use idmill::store::kit::refuse;
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
@@ -14,14 +15,37 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use super::DatastoreStore;
 
-const DEFAULT_KIND: &str = "IdmillSequence";
 /// What the API calls the database that every project begins with.
 const DEFAULT_DATABASE: &str = "(default)";
-/// The first call of a client may take 3 s by itself: a token, TLS, and a service that loads its rules.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-const KNOWN: &str = "namespace=NAME, kind=NAME, emulator=HOST:PORT, timeout=10s";
-/// Datastore's own limit for a kind, in bytes.
-const MAX_KIND: usize = 1500;
+const NAMESPACE: Kind =
+    text("NAME", "up to 100 of `[0-9A-Za-z._-]`, not of the form `__…__`", |namespace| {
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        namespace.len() <= 100 && namespace.chars().all(valid) && !is_reserved(namespace)
+    });
+const KIND: Kind =
+    text("NAME", "1 to 1500 bytes without control characters, not of the form `__…__`", |kind| {
+        (1..=1500).contains(&kind.len()) && !is_reserved(kind) && !kind.contains(char::is_control)
+    });
+const OPTIONS: Table<DatastoreOptions> = Table(&[
+    option("namespace", NAMESPACE, "")
+        .means("each namespace is separate; without it, the unnamed one")
+        .field(|o| &mut o.namespace),
+    option("kind", KIND, "IdmillSequence")
+        .means("the kind of the entities; kinds are namespaces too")
+        .field(|o| &mut o.kind),
+    option("emulator", ADDRESS, "")
+        .means(
+            "an emulator, reached without TLS and credentials; without it, the one that the environment \
+             variable `DATASTORE_EMULATOR_HOST` names",
+        )
+        .field(|o| &mut o.emulator),
+    option("timeout", TIMEOUT, "10s")
+        .means(
+            "how long one request may take. The first of a process alone can take 3 s: for a token, TLS, \
+             and a service that loads its rules",
+        )
+        .field(|o| &mut o.timeout),
+]);
 
 /// The database that holds the sequences, and how to reach it. Options are checked when it is opened.
 ///
@@ -47,14 +71,9 @@ pub struct DatastoreOptions {
 impl DatastoreOptions {
     /// The default database of a project, with every option at its default.
     pub fn new(project: impl Into<String>) -> Self {
-        Self {
-            project: project.into(),
-            database: String::new(),
-            namespace: String::new(),
-            kind: DEFAULT_KIND.to_owned(),
-            emulator: None,
-            timeout: DEFAULT_TIMEOUT,
-        }
+        let (database, namespace, kind, timeout) = Default::default();
+        let project = project.into();
+        OPTIONS.with_defaults(Self { project, database, namespace, kind, emulator: None, timeout })
     }
 
     /// A database of the project other than `(default)`.
@@ -91,7 +110,7 @@ impl DatastoreOptions {
         self
     }
 
-    /// How long to wait for the answer to one request, 1 ms to 1 hour. Default 10 s. A read that takes longer
+    /// How long to wait for the answer to one request, 1 ms to a day. Default 10 s. A read that takes longer
     /// is [`Unavailable`](idmill::ErrorKind::Unavailable), a commit
     /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
     #[must_use]
@@ -108,38 +127,16 @@ impl DatastoreOptions {
         })?;
         let (project, database) = place.split_once('/').unwrap_or((place, ""));
         let options = Self::new(decode(project)?).database(decode(database)?);
-        let options = query::read(query, options, Self::set)?;
+        let options = OPTIONS.read(query, options)?;
         options.check()?;
         Ok(options)
-    }
-
-    fn set(self, key: &str, value: &str) -> Result<Self> {
-        Ok(match key {
-            "namespace" => self.namespace(value),
-            "kind" => self.kind(value),
-            "emulator" => self.emulator(value),
-            "timeout" => self.timeout(query::duration(key, value, "500ms, 5s, 1m")?),
-            _ => return Err(query::unknown(key, KNOWN)),
-        })
     }
 
     /// Everything that can be known to be wrong without asking anybody.
     pub(super) fn check(&self) -> Result<()> {
         check_project(&self.project)?;
         check_database(&self.database)?;
-        check_namespace(&self.namespace)?;
-        check_kind(&self.kind)?;
-        if let Some(address) = &self.emulator {
-            check_address(address, "emulator")?;
-        }
-        let millis = self.timeout.as_millis();
-        if !(1..=3_600_000).contains(&millis) || !self.timeout.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(refuse(format!(
-                "timeout {:?} cannot be: 1 ms to 1 h, in whole milliseconds",
-                self.timeout
-            )));
-        }
-        Ok(())
+        OPTIONS.check(self)
     }
 
     /// The address of the emulator to use, if one is: the option first, then the environment.
@@ -149,7 +146,7 @@ impl DatastoreOptions {
         }
         let Some(address) = environment.filter(|address| !address.is_empty()) else { return Ok(None) };
         let address = address.strip_prefix("http://").unwrap_or(&address).trim_end_matches('/').to_owned();
-        check_address(&address, "the environment's DATASTORE_EMULATOR_HOST")?;
+        ADDRESS.check("DATASTORE_EMULATOR_HOST", &address)?;
         Ok(Some(address))
     }
 }
@@ -183,12 +180,7 @@ impl fmt::Display for DatastoreOptions {
         if !self.database.is_empty() {
             write!(f, "/{}", utf8_percent_encode(&self.database, ESCAPED))?;
         }
-        let options = Printed::default()
-            .differing("namespace", self.namespace.as_str(), "")
-            .differing("kind", self.kind.as_str(), DEFAULT_KIND)
-            .given("emulator", self.emulator.as_ref())
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT);
-        write!(f, "{options}")
+        OPTIONS.print(self).fmt(f)
     }
 }
 
@@ -208,33 +200,6 @@ fn check_database(database: &str) -> Result<()> {
     }
     let rule = "up to 63 lower-case letters, digits and `-`; leave it out for `(default)`";
     Err(refuse(format!("{database:?} cannot be a database's id: {rule}")))
-}
-
-fn check_namespace(namespace: &str) -> Result<()> {
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if namespace.len() <= 100 && namespace.chars().all(valid) && !is_reserved(namespace) {
-        return Ok(());
-    }
-    let rule = "up to 100 letters, digits, `.`, `_` and `-`, not of the form `__…__`";
-    Err(refuse(format!("{namespace:?} cannot be the namespace: {rule}")))
-}
-
-fn check_kind(kind: &str) -> Result<()> {
-    if (1..=MAX_KIND).contains(&kind.len()) && !is_reserved(kind) && !kind.contains(char::is_control) {
-        return Ok(());
-    }
-    let rule = "1 to 1500 bytes without control characters, not of the form `__…__`";
-    Err(refuse(format!("{kind:?} cannot be the kind: {rule}")))
-}
-
-fn check_address(address: &str, what: &str) -> Result<()> {
-    let parts = address.rsplit_once(':').filter(|(host, port)| {
-        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
-        !host.is_empty() && host.chars().all(valid) && port.parse::<u16>().is_ok_and(|port| port > 0)
-    });
-    parts.map(drop).ok_or_else(|| {
-        refuse(format!("{what}={address:?} is no address; write HOST:PORT, as in `127.0.0.1:8081`"))
-    })
 }
 
 /// What Datastore keeps for itself.
@@ -289,11 +254,11 @@ mod tests {
             ("//p?emulator=:8081", "HOST:PORT"),
             ("//p?emulator=http://h:1", "HOST:PORT"),
             ("//p?emulator=h:0", "HOST:PORT"),
-            ("//p?timeout=5", "500ms, 5s, 1m"),
-            ("//p?timeout=0s", "1 ms to 1 h"),
-            ("//p?timeout=61m", "1 ms to 1 h"),
+            ("//p?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
+            ("//p?timeout=0s", "1ms to 24h"),
+            ("//p?timeout=25h", "1ms to 24h"),
             ("//p?kind=a&kind=b", "twice"),
-            ("//p?kinds=a", KNOWN),
+            ("//p?kinds=a", "there are namespace=NAME, kind=IdmillSequence, emulator=HOST:PORT, timeout=10s"),
         ] {
             let error = DatastoreOptions::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
@@ -312,6 +277,11 @@ mod tests {
         assert_eq!(plain.emulator_or(None).unwrap(), None);
         let error = plain.emulator_or(Some("nowhere".to_owned())).unwrap_err();
         assert!(error.to_string().contains("DATASTORE_EMULATOR_HOST"), "{error}");
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {

@@ -7,21 +7,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, Printed};
-use idmill::store::kit::refuse;
+use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table, option, text, words};
 use idmill::store::kit::secrets::check_login;
+use idmill::store::kit::{query, refuse};
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::EtcdStore;
 
-const DEFAULT_PREFIX: &str = "/idmill/";
 const PORT: u16 = 2379;
-/// etcd itself gives up after 7 s, while it looks for a leader; an election takes 1 to 2.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_PREFIX: usize = 1000;
-const KNOWN: &str = "prefix=/idmill/, timeout=5s, tls=true|false, ca=FILE, cert=FILE, key=FILE";
+const PREFIX: Kind =
+    text("/NAME/", "up to 1000 bytes without control characters, with a `/` at the end", |prefix| {
+        prefix.ends_with('/') && prefix.len() <= 1000 && !prefix.contains(char::is_control)
+    });
+const OPTIONS: Table<EtcdOptions> = Table(&[
+    option("prefix", PREFIX, "/idmill/")
+        .means("the prefix of the keys; each prefix is separate, even one within another")
+        .field(|o| &mut o.prefix),
+    // etcd itself gives up after 7 s, while it looks for a leader; an election takes 1 to 2.
+    option("timeout", TIMEOUT, "5s")
+        .means(
+            "how long to wait for one answer. An unanswered request is repeated for as long, if that is \
+             harmless, so a call can take twice this",
+        )
+        .field(|o| &mut o.timeout),
+    option("tls", words::<bool>(), "")
+        .means("whether connections are encrypted; without it, they are if a file is named")
+        .field(|o| &mut o.tls),
+    option("ca", FILE, "")
+        .means("a PEM file with the authorities that sign etcd's certificates, in place of the system's")
+        .field(|o| &mut o.ca),
+    option("cert", FILE, "")
+        .means("a PEM file with the client's certificate, if etcd requires one (`--client-cert-auth`)")
+        .field(|o| &mut o.cert),
+    option("key", FILE, "").means("a PEM file with the key of that certificate").field(|o| &mut o.key),
+]);
 
 /// The cluster that holds the sequences, and how to reach it. Options are checked when it is opened.
 ///
@@ -50,16 +71,17 @@ pub struct EtcdOptions {
 impl EtcdOptions {
     /// The cluster of these members (`HOST` or `HOST:PORT`), with every option at its default.
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self {
+        let (prefix, timeout) = Default::default();
+        OPTIONS.with_defaults(Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             user: None,
-            prefix: DEFAULT_PREFIX.to_owned(),
-            timeout: DEFAULT_TIMEOUT,
+            prefix,
+            timeout,
             tls: None,
             ca: None,
             cert: None,
             key: None,
-        }
+        })
     }
 
     /// The user and password to log in with. Without them and without a certificate, etcd's authentication
@@ -78,7 +100,7 @@ impl EtcdOptions {
         self
     }
 
-    /// How long to wait for the answer to one request, 1 ms to 1 hour. Default 5 s. An unanswered request is
+    /// How long to wait for the answer to one request, 1 ms to a day. Default 5 s. An unanswered request is
     /// repeated for as long, if that is harmless, so a call can take twice this.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -135,22 +157,9 @@ impl EtcdOptions {
             ));
         }
         let options = Self { user, ..Self::new(hosts.split(',')) };
-        let options = query::read(query, options, Self::set)?;
+        let options = OPTIONS.read(query, options)?;
         options.check()?;
         Ok(options)
-    }
-
-    fn set(mut self, key: &str, value: &str) -> Result<Self> {
-        match key {
-            "prefix" => value.clone_into(&mut self.prefix),
-            "timeout" => self.timeout = query::duration(key, value, "500ms, 5s, 1m")?,
-            "tls" => self.tls = Some(parse_tls(value)?),
-            "ca" => self.ca = Some(value.into()),
-            "cert" => self.cert = Some(value.into()),
-            "key" => self.key = Some(value.into()),
-            _ => return Err(query::unknown(key, KNOWN)),
-        }
-        Ok(self)
     }
 
     /// Everything that can be known to be wrong without asking anybody.
@@ -162,12 +171,7 @@ impl EtcdOptions {
         if self.user.as_ref().is_some_and(|(user, _)| user.is_empty()) {
             return Err(refuse("the user's name is empty; credentials are written `USER:PASSWORD@`"));
         }
-        check_prefix(&self.prefix)?;
-        let millis = self.timeout.as_millis();
-        if !(1..=3_600_000).contains(&millis) || !self.timeout.subsec_nanos().is_multiple_of(1_000_000) {
-            let timeout = self.timeout;
-            return Err(refuse(format!("timeout {timeout:?} cannot be: 1 ms to 1 h, in whole milliseconds")));
-        }
+        OPTIONS.check(self)?;
         self.check_files()
     }
 
@@ -178,11 +182,7 @@ impl EtcdOptions {
         if self.tls == Some(false) && (self.ca.is_some() || self.cert.is_some()) {
             return Err(refuse("tls=false has no use for certificates; leave it out, or them"));
         }
-        let files = [("ca", &self.ca), ("cert", &self.cert), ("key", &self.key)];
-        match files.iter().find(|(_, file)| file.as_ref().is_some_and(|file| file.as_os_str().is_empty())) {
-            Some((which, _)) => Err(refuse(format!("{which}= names no file"))),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -215,15 +215,7 @@ impl fmt::Display for EtcdOptions {
         if let Some((user, _)) = &self.user {
             write!(f, "{}:***@", utf8_percent_encode(user, NON_ALPHANUMERIC))?;
         }
-        let file = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
-        let options = Printed::default()
-            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX)
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
-            .given("tls", self.tls)
-            .given("ca", file(&self.ca))
-            .given("cert", file(&self.cert))
-            .given("key", file(&self.key));
-        write!(f, "{}{options}", self.endpoints.join(","))
+        write!(f, "{}{}", self.endpoints.join(","), OPTIONS.print(self))
     }
 }
 
@@ -239,10 +231,6 @@ fn parse_user(user: &str) -> Result<(String, String)> {
         refuse("credentials are written `USER:PASSWORD@`; percent-encode what has a meaning in a URL")
     })?;
     Ok((query::decoded(user)?, query::decoded(password)?))
-}
-
-fn parse_tls(value: &str) -> Result<bool> {
-    value.parse().map_err(|_| refuse(format!("tls={value:?} is unknown; there are true, false")))
 }
 
 fn check_host(host: &str) -> Result<()> {
@@ -262,14 +250,6 @@ fn check_host(host: &str) -> Result<()> {
 /// `[::1]` has colons and no port.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
-}
-
-fn check_prefix(prefix: &str) -> Result<()> {
-    if prefix.ends_with('/') && prefix.len() <= MAX_PREFIX && !prefix.contains(char::is_control) {
-        return Ok(());
-    }
-    let rule = "up to 1000 bytes without control characters, with a `/` at the end";
-    Err(refuse(format!("{prefix:?} cannot be the prefix: {rule}")))
 }
 
 #[cfg(test)]
@@ -327,16 +307,19 @@ mod tests {
             ("//a?prefix=x", "`/` at the end"),
             ("//a?prefix=", "`/` at the end"),
             ("//a?prefix=%00/", "control"),
-            ("//a?timeout=5", "500ms, 5s, 1m"),
-            ("//a?timeout=0s", "1 ms to 1 h"),
-            ("//a?timeout=61m", "1 ms to 1 h"),
+            ("//a?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=5s"),
+            ("//a?timeout=0s", "1ms to 24h"),
+            ("//a?timeout=25h", "1ms to 24h"),
             ("//a?tls=yes", "true, false"),
             ("//a?cert=x", "go together"),
             ("//a?key=x", "go together"),
-            ("//a?ca=", "names no file"),
+            ("//a?ca=", "ca=\"\" cannot be used: write the path of a file"),
             ("//a?tls=false&ca=x", "no use for certificates"),
             ("//a?prefix=/a/&prefix=/b/", "twice"),
-            ("//a?prefixes=/a/", KNOWN),
+            (
+                "//a?prefixes=/a/",
+                "there are prefix=/idmill/, timeout=5s, tls=true|false, ca=FILE, cert=FILE, key=FILE",
+            ),
         ] {
             let error = EtcdOptions::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
@@ -351,6 +334,11 @@ mod tests {
         let options = EtcdOptions::parse("//app:s3cret@a?prefix=/x/").unwrap();
         assert_eq!(options.to_string(), "etcd://app:***@a?prefix=/x/");
         assert!(!format!("{options:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {

@@ -14,14 +14,12 @@ mod refill;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idmill::store::{
-    Bounds, Grant, Reserve, Scheme, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted,
-};
+use idmill::store::{Grant, Reserve, Scheme, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted};
 use idmill::tier::acquainted::Acquainted;
 use idmill::tier::cache::{self, Command, Fence, Next, Seen, Taken};
+use idmill::tier::counts::{Count, Counts};
 use idmill::tier::{Drawn, Installed, Tiered, Window};
 use idmill::{Error, ErrorKind, Operation, Result};
 use parking_lot::Mutex;
@@ -89,20 +87,16 @@ pub struct MemcachedWindow {
     connection: Mutex<Option<Arc<Connection>>>,
     connecting: tokio::sync::Mutex<()>,
     counts: Counts,
+    traffic: Traffic,
     /// When it was made: from here draws are timed.
     began: Instant,
 }
 
-/// Merely counted: nothing is decided by these.
+/// What is counted besides.
 #[derive(Debug, Default)]
-struct Counts {
-    connections: AtomicU64,
-    round_trips: AtomicU64,
-    refills: AtomicU64,
-    ahead: AtomicU64,
-    waits: AtomicU64,
-    abandoned: AtomicU64,
-    uncertain: AtomicU64,
+struct Traffic {
+    connections: Count,
+    round_trips: Count,
 }
 
 /// What a window has done in this process.
@@ -165,27 +159,28 @@ impl MemcachedWindow {
     pub fn over(options: MemcachedOptions, dial: Arc<dyn Dial>) -> Result<Self> {
         options.check()?;
         Ok(Self {
-            sequences: Acquainted::new(options.refresh),
+            sequences: Acquainted::new(options.window.refresh),
             options,
             dial,
             connection: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             counts: Counts::default(),
+            traffic: Traffic::default(),
             began: Instant::now(),
         })
     }
 
     /// What this window has done so far.
     pub fn stats(&self) -> MemcachedStats {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Counts { refills, ahead, waits, abandoned, uncertain } = &self.counts;
         MemcachedStats {
-            connections: read(&self.counts.connections),
-            round_trips: read(&self.counts.round_trips),
-            refills: read(&self.counts.refills),
-            ahead: read(&self.counts.ahead),
-            waits: read(&self.counts.waits),
-            abandoned: read(&self.counts.abandoned),
-            uncertain: read(&self.counts.uncertain),
+            connections: self.traffic.connections.read(),
+            round_trips: self.traffic.round_trips.read(),
+            refills: refills.read(),
+            ahead: ahead.read(),
+            waits: waits.read(),
+            abandoned: abandoned.read(),
+            uncertain: uncertain.read(),
         }
     }
 
@@ -204,8 +199,9 @@ impl MemcachedWindow {
         if let Some(connection) = self.live() {
             return Ok(connection);
         }
-        let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
-        let opened = Connection::open(&*self.dial, &self.options.address, number, self.options.timeout).await;
+        let number = self.traffic.connections.add(1);
+        let opened =
+            Connection::open(&*self.dial, &self.options.address, number, self.options.window.timeout).await;
         let connection = Arc::new(opened.map_err(|reason| self.error(ErrorKind::Unavailable, &reason))?);
         *self.connection.lock() = Some(connection.clone());
         Ok(connection)
@@ -219,13 +215,13 @@ impl MemcachedWindow {
         command: Command,
     ) -> Result<Vec<Reply>, Failure> {
         let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
-        count(&self.counts.round_trips, 1);
+        self.traffic.round_trips.add(1);
         connection.exchange(bytes, replies).await
     }
 
     /// How long a stub lives that is placed now, in whole seconds.
     fn life(&self, known: &Known) -> Duration {
-        let life = known.pace.life(&self.options.limits());
+        let life = known.pace.life(&self.options.window.limits());
         Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0))
     }
 
@@ -262,7 +258,7 @@ impl MemcachedWindow {
                     command = Command::Clear { cas };
                 }
                 Next::Wait | Next::Await { .. } => {
-                    count(&self.counts.waits, 1);
+                    self.counts.waits.add(1);
                     self.sequences.update(&request.name, Known::found_busy);
                     return Ok(Drawn::Busy(WAIT));
                 }
@@ -289,7 +285,7 @@ impl MemcachedWindow {
         command: Command,
     ) -> Result<(Next, Option<u64>), Failure> {
         let ids = if let Command::Add { count } = command { count } else { 0 };
-        let mut doubt = Doubt { count: &self.counts.uncertain, ids };
+        let mut doubt = self.counts.uncertain.doubt(ids);
         let outcome = self.send(connection, known, command).await;
         if !matches!(outcome, Err(Failure::Lost(_))) {
             doubt.ids = 0;
@@ -321,17 +317,12 @@ impl MemcachedWindow {
             // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor
             // shrinks from one window to the next by itself.
             latest.pace.found(after.mark.saturating_mul(3));
-            let limits = self.options.limits();
+            let limits = self.options.window.limits();
             latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());
             prepare &= latest.apart == 0;
             latest.apart = latest.apart.saturating_sub(low.into());
         });
-        let mut bounds = known.bounds;
-        if range.end() > u128::from(bounds.max()) + 1 {
-            // It was raised, and others know already: what is in the window was granted by the store.
-            self.sequences.forget(&request.name);
-            bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
-        }
+        let bounds = self.sequences.bounds_after(&request.name, range, known.bounds);
         let grant = Grant::new(range, known.identity, bounds);
         let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
         Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
@@ -387,7 +378,7 @@ impl Window for MemcachedWindow {
     fn refill_size(&self, request: &Reserve, token: &MemcachedToken) -> u64 {
         let Some(known) = self.sequences.last_known(&request.name) else { return request.count };
         self.sequences.update(&request.name, |latest| latest.pace.begins());
-        let limits = self.options.limits();
+        let limits = self.options.window.limits();
         match token.right {
             Right::Stub { .. } => {
                 let size = known.pace.size(&limits, request.count);
@@ -408,7 +399,7 @@ impl Window for MemcachedWindow {
                 return true;
             }
             let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
-            left / self.options.block < NEAR_THE_END
+            left / self.options.window.block < NEAR_THE_END
         })
     }
 
@@ -438,7 +429,7 @@ impl Window for MemcachedWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.prefix, before);
+        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.window.prefix, before);
         self.sequences.introduce(&sequence.name, heard);
     }
 }
@@ -449,22 +440,6 @@ fn up_to_ceiling(request: &Reserve, position: Option<u64>) -> Result<Command> {
         return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
     };
     Ok(cache::draw(request.count.min(room.saturating_add(1))))
-}
-
-/// Ids under way to a caller: counted if it stops waiting or never hears.
-struct Doubt<'a> {
-    count: &'a AtomicU64,
-    ids: u64,
-}
-
-impl Drop for Doubt<'_> {
-    fn drop(&mut self) {
-        count(self.count, self.ids);
-    }
-}
-
-fn count(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
 }
 
 fn unexpected(reply: &Reply) -> Arc<str> {

@@ -2,23 +2,22 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
-use idmill::store::kit::query::{self, Printed};
+use idmill::store::kit::options::{Table, duration};
 use idmill::store::kit::refuse;
-use idmill::tier::cache::Layout;
-use idmill::tier::max_skip;
-use idmill::tier::pace::Limits;
+use idmill::tier::options::{self, WindowOptions, Windowed};
 use idmill::{Error, Result};
 
 const DEFAULT_PORT: u16 = 11211;
-const DEFAULT_BLOCK: u64 = 1_000;
-const DEFAULT_STUB: Duration = Duration::from_secs(5);
-const DEFAULT_REFRESH: Duration = Duration::from_secs(5);
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-const DEFAULT_PREFIX: &str = "idmill";
-const LONGEST_PREFIX: usize = 64;
-const KNOWN: &str = "block=1000, max_skip=5s, stub=5s, refresh=5s, timeout=2s, prefix=idmill";
+const OPTIONS: Table<MemcachedOptions> = Table(&[
+    options::block(),
+    options::max_skip(),
+    // memcached counts the lives of its items in seconds, of which the first may be a short one.
+    options::stub(duration("2s", "1h").in_steps_of("1s")),
+    options::refresh(),
+    options::timeout(),
+    options::prefix(),
+]);
 
 /// A memcached server, and how its window is used.
 ///
@@ -33,76 +32,16 @@ const KNOWN: &str = "block=1000, max_skip=5s, stub=5s, refresh=5s, timeout=2s, p
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
     pub(super) address: String,
-    pub(super) block: u64,
-    pub(super) max_skip: Option<Duration>,
-    pub(super) stub: Duration,
-    pub(super) refresh: Duration,
-    pub(super) timeout: Duration,
-    pub(super) prefix: String,
+    pub(super) window: WindowOptions,
 }
 
 impl MemcachedOptions {
     /// The server at `HOST:PORT`, with every option at its default. Checked when the window is made.
     pub fn new(address: impl Into<String>) -> Self {
-        Self {
-            address: address.into(),
-            block: DEFAULT_BLOCK,
-            max_skip: max_skip::DEFAULT,
-            stub: DEFAULT_STUB,
-            refresh: DEFAULT_REFRESH,
-            timeout: DEFAULT_TIMEOUT,
-            prefix: DEFAULT_PREFIX.to_owned(),
-        }
+        OPTIONS.with_defaults(Self { address: address.into(), window: WindowOptions::default() })
     }
 
-    /// The most ids in the window, 1 to 2^20, unless a caller requests more at once. An eviction wastes at
-    /// most this many. Default 1000. With 1, nothing is ever wasted, and each id is a write to the store.
-    #[must_use]
-    pub fn block(mut self, ids: u64) -> Self {
-        self.block = ids;
-        self
-    }
-
-    /// Limits the window to about the ids drawn in this time, 10 ms to 1 h, if that is less than a
-    /// [block](Self::block). The store is written to two or three times in this time. `None`: the window
-    /// always has a block. Default 5 s.
-    #[must_use]
-    pub fn max_skip(mut self, lasts: impl Into<Option<Duration>>) -> Self {
-        self.max_skip = lasts.into();
-        self
-    }
-
-    /// How long others wait for a process that died during a refill: 2 s to 1 h, in whole seconds. A reserve
-    /// from the store that takes longer is wasted, and an error; the next may take twice as long. Default 5
-    /// s.
-    #[must_use]
-    pub fn stub(mut self, lives: Duration) -> Self {
-        self.stub = lives;
-        self
-    }
-
-    /// How often the window asks the store about a sequence in use, 100 ms to 1 h. A process can continue for
-    /// this long with a sequence that was removed or set backwards. Default 5 s.
-    #[must_use]
-    pub fn refresh(mut self, interval: Duration) -> Self {
-        self.refresh = interval;
-        self
-    }
-
-    /// How long to wait for the server, 100 ms to 1 h. Default 2 s.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// The prefix of every key: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. A copy of a
-    /// store must not share a prefix with the original on one server: to the window the two are the same.
-    #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
+    idmill::window_setters!();
 
     /// The address of the server, as given.
     pub fn address(&self) -> &str {
@@ -117,52 +56,20 @@ impl MemcachedOptions {
         let rest = strip_scheme(url)?;
         let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
         let options = Self::new(with_port(address.strip_suffix('/').unwrap_or(address))?);
-        let options = query::read(query, options, Self::set)?;
+        let options = OPTIONS.read(query, options)?;
         options.check()?;
         Ok(options)
     }
 
-    fn set(self, key: &str, value: &str) -> Result<Self> {
-        Ok(match key {
-            "block" => {
-                let ids =
-                    value.parse().map_err(|_| refuse(format!("block={value:?} is not a number of ids")))?;
-                self.block(ids)
-            }
-            "max_skip" => self.max_skip(max_skip::read(value)?),
-            "stub" => self.stub(duration(key, value)?),
-            "refresh" => self.refresh(duration(key, value)?),
-            "timeout" => self.timeout(duration(key, value)?),
-            "prefix" => self.prefix(value),
-            _ => return Err(query::unknown(key, KNOWN)),
-        })
-    }
-
-    pub(super) fn limits(&self) -> Limits {
-        Limits { most: self.block, lasts: self.max_skip, claim: self.stub }
-    }
-
     pub(super) fn check(&self) -> Result<()> {
         check_address(&self.address)?;
-        if !(1..=Layout::MAX_LEN).contains(&self.block) {
-            return Err(refuse(format!("block={}; it must be 1 to {} ids", self.block, Layout::MAX_LEN)));
-        }
-        max_skip::check(self.max_skip)?;
-        let whole = self.stub.subsec_nanos() == 0;
-        if !whole || !(2..=3600).contains(&self.stub.as_secs()) {
-            return Err(refuse(format!("stub={:?}; it must be whole seconds, 2s to 60m", self.stub)));
-        }
-        for (key, value) in [("refresh", self.refresh), ("timeout", self.timeout)] {
-            if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&value) {
-                return Err(refuse(format!("{key}={value:?}; it must be 100ms to 60m")));
-            }
-        }
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:".contains(&byte);
-        if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
-            let rule = "it must be 1 to 64 letters, digits, `_`, `.`, `-`, `:`";
-            return Err(refuse(format!("prefix={:?}; {rule}", self.prefix)));
-        }
-        Ok(())
+        OPTIONS.check(self)
+    }
+}
+
+impl Windowed for MemcachedOptions {
+    fn window(&mut self) -> &mut WindowOptions {
+        &mut self.window
     }
 }
 
@@ -176,13 +83,7 @@ impl FromStr for MemcachedOptions {
 
 impl fmt::Display for MemcachedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let block = Printed::default().differing("block", self.block, DEFAULT_BLOCK);
-        let options = max_skip::print(block, self.max_skip)
-            .duration("stub", self.stub, DEFAULT_STUB)
-            .duration("refresh", self.refresh, DEFAULT_REFRESH)
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
-            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX);
-        write!(f, "memcached://{}{options}", self.address)
+        write!(f, "memcached://{}{}", self.address, OPTIONS.print(self))
     }
 }
 
@@ -228,13 +129,12 @@ fn check_address(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn duration(key: &str, value: &str) -> Result<Duration> {
-    query::duration(key, value, "500ms, 5s, 1m")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use idmill::ErrorKind;
+    use idmill::tier::cache::Layout;
     use proptest::prelude::*;
 
     use super::*;
@@ -275,14 +175,14 @@ mod tests {
             ("memcached://x/y", "HOST:PORT"),
             ("memcached://x?block=0", "1 to 1048576"),
             ("memcached://x?block=1048577", "1 to 1048576"),
-            ("memcached://x?block=-1", "number of ids"),
-            ("memcached://x?max_skip=1ms", "10ms to 60m"),
-            ("memcached://x?max_skip=never", "500ms, 5s, none"),
-            ("memcached://x?stub=1s", "2s to 60m"),
-            ("memcached://x?stub=2500ms", "whole seconds"),
-            ("memcached://x?refresh=0s", "100ms to 60m"),
-            ("memcached://x?timeout=61m", "100ms to 60m"),
-            ("memcached://x?timeout=5", "500ms, 5s, 1m"),
+            ("memcached://x?block=-1", "1 to 1048576, such as block=1000"),
+            ("memcached://x?max_skip=1ms", "10ms to 1h"),
+            ("memcached://x?max_skip=never", "10ms to 1h, or none, such as max_skip=5s"),
+            ("memcached://x?stub=1s", "2s to 1h"),
+            ("memcached://x?stub=2500ms", "2s to 1h in steps of 1s"),
+            ("memcached://x?refresh=0s", "100ms to 1h"),
+            ("memcached://x?timeout=61m", "100ms to 1h"),
+            ("memcached://x?timeout=5", "ms, s, m or h), 100ms to 1h, such as timeout=2s"),
             ("memcached://x?prefix=", "1 to 64 letters"),
             ("memcached://x?prefix=a%20b", "1 to 64 letters"),
             ("memcached://x?bloc=5", "block=1000"),
@@ -293,6 +193,11 @@ mod tests {
             assert!(error.to_string().contains(remedy), "{url}: {error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {

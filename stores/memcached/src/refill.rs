@@ -1,16 +1,15 @@
 //! What becomes of a range that was reserved for a window.
 
-use std::time::Duration;
-
 use idmill::store::{Grant, Reserve};
 use idmill::tier::Installed;
 use idmill::tier::cache::{self, Command, Fence};
-use idmill::{Error, ErrorKind, Result};
+use idmill::tier::counts::late;
+use idmill::{ErrorKind, Result};
 
 use super::connection::{Connection, Failure};
 use super::known::Known;
 use super::wire::Reply;
-use super::{MemcachedToken, MemcachedWindow, Right, count};
+use super::{MemcachedToken, MemcachedWindow, Right};
 
 /// How often moving the end of a window is tried before the range is given up. Each time
 /// another draw came in between.
@@ -44,7 +43,8 @@ impl MemcachedWindow {
                 self.sequences.update(&request.name, |latest| latest.pace.took(took));
                 let installed = self.put(request, &known, fence, grant).await;
                 if installed == Installed::Refused && took >= lives {
-                    return Err(self.late(took, lives, grant.range.len()).of(&request.name));
+                    let late = late("stub", took, lives, grant.range.len());
+                    return Err(self.error(ErrorKind::Unavailable, &late).of(&request.name));
                 }
                 Ok(installed)
             }
@@ -60,8 +60,8 @@ impl MemcachedWindow {
         if held != Installed::Done {
             return held;
         }
-        count(&self.counts.refills, 1);
-        count(&self.counts.abandoned, refill.unused);
+        self.counts.refills.add(1);
+        self.counts.abandoned.add(refill.unused);
         let size = grant.range.len() - refill.own.len() - refill.unused;
         self.sequences.update(&request.name, |latest| latest.pace.installed(size));
         Installed::Ids(grant.range(refill.own))
@@ -78,8 +78,8 @@ impl MemcachedWindow {
             // On the connection on which its cas was seen.
             match self.holds(&connection, known, extend.command).await {
                 Installed::Done => {
-                    count(&self.counts.ahead, 1);
-                    count(&self.counts.abandoned, extend.unused);
+                    self.counts.ahead.add(1);
+                    self.counts.abandoned.add(extend.unused);
                     self.sequences.update(&request.name, |latest| latest.pace.installed(extend.size));
                     return Installed::Done;
                 }
@@ -105,16 +105,6 @@ impl MemcachedWindow {
             Some(Ok(false)) => Installed::Refused,
             Some(Err(_)) | None => Installed::Unknown,
         }
-    }
-
-    /// A refill came after its stub had expired, and would do so again and again.
-    fn late(&self, took: Duration, lives: Duration, ids: u64) -> Error {
-        let reason = format!(
-            "the store behind took {took:.1?} for a refill, and the stub lives for {lives:?}: {ids} ids are a gap. \
-             The next one lives longer than that; set the option `stub` above what the store takes"
-        );
-        tracing::warn!(reason, "a window was refilled too late");
-        self.error(ErrorKind::Unavailable, &reason)
     }
 
     /// Deletes a stub, so that nobody waits for it to expire. If that fails, it does.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, Once, Printed};
+use idmill::store::kit::options::{TIMEOUT, Table, option};
+use idmill::store::kit::query::{Once, Printed};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
 use idmill::store::{Store, StoreFuture};
@@ -15,16 +16,23 @@ use mongodb::Client;
 use mongodb::options::{ClientOptions, ConnectionString};
 use percent_encoding::percent_decode_str;
 
+use super::MongoStore;
 use super::classify::{Asked, Fault, failed};
 use super::commands::Commands;
-use super::schema::{DEFAULT_COLLECTION, check_collection};
-use super::{DEFAULT_TIMEOUT, MongoStore};
+use super::schema::{DEFAULT_COLLECTION, NAME};
 
 const DEFAULT_DATABASE: &str = "idmill";
 /// The scheme by which the hosts are looked up.
 const SRV: &str = "mongodb+srv";
-const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-const KNOWN: &str = "collection=NAME, timeout=10s, and the options of a MongoDB connection string";
+/// Those that are not MongoDB's own.
+const OPTIONS: Table<MongoOptions> = Table(&[
+    option("collection", NAME, DEFAULT_COLLECTION)
+        .means("the collection; each collection is its own namespace")
+        .field(|o| &mut o.collection),
+    option("timeout", TIMEOUT, "10s")
+        .means("how long one command may take before its outcome is unknown")
+        .field(|o| &mut o.timeout),
+]);
 /// What stands for a password where a URL is printed.
 const HIDDEN: &str = "***";
 
@@ -110,15 +118,16 @@ impl MongoOptions {
                 "the URL has characters beyond ASCII: percent-encode them, as in %C3%BC for an ü",
             ));
         }
-        let mut options = Self {
+        let (collection, timeout) = Default::default();
+        let mut options = OPTIONS.with_defaults(Self {
             srv,
             authority: authority.to_owned(),
             database: database.to_owned(),
             driver: Vec::new(),
-            collection: DEFAULT_COLLECTION.to_owned(),
-            timeout: DEFAULT_TIMEOUT,
+            collection,
+            timeout,
             must_exist: false,
-        };
+        });
         let mut once = Once::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let key = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
@@ -142,9 +151,10 @@ impl MongoOptions {
     fn set(&mut self, key: &str, pair: &str) -> Result<()> {
         let value = pair.split_once('=').map_or("", |(_, value)| value);
         let value = &*percent_decode_str(value).decode_utf8_lossy();
+        if OPTIONS.set(self, key, value)? {
+            return Ok(());
+        }
         match key {
-            "collection" => value.clone_into(&mut self.collection),
-            "timeout" => self.timeout = query::duration(key, value, "500ms, 10s, 1m")?,
             // Taken for granted, and often part of a URL that was copied: welcome if
             // they say what is done anyway.
             "w" if value != "majority" => {
@@ -164,10 +174,7 @@ impl MongoOptions {
 
     /// Everything that can be known to be wrong without asking the network.
     fn check(&self) -> Result<()> {
-        check_collection(&self.collection)?;
-        if self.timeout.is_zero() || self.timeout > MAX_TIMEOUT {
-            return Err(refuse(format!("timeout={:?} must be at least 1ms and at most a day", self.timeout)));
-        }
+        OPTIONS.check(self)?;
         let database = self.database_name();
         if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '\0']) {
             let rule = "at most 63 bytes, without `/\\. \"$`";
@@ -178,13 +185,14 @@ impl MongoOptions {
 
     /// The driver's complaint about the URL, unless there is a secret in the URL that it might cite.
     fn unreadable(&self, error: &mongodb::error::Error) -> Error {
+        let known = format!("{}, and the options of a MongoDB connection string", OPTIONS.known());
         if self.authority.contains('@') || self.driver.iter().any(|option| is_secret(option)) {
             return refuse(format!(
                 "the URL cannot be read as a MongoDB connection string (it is not shown, for the secret in it): check its \
-                 hosts and options, and that user name and password are percent-encoded; there are {KNOWN}"
+                 hosts and options, and that user name and password are percent-encoded; there are {known}"
             ));
         }
-        refuse(format!("`{self}`: {error}; there are {KNOWN}", error = error.kind))
+        refuse(format!("`{self}`: {error}; there are {known}", error = error.kind))
     }
 
     /// As the driver reads it, with the password.
@@ -268,10 +276,8 @@ impl Target for MongoOptions {
 impl fmt::Display for MongoOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let driver = self.driver.iter().map(|option| hide_secret(option));
-        let options = driver
-            .fold(Printed::default(), |printed, option| printed.pair(&option))
-            .differing("collection", self.collection.as_str(), DEFAULT_COLLECTION)
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT);
+        let driver = driver.fold(Printed::default(), |printed, option| printed.pair(&option));
+        let options = OPTIONS.print_after(driver, self);
         let scheme = self.scheme_name();
         write!(f, "{scheme}://{}/{}{options}", without_password(&self.authority), self.database)
     }
@@ -326,6 +332,7 @@ mod tests {
             (short.database_name().as_str(), short.to_string().as_str()),
             ("idmill", "mongodb://localhost/")
         );
+        assert_eq!(short.timeout, super::super::DEFAULT_TIMEOUT);
         assert!(MongoOptions::parse("mongodb://h/?w=majority&journal=true").is_ok());
         let tags = "mongodb://h/?readPreference=nearest&readPreferenceTags=dc:ny&readPreferenceTags=";
         assert_eq!(MongoOptions::parse(tags).unwrap().to_string(), tags);
@@ -336,13 +343,13 @@ mod tests {
         for (url, remedy) in [
             ("mongodb:localhost", "two slashes"),
             ("mongodb://", "connection string"),
-            ("mongodb://h/?colection=a", "collection=NAME"),
-            ("mongodb://h/?collection=", "cannot be the collection"),
-            ("mongodb://h/?collection=a%24b", "cannot be the collection"),
+            ("mongodb://h/?colection=a", "there are collection=idmill_sequences, timeout=10s, and"),
+            ("mongodb://h/?collection=", "cannot be used: write 1 to 120 bytes"),
+            ("mongodb://h/?collection=a%24b", "cannot be used: write 1 to 120 bytes"),
             ("mongodb://h/?collection=a&collection=b", "twice"),
-            ("mongodb://h/?timeout=5", "500ms, 10s, 1m"),
-            ("mongodb://h/?timeout=0s", "at least 1ms"),
-            ("mongodb://h/?timeout=1441m", "at most a day"),
+            ("mongodb://h/?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
+            ("mongodb://h/?timeout=0s", "1ms to 24h"),
+            ("mongodb://h/?timeout=1441m", "1ms to 24h"),
             ("mongodb://h/?w=1", "leave `w` out"),
             ("mongodb://h/?journal=false", "journaled"),
             ("mongodb://h/a.b", "cannot be the database"),
@@ -425,6 +432,11 @@ mod tests {
         driver.server_selection_timeout = Some(Duration::from_millis(7));
         options.complete(&mut driver);
         assert_eq!(driver.server_selection_timeout, Some(Duration::from_millis(7)));
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {

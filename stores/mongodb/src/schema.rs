@@ -4,6 +4,7 @@
 //! next one, which for a sequence that is used up to `i64::MAX` would not fit. Every number is a 64-bit
 //! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
 
+use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use mongodb::bson::{Bson, Document, doc};
@@ -43,20 +44,26 @@ fn too_large(what: &str, id: u64) -> Error {
     ))
 }
 
+/// The name of a collection, as an option.
+pub(super) const NAME: Kind = text("NAME", RULE, is_collection);
+const RULE: &str =
+    "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`";
+
 /// A collection's name that the server will take.
 pub(super) fn check_collection(name: &str) -> Result<()> {
-    let valid = !name.is_empty()
-        && name.len() <= 120
+    if is_collection(name) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{name:?} cannot be the collection: {RULE}")).during(Operation::Connect))
+}
+
+fn is_collection(name: &str) -> bool {
+    (1..=120).contains(&name.len())
         && !name.starts_with("system.")
         && !name.starts_with('.')
         && !name.ends_with('.')
         && !name.contains("..")
-        && !name.contains(|c: char| c == '$' || c == '\0' || c.is_control());
-    if valid {
-        return Ok(());
-    }
-    let rule = "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`";
-    Err(Error::invalid(format!("{name:?} cannot be the collection: {rule}")).during(Operation::Connect))
+        && !name.contains(|c: char| c == '$' || c.is_control())
 }
 
 pub(super) fn encode(info: &SequenceInfo) -> Document {

@@ -20,7 +20,7 @@ pub(super) fn fault(error: Mysql) -> Fault {
         },
         Mysql::Url(_) => refused(ErrorKind::InvalidInput, error, None),
         Mysql::Driver(DriverError::NoClientSslFlagFromServer) => {
-            refused(ErrorKind::Unsupported, error, Some("set up TLS on the server, or use tls=off"))
+            refused(ErrorKind::Unsupported, error, Some("set up TLS on the server, or use tls=false"))
         }
         Mysql::Driver(
             DriverError::UnknownAuthPlugin { .. }

@@ -35,7 +35,7 @@ use mysql_async::Pool;
 use self::database::{Connections, Database};
 use self::session::Session;
 
-pub use self::options::{MysqlOptions, Tls};
+pub use self::options::MysqlOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
 /// The driver, in the version whose transactions [`reserve_in`] takes.
 pub use ::mysql_async as driver;

@@ -10,57 +10,26 @@ use futures_util::{FutureExt, TryFutureExt};
 use idmill::Result;
 use idmill::store::Mode;
 use idmill::store::kit::refuse;
-use idmill_sql::mysql::{DEFAULT_TABLE, Table, must_be_durable, settings};
+use idmill_sql::mysql::{Table, must_be_durable, settings};
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-use super::DEFAULT_TIMEOUT;
 use super::convert::Carried;
 use super::database::{Connections, Database};
 use super::session::Bare;
+use url::OPTIONS;
 
 const PORT: u16 = 3306;
-const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// MySQL's own limit for names.
 const LONGEST_DATABASE: usize = 64;
 /// The most connections at a time, and how long one may be idle.
 const CONNECTIONS: usize = 10;
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Whether the connection is encrypted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Tls {
-    /// `off`: not encrypted. Passwords are sent in a form that does not reveal them; everything else is sent
-    /// in the clear.
-    #[default]
-    Off,
-    /// `on`: encrypted. The server's certificate must be for the named host, and signed by a well-known
-    /// authority or [a given one](MysqlOptions::ca).
-    On,
-}
-
-impl Tls {
-    fn parse(value: &str) -> Result<Self> {
-        match value {
-            "off" => Ok(Self::Off),
-            "on" => Ok(Self::On),
-            _ => Err(refuse(format!("tls={value:?} is unknown; there are on and off"))),
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::On => "on",
-        }
-    }
-}
-
 /// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
 ///
 /// As a URL:
-/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&tls=on|off&ca=FILE&timeout=10s`;
+/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&tls=true&ca=FILE&timeout=10s`;
 /// `mariadb://` means the same. The user, the password and the database are percent-encoded. Printing hides
 /// the password.
 ///
@@ -79,7 +48,7 @@ pub struct MysqlOptions {
     database: String,
     table: String,
     mode: Mode,
-    tls: Tls,
+    tls: bool,
     ca: Option<PathBuf>,
     timeout: Duration,
 }
@@ -87,18 +56,19 @@ pub struct MysqlOptions {
 impl MysqlOptions {
     /// This database on this host, with every option at its default.
     pub fn new(host: impl Into<String>, database: impl Into<String>) -> Self {
-        Self {
+        let (table, tls, timeout) = Default::default();
+        OPTIONS.with_defaults(Self {
             host: host.into(),
             port: PORT,
             user: None,
             password: None,
             database: database.into(),
-            table: DEFAULT_TABLE.to_owned(),
+            table,
             mode: Mode::default(),
-            tls: Tls::default(),
+            tls,
             ca: None,
-            timeout: DEFAULT_TIMEOUT,
-        }
+            timeout,
+        })
     }
 
     /// The port. Default 3306.
@@ -130,11 +100,13 @@ impl MysqlOptions {
         self
     }
 
-    /// Whether the connection is encrypted. Default [`Tls::Off`].
+    /// Whether the connection is encrypted. Default false: passwords are sent in a form that does not reveal
+    /// them, and everything else in the clear. If true, the server's certificate must be for the named host,
+    /// and signed by a well-known authority or [a given one](Self::ca).
     ///
     /// If the process has no default cryptography for `rustls` yet, connecting makes `aws-lc-rs` the default.
     #[must_use]
-    pub fn tls(mut self, tls: Tls) -> Self {
+    pub fn tls(mut self, tls: bool) -> Self {
         self.tls = tls;
         self
     }
@@ -142,7 +114,7 @@ impl MysqlOptions {
     /// A PEM file with the authorities to trust in place of the well-known ones. Turns [TLS](Self::tls) on.
     #[must_use]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
-        (self.ca, self.tls) = (Some(file.into()), Tls::On);
+        (self.ca, self.tls) = (Some(file.into()), true);
         self
     }
 
@@ -183,11 +155,9 @@ impl MysqlOptions {
                 "a MySQL URL names a database, of up to 64 characters: `mysql://HOST/DATABASE`",
             ));
         }
-        if self.timeout < Duration::from_millis(1) || self.timeout > MAX_TIMEOUT {
-            return Err(refuse(format!("timeout {:?} cannot be: at least 1ms, at most a day", self.timeout)));
-        }
-        if self.ca.is_some() && self.tls == Tls::Off {
-            return Err(refuse("ca=FILE is for TLS: write tls=on too"));
+        OPTIONS.check(self)?;
+        if self.ca.is_some() && !self.tls {
+            return Err(refuse("ca=FILE is for TLS: write tls=true too"));
         }
         Table::new(&self.table)
     }
@@ -233,7 +203,7 @@ impl MysqlOptions {
     }
 
     fn ssl(&self) -> Option<SslOpts> {
-        if self.tls == Tls::Off {
+        if !self.tls {
             return None;
         }
         // The driver takes the process' default, and where there is none and two to choose from, as other

@@ -18,7 +18,6 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use idmill::store::kit::refuse;
 use idmill::store::{
     Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, SequenceInfo, Store, already_exists,
     exhausted, not_found,
@@ -42,22 +41,7 @@ use super::session::Sessions;
 const LARGEST: u64 = i64::MAX.cast_unsigned();
 /// Values drawn by one statement, each of which takes a microsecond or less on the server.
 const MOST_VALUES: u64 = 10_000;
-const MOST_INCREMENT: u64 = 1 << 31;
-
-pub(super) fn parse_increment(value: &str) -> Result<u64> {
-    value.parse().ok().filter(|increment| check_increment(*increment).is_ok()).ok_or_else(|| {
-        refuse(format!(
-            "increment={value:?} is not how many ids a nextval takes: write 1 to {MOST_INCREMENT}"
-        ))
-    })
-}
-
-pub(super) fn check_increment(increment: u64) -> Result<()> {
-    if (1..=MOST_INCREMENT).contains(&increment) {
-        return Ok(());
-    }
-    Err(refuse(format!("increment={increment} must be 1 to {MOST_INCREMENT}")))
-}
+pub(super) const MOST_INCREMENT: u64 = 1 << 31;
 
 /// PostgreSQL's `SEQUENCE`s of one schema, or of all that the `search_path` leads to, those of idmill's
 /// making and those that were there, `serial` and identity columns' included:

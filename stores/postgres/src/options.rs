@@ -6,21 +6,21 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use idmill::store::Mode;
+use idmill::store::kit::options::Word;
 use idmill::store::kit::refuse;
 use idmill::{Error, Operation, Result};
-use idmill_sql::postgres::{Keeps, Table, check_name};
+use idmill_sql::postgres::{Keeps, Table};
 use tokio_postgres::config::{Host, SslMode as DriverSslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
 use super::PostgresStore;
-use super::native::{self, NativeSequences};
+use super::native::NativeSequences;
 use super::session::Sessions;
 use super::tls::connector;
+use url::OPTIONS;
 
-const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// After how long without a word the system asks whether the server is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-const APPLICATION: &str = "idmill";
 
 /// Whether the connection is encrypted, and how the server is verified. The names are PostgreSQL's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,27 +37,16 @@ pub enum SslMode {
     VerifyFull,
 }
 
+impl Word for SslMode {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Disable, "disable", "not encrypted"),
+        (Self::Prefer, "prefer", "encrypted if the server can"),
+        (Self::Require, "require", "encrypted, but to whom is not checked"),
+        (Self::VerifyFull, "verify-full", "encrypted, and the certificate and the host's name are checked"),
+    ];
+}
+
 impl SslMode {
-    pub(super) const ALL: [Self; 4] = [Self::Disable, Self::Prefer, Self::Require, Self::VerifyFull];
-
-    fn parse(value: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == value).ok_or_else(|| {
-            refuse(format!(
-                "sslmode={value:?} is unknown; there are disable, prefer, require (encrypted, but to whom is not checked) and \
-                 verify-full"
-            ))
-        })
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Disable => "disable",
-            Self::Prefer => "prefer",
-            Self::Require => "require",
-            Self::VerifyFull => "verify-full",
-        }
-    }
-
     fn driver(self) -> DriverSslMode {
         match self {
             Self::Disable => DriverSslMode::Disable,
@@ -78,23 +67,24 @@ pub enum Sequences {
     Native,
 }
 
-impl Sequences {
-    fn parse(value: &str) -> Result<Self> {
-        match value {
-            "table" => Ok(Self::Table),
-            "native" => Ok(Self::Native),
-            _ => Err(refuse(format!(
-                "sequences={value:?} is unknown; there are table (rows of idmill's own) and native (PostgreSQL's)"
-            ))),
-        }
-    }
+impl Word for Sequences {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Table, "table", "rows of idmill's own table"),
+        (Self::Native, "native", "PostgreSQL's own sequences"),
+    ];
+}
 
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Native => "native",
-        }
-    }
+/// Which of several hosts will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Session {
+    #[default]
+    Any,
+    ReadWrite,
+}
+
+impl Word for Session {
+    const WORDS: &'static [(Self, &'static str, &'static str)] =
+        &[(Self::Any, "any", ""), (Self::ReadWrite, "read-write", "one that accepts writes")];
 }
 
 /// The location of sequences in a PostgreSQL database, and how to reach it. Options do not connect.
@@ -130,7 +120,7 @@ pub struct PostgresOptions {
     ssl_mode: SslMode,
     ssl_root: Option<String>,
     application: String,
-    writable: bool,
+    session: Session,
 }
 
 impl PostgresOptions {
@@ -206,11 +196,7 @@ impl PostgresOptions {
 
     /// Everything that can be known to be wrong without asking the network.
     fn check(&self) -> Result<Config> {
-        self.checked_table()?;
-        native::check_increment(self.increment)?;
-        if self.timeout.is_zero() || self.timeout > MAX_TIMEOUT {
-            return Err(refuse(format!("timeout={:?} must be at least 1ms and at most a day", self.timeout)));
-        }
+        OPTIONS.check(self)?;
         if self.ssl_root.is_some() && self.ssl_mode != SslMode::VerifyFull {
             return Err(refuse("sslrootcert= is looked at with sslmode=verify-full only; add that"));
         }
@@ -218,7 +204,6 @@ impl PostgresOptions {
     }
 
     fn checked_table(&self) -> Result<Table> {
-        self.schema.as_deref().map_or(Ok(()), |schema| check_name("schema", schema))?;
         Table::new(self.schema.as_deref(), &self.table)
     }
 
@@ -243,7 +228,7 @@ impl PostgresOptions {
         let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
         config.connect_timeout(self.timeout / 2 / hosts.max(1));
         config.keepalives_idle(KEEPALIVE).tcp_user_timeout(self.timeout);
-        if self.writable {
+        if self.session == Session::ReadWrite {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         Ok(config)

@@ -27,6 +27,7 @@ pub mod window;
 
 use std::fmt;
 
+use idmill::store::kit::options::Word as _;
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
     Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
@@ -37,8 +38,8 @@ use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
 use self::schema::Schema;
 
+pub(crate) use self::options::{CA, split_scheme};
 pub use self::options::{Failover, Keeps, RedisOptions};
-pub(crate) use self::options::{check_prefix, check_timeout, split_scheme};
 pub use idmill;
 pub use window::{RedisWindow, RedisWindowOptions};
 
@@ -93,7 +94,7 @@ impl RedisStore {
             options.check()?;
             let link = Link::new(options.terms());
             link.greet().await?;
-            let schema = Schema::new(options.prefix_name(), options.after_failover().as_str());
+            let schema = Schema::new(options.prefix_name(), options.after_failover().word());
             Ok(Self { link, schema, durability: options.durability() })
         };
         opened.await.map_err(|error: Error| error.during(Operation::Connect))

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, Printed};
+use idmill::store::kit::options::{FILE, Table, Word, option, whole, words};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
 use idmill::store::{Durability, Store, StoreFuture};
+use idmill::tier::options::{PREFIX, WAIT};
 use idmill::{Error, Result};
 
 use super::link::Terms;
@@ -17,12 +18,27 @@ use super::place::Place;
 use super::verify::Demands;
 use super::{RedisStore, schema};
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-const DEFAULT_PREFIX: &str = "idmill";
-const LONGEST_PREFIX: usize = 64;
-const MOST_REPLICAS: u32 = 100;
-const KNOWN: &str =
-    "prefix=idmill, timeout=5s, replicas=0, durability=disk|trust|process, failover=refuse|allow, ca=FILE";
+const OPTIONS: Table<RedisOptions> = Table(&[
+    option("prefix", PREFIX, "idmill")
+        .means("the prefix of every key, in braces; a namespace")
+        .field(|o| &mut o.prefix),
+    option("timeout", WAIT, "5s").means("how long to wait for the server").field(|o| &mut o.timeout),
+    option("replicas", whole(0, 100), "0")
+        .means("how many replicas must acknowledge a grant before it counts")
+        .field(|o| &mut o.replicas),
+    option("durability", words::<Keeps>(), "disk")
+        .means("what keeps a grant through a crash")
+        .field(|o| &mut o.keeps),
+    option("failover", words::<Failover>(), "")
+        .means(
+            "what a promoted replica may grant, see below. The default is `allow` if `replicas` is set, and \
+             with `durability=process`; otherwise `refuse`",
+        )
+        .field(|o| &mut o.failover),
+    option("ca", FILE, "").means(CA).field(|o| &mut o.place.ca),
+]);
+pub(crate) const CA: &str = "with `rediss://`: a PEM file with the authorities to trust in place of the system's, read again for every \
+                             connection";
 
 /// Whether the server must keep its grants through a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -86,14 +102,15 @@ impl RedisOptions {
     }
 
     fn of(place: Place) -> Self {
-        Self {
+        let (prefix, timeout, replicas) = Default::default();
+        OPTIONS.with_defaults(Self {
             place,
-            prefix: DEFAULT_PREFIX.to_owned(),
-            timeout: DEFAULT_TIMEOUT,
-            replicas: 0,
+            prefix,
+            timeout,
+            replicas,
             keeps: Keeps::default(),
             failover: None,
-        }
+        })
     }
 
     /// The user to log in as, which may be empty, and its password.
@@ -167,33 +184,14 @@ impl RedisOptions {
     pub(crate) fn parse_rest(tls: bool, rest: &str) -> Result<Self> {
         check_login(rest)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let options = query::read(query, Self::of(Place::parse(tls, place)?), Self::set)?;
+        let options = OPTIONS.read(query, Self::of(Place::parse(tls, place)?))?;
         options.check()?;
         Ok(options)
     }
 
-    fn set(self, key: &str, value: &str) -> Result<Self> {
-        Ok(match key {
-            "ca" => Self { place: self.place.trusting(value)?, ..self },
-            "prefix" => self.prefix(value),
-            "timeout" => self.timeout(query::duration(key, value, "500ms, 5s, 1m")?),
-            "replicas" => {
-                let bad = |_| refuse(format!("replicas={value:?} is not a number of replicas"));
-                self.replicas(value.parse().map_err(bad)?)
-            }
-            "durability" => self.keeps(Keeps::parse(value)?),
-            "failover" => self.failover(Failover::parse(value)?),
-            _ => return Err(query::unknown(key, KNOWN)),
-        })
-    }
-
     pub(super) fn check(&self) -> Result<()> {
-        check_prefix(&self.prefix)?;
-        check_timeout(self.timeout)?;
-        if self.replicas > MOST_REPLICAS {
-            return Err(refuse(format!("replicas={}; at most {MOST_REPLICAS}", self.replicas)));
-        }
-        Ok(())
+        OPTIONS.check(self)?;
+        self.place.check()
     }
 
     pub(super) fn prefix_name(&self) -> &str {
@@ -220,54 +218,19 @@ impl RedisOptions {
     }
 }
 
-pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:".contains(&byte);
-    if prefix.is_empty() || prefix.len() > LONGEST_PREFIX || !prefix.bytes().all(plain) {
-        let rule = "it must be 1 to 64 letters, digits, `_`, `.`, `-`, `:`";
-        return Err(refuse(format!("prefix={prefix:?}; {rule}")));
-    }
-    Ok(())
+impl Word for Keeps {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Disk, "disk", "checks the server's settings, and refuses a server without them"),
+        (Self::Trust, "trust", "assumes the settings, for servers that forbid `CONFIG GET`"),
+        (Self::Process, "process", "does not need them; a crash then repeats ids"),
+    ];
 }
 
-pub(crate) fn check_timeout(timeout: Duration) -> Result<()> {
-    if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&timeout) {
-        return Err(refuse(format!("timeout={timeout:?}; it must be 100ms to 60m")));
-    }
-    Ok(())
-}
-
-impl Keeps {
-    fn parse(value: &str) -> Result<Self> {
-        let known =
-            [Self::Disk, Self::Trust, Self::Process].into_iter().find(|known| known.as_str() == value);
-        known.ok_or_else(|| {
-            refuse(format!(
-                "durability={value:?} is unknown; there are disk (asked for), trust (taken for granted), process (not needed)"
-            ))
-        })
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::Trust => "trust",
-            Self::Process => "process",
-        }
-    }
-}
-
-impl Failover {
-    fn parse(value: &str) -> Result<Self> {
-        let known = [Self::Refuse, Self::Allow].into_iter().find(|known| known.as_str() == value);
-        known.ok_or_else(|| refuse(format!("failover={value:?} is unknown; there are refuse, allow")))
-    }
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Allow => "allow",
-        }
-    }
+impl Word for Failover {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Refuse, "refuse", "nothing, until the next id of the sequence is set"),
+        (Self::Allow, "allow", "what follows the ids that it knows of"),
+    ];
 }
 
 impl Target for RedisOptions {
@@ -308,14 +271,7 @@ pub(crate) fn split_scheme(url: &str) -> Result<(bool, &str)> {
 
 impl fmt::Display for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = Printed::default()
-            .differing("prefix", self.prefix.as_str(), DEFAULT_PREFIX)
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
-            .differing("replicas", self.replicas, 0)
-            .differing("durability", self.keeps.as_str(), Keeps::default().as_str())
-            .given("failover", self.failover.map(Failover::as_str))
-            .given("ca", self.place.ca.as_ref());
-        write!(f, "{}{options}", self.place)
+        write!(f, "{}{}", self.place, OPTIONS.print(self))
     }
 }
 
@@ -362,12 +318,12 @@ mod tests {
             ("redis://app:sec@ret@x", "%40"),
             ("redis://app:sec/ret@x", "%2F"),
             ("redis://app:%ff@x", "UTF-8"),
-            ("redis://x?timeout=1ms", "100ms to 60m"),
-            ("redis://x?timeout=5", "500ms, 5s, 1m"),
-            ("redis://x?replicas=-1", "number of replicas"),
-            ("redis://x?replicas=101", "at most 100"),
-            ("redis://x?durability=none", "disk (asked for)"),
-            ("redis://x?failover=x", "refuse, allow"),
+            ("redis://x?timeout=1ms", "100ms to 1h"),
+            ("redis://x?timeout=5", "ms, s, m or h), 100ms to 1h, such as timeout=5s"),
+            ("redis://x?replicas=-1", "replicas=\"-1\" cannot be used: write a whole number, 0 to 100"),
+            ("redis://x?replicas=101", "0 to 100, such as replicas=0"),
+            ("redis://x?durability=none", "disk (checks the server's settings"),
+            ("redis://x?failover=x", "refuse (nothing, until"),
             ("redis://x?ca=/x.pem", "rediss://"),
             ("redis://x?prefix=", "1 to 64 letters"),
             ("redis://x?prefix=a}b", "1 to 64 letters"),
@@ -379,6 +335,14 @@ mod tests {
             assert!(error.to_string().contains(remedy), "{url}: {error}");
             assert!(!error.to_string().contains("ret"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+        OPTIONS.documented(page, "options");
+        // Here too, since two tests at a time would write one file.
+        crate::window::OPTIONS.documented(page, "options of the window");
     }
 
     #[test]
@@ -395,7 +359,7 @@ mod tests {
         #[test]
         fn display_reads_back_but_for_the_password(
             host in "[a-z0-9.-]{1,20}", port in 1..=u16::MAX, database in 0..99_u32, tls: bool, user in "\\PC{0,9}",
-            password in "zz\\PC{0,9}", ca in option::of("\\PC{0,9}"), replicas in 0..=100_u32, timeout in 100..=3_600_000_u64, prefix in "[A-Za-z0-9_.:-]{1,64}",
+            password in "zz\\PC{0,9}", ca in option::of("\\PC{1,9}"), replicas in 0..=100_u32, timeout in 100..=3_600_000_u64, prefix in "[A-Za-z0-9_.:-]{1,64}",
         ) {
             let options = RedisOptions::new(&format!("{host}:{port}")).unwrap().database(database).replicas(replicas);
             let options = options.timeout(Duration::from_millis(timeout)).prefix(prefix);

@@ -69,14 +69,12 @@ impl Place {
         (self.tls, self.ca) = (true, Some(file));
     }
 
-    /// Trusts the authorities in this file, as `ca=FILE` says in a URL. The
-    /// scheme says whether it speaks TLS.
-    pub(crate) fn trusting(mut self, file: &str) -> Result<Self> {
-        if !self.tls {
+    /// That nothing is said of TLS where the scheme says that there is none.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.ca.is_some() && !self.tls {
             return Err(refuse("ca= is looked at with rediss:// only: write that"));
         }
-        self.trust(file.to_owned());
-        Ok(self)
+        Ok(())
     }
 
     /// The server, without who asks it.

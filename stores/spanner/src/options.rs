@@ -5,15 +5,31 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, Printed};
-use idmill::store::kit::refuse;
+use idmill::store::kit::options::{ADDRESS, Table as Options, option, words};
+use idmill::store::kit::{query, refuse};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
 
 use super::SpannerStore;
-use super::schema::{DEFAULT_TABLE, Table};
+use super::schema::{DEFAULT_TABLE, NAME, Table};
 
-const KNOWN: &str = "table=NAME, emulator=HOST:PORT, mode=ro|rw|rwc";
+const OPTIONS: Options<SpannerOptions> = Options(&[
+    option("table", NAME, DEFAULT_TABLE)
+        .means("the table; a database can hold several, each its own namespace")
+        .field(|o| &mut o.table),
+    option("emulator", ADDRESS, "")
+        .means(
+            "an emulator instead of the cloud; without it, the one that the environment variable \
+             `SPANNER_EMULATOR_HOST` names",
+        )
+        .field(|o| &mut o.emulator),
+    option("mode", words::<Mode>(), "rwc")
+        .means(
+            "what opening may do to the table; on an emulator, `rwc` creates the instance and the database \
+             too",
+        )
+        .field(|o| &mut o.mode),
+]);
 const FORM: &str = "write `spanner://projects/PROJECT/instances/INSTANCE/databases/DATABASE`";
 /// What the official clients read, too.
 const EMULATOR_VARIABLE: &str = "SPANNER_EMULATOR_HOST";
@@ -40,8 +56,8 @@ impl SpannerOptions {
     /// The database with this full name, `projects/P/instances/I/databases/D`, and every option at its
     /// default.
     pub fn new(database: impl Into<String>) -> Self {
-        let table = DEFAULT_TABLE.to_owned();
-        Self { database: database.into(), table, emulator: None, mode: Mode::default() }
+        let (database, table) = (database.into(), String::new());
+        OPTIONS.with_defaults(Self { database, table, emulator: None, mode: Mode::default() })
     }
 
     /// The table to keep sequences in: up to 128 ASCII letters, digits and `_`, beginning with a letter.
@@ -76,18 +92,9 @@ impl SpannerOptions {
     pub(crate) fn parse(rest: &str) -> Result<Self> {
         let (database, query) = rest.split_once('?').unwrap_or((rest, ""));
         let options = Self::new(database.strip_prefix("//").unwrap_or(database));
-        let options = query::read(query, options, Self::set)?;
+        let options = OPTIONS.read(query, options)?;
         options.check_values()?;
         Ok(options)
-    }
-
-    fn set(self, key: &str, value: &str) -> Result<Self> {
-        Ok(match key {
-            "table" => self.table(value),
-            "emulator" => self.emulator(value),
-            "mode" => self.mode(Mode::parse(value)?),
-            _ => return Err(query::unknown(key, KNOWN)),
-        })
     }
 
     /// Options that can be opened. An emulator that is named beats that of the environment.
@@ -96,17 +103,14 @@ impl SpannerOptions {
         let environment = || std::env::var(EMULATOR_VARIABLE).ok().filter(|value| !value.is_empty());
         let emulator = self.emulator.clone().or_else(environment);
         if let Some(emulator) = &emulator {
-            check_address(emulator)?;
+            ADDRESS.check(EMULATOR_VARIABLE, emulator)?;
         }
         Ok(Checked { database, table, emulator, mode: self.mode })
     }
 
     fn check_values(&self) -> Result<(Database, Table)> {
-        let database = Database::new(&self.database)?;
-        if let Some(emulator) = &self.emulator {
-            check_address(emulator)?;
-        }
-        Ok((database, Table::new(&self.table)?))
+        OPTIONS.check(self)?;
+        Ok((Database::new(&self.database)?, Table::new(&self.table)?))
     }
 }
 
@@ -185,26 +189,8 @@ impl FromStr for SpannerOptions {
 
 impl fmt::Display for SpannerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = Printed::default()
-            .differing("table", self.table.as_str(), DEFAULT_TABLE)
-            .given("emulator", self.emulator.as_ref())
-            .differing("mode", self.mode.as_str(), Mode::default().as_str());
-        write!(f, "spanner://{}{options}", self.database)
+        write!(f, "spanner://{}{}", self.database, OPTIONS.print(self))
     }
-}
-
-fn check_address(address: &str) -> Result<()> {
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-    let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
-    if port.is_some() && address.chars().all(valid) {
-        return Ok(());
-    }
-    let message = format!(
-        "{address:?} is not the address of an emulator; write HOST:PORT, as in `localhost:9010` (it is the \
-         option `emulator` or the environment variable {EMULATOR_VARIABLE})"
-    );
-    Err(refuse(message))
 }
 
 #[cfg(test)]
@@ -237,7 +223,7 @@ mod tests {
             ("//projects//instances/i/databases/d".into(), "databases/DATABASE"),
             (format!("{d}/x"), "databases/DATABASE"),
             ("//projects/p/instances/i i/databases/d".into(), "databases/DATABASE"),
-            (format!("{d}?tabel=a"), KNOWN),
+            (format!("{d}?tabel=a"), "there are table=idmill_sequences, emulator=HOST:PORT, mode=ro|rw|rwc"),
             (format!("{d}?mode=rwx"), "rwc (may create)"),
             (format!("{d}?mode=rw&mode=ro"), "twice"),
             (format!("{d}?emulator=localhost"), "localhost:9010"),
@@ -252,6 +238,11 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
             assert!(error.to_string().contains(remedy), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {

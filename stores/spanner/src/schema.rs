@@ -15,10 +15,14 @@ use gcloud_spanner::key::Key;
 use gcloud_spanner::mutation;
 use gcloud_spanner::row::Row;
 use gcloud_spanner::statement::{Statement, ToKind};
+use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
+/// The name of a table, as an option.
+pub(super) const NAME: Kind = text("NAME", RULE, is_name);
+const RULE: &str = "up to 128 ASCII letters, digits and _, beginning with a letter";
 /// What the full layout adds to the plain one.
 const ADDED: [&str; 4] = ["start_value", "max_value", "incarnation", "epoch"];
 /// The last id of a plain row. One below the largest integer, which `next_value` has
@@ -48,16 +52,18 @@ pub(super) enum Layout {
     Plain,
 }
 
+fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.len() <= 128
+}
+
 impl Table {
     pub(super) fn new(name: &str) -> Result<Self> {
-        let mut bytes = name.bytes();
-        let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic());
-        let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if begins && goes_on && name.len() <= 128 {
+        if is_name(name) {
             return Ok(Self(name.into()));
         }
-        let rule = "up to 128 ASCII letters, digits and _, beginning with a letter";
-        Err(Error::invalid(format!("{name:?} cannot be the table: {rule}")).during(Operation::Connect))
+        Err(Error::invalid(format!("{name:?} cannot be the table: {RULE}")).during(Operation::Connect))
     }
 
     /// The statement that creates the table, full.

@@ -8,20 +8,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, ESCAPED, Printed};
+use idmill::store::kit::options::{Table as Options, duration, option, words};
+use idmill::store::kit::query::{self, ESCAPED};
 use idmill::store::kit::refuse;
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
-use idmill_sql::sqlite::{DEFAULT_TABLE, Settings, Table};
+use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Settings, Table};
 use percent_encoding::{percent_decode_str, percent_encode};
 
 use super::SqliteStore;
 
-/// How long a writer waits for another unless told otherwise.
-const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// SQLite counts milliseconds in 31 bits.
-const MAX_BUSY_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
-const KNOWN: &str = "table=NAME, busy_timeout=5s, mode=ro|rw|rwc";
+const OPTIONS: Options<SqliteOptions> = Options(&[
+    option("table", NAME, DEFAULT_TABLE)
+        .means("the table; a database can hold several, each its own namespace")
+        .field(|o| &mut o.table),
+    // SQLite counts milliseconds in 31 bits.
+    option("busy_timeout", duration("0s", "2147483647ms"), "5s")
+        .means("how long a writer waits for another before it fails with `Unavailable`")
+        .field(|o| &mut o.busy_timeout),
+    option("mode", words::<Mode>(), "rwc")
+        .means("what opening may do to the file and to the table")
+        .field(|o| &mut o.mode),
+]);
 
 /// The location of an SQLite database and how to open it. Options are checked when the database is opened.
 ///
@@ -45,8 +53,8 @@ pub struct SqliteOptions {
 impl SqliteOptions {
     /// The database at this path, with every option at its default.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let table = DEFAULT_TABLE.to_owned();
-        Self { path: path.into(), table, busy_timeout: DEFAULT_BUSY_TIMEOUT, mode: Mode::default() }
+        let (table, busy_timeout) = Default::default();
+        OPTIONS.with_defaults(Self { path: path.into(), table, busy_timeout, mode: Mode::default() })
     }
 
     /// The table to keep sequences in: `[A-Za-z_][A-Za-z0-9_]{0,62}`, not beginning with `sqlite_`. Default
@@ -94,18 +102,9 @@ impl SqliteOptions {
             ));
         }
         let path = decode(path)?;
-        let options = query::read(query, Self::new(path), Self::set)?;
+        let options = OPTIONS.read(query, Self::new(path))?;
         options.check_values()?;
         Ok(options)
-    }
-
-    fn set(self, key: &str, value: &str) -> Result<Self> {
-        Ok(match key {
-            "table" => self.table(value),
-            "busy_timeout" => self.busy_timeout(query::duration(key, value, "500ms, 5s, 1m")?),
-            "mode" => self.mode(Mode::parse(value)?),
-            _ => return Err(query::unknown(key, KNOWN)),
-        })
     }
 
     /// Options that can be opened.
@@ -121,9 +120,7 @@ impl SqliteOptions {
 
     /// Everything that can be known to be wrong without asking the operating system.
     fn check_values(&self) -> Result<Table> {
-        if self.busy_timeout > MAX_BUSY_TIMEOUT {
-            return Err(refuse(format!("busy_timeout {:?} is too long: at most 24 days", self.busy_timeout)));
-        }
+        OPTIONS.check(self)?;
         check_path(&self.path)?;
         Table::new(&self.table)
     }
@@ -166,11 +163,7 @@ impl FromStr for SqliteOptions {
 
 impl fmt::Display for SqliteOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = Printed::default()
-            .differing("table", self.table.as_str(), DEFAULT_TABLE)
-            .duration("busy_timeout", self.busy_timeout, DEFAULT_BUSY_TIMEOUT)
-            .differing("mode", self.mode.as_str(), Mode::default().as_str());
-        write!(f, "sqlite:{}{options}", encode(&self.path))
+        write!(f, "sqlite:{}{}", encode(&self.path), OPTIONS.print(self))
     }
 }
 
@@ -244,14 +237,20 @@ mod tests {
             ("file:x.db?mode=memory", "mode=\"memory\""),
             ("file:x.db", "path alone"),
             ("a%00b", "NUL"),
-            ("x?tabel=a", "table=NAME, busy_timeout=5s, mode=ro|rw|rwc"),
+            ("x?tabel=a", "table=idmill_sequences, busy_timeout=5s, mode=ro|rw|rwc"),
             ("x?mode=rwx", "rwc (may create)"),
             ("x?mode=rw&mode=ro", "twice"),
-            ("x?busy_timeout=5", "500ms, 5s, 1m"),
-            ("x?busy_timeout=-5s", "500ms, 5s, 1m"),
-            ("x?busy_timeout=99999999999999999999s", "500ms, 5s, 1m"),
-            ("x?busy_timeout=99999999999999999m", "500ms, 5s, 1m"),
-            ("x?busy_timeout=2147483648ms", "24 days"),
+            ("x?busy_timeout=5", "ms, s, m or h), 0s to 2147483647ms, such as busy_timeout=5s"),
+            ("x?busy_timeout=-5s", "ms, s, m or h), 0s to 2147483647ms, such as busy_timeout=5s"),
+            (
+                "x?busy_timeout=99999999999999999999s",
+                "ms, s, m or h), 0s to 2147483647ms, such as busy_timeout=5s",
+            ),
+            (
+                "x?busy_timeout=99999999999999999m",
+                "ms, s, m or h), 0s to 2147483647ms, such as busy_timeout=5s",
+            ),
+            ("x?busy_timeout=2147483648ms", "0s to 2147483647ms"),
             ("x?table=", "table"),
             ("x?table=a%22b", "table"),
             ("x?table=sqlite_master", "sqlite_"),
@@ -260,6 +259,11 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
             assert!(error.to_string().contains(remedy), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {

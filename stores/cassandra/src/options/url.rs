@@ -3,25 +3,62 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, Printed};
-use idmill::store::kit::refuse;
+use idmill::store::kit::options::{Kind, TIMEOUT, Table, Typed, Value, duration, option, text, whole, words};
 use idmill::store::kit::secrets::check_login;
+use idmill::store::kit::{query, refuse};
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{CassandraOptions, DEFAULT_CHECK, DEFAULT_THRESHOLD, DEFAULT_TIMEOUT, Mode};
+use super::{CassandraOptions, Mode};
 use crate::CassandraStore;
 use crate::client::Serial;
-use crate::schema::{DEFAULT_TABLE, Replicas};
+use crate::schema::{DEFAULT_TABLE, Replicas, TABLE};
 
-const KNOWN: &str = "mode=flat|geo, dc=NAME, serial=serial|local, range=N, threshold=50%, check=10s, table=NAME, timeout=10s, \
-                     create=yes|no, create_keyspace=DC:REPLICAS,…";
-/// Milliseconds in 32 bits.
-const LONGEST_DURATION: Duration = Duration::from_millis(u32::MAX as u64);
+pub(super) const OPTIONS: Table<CassandraOptions> = Table(&[
+    option("mode", words::<Mode>(), "flat").means("how sequences are kept").field(|o| &mut o.mode),
+    option("dc", DATACENTER, "")
+        .means("the datacenter whose nodes the store uses; required for `geo` and `serial=local`")
+        .field(|o| &mut o.datacenter),
+    option("serial", words::<Serial>(), "serial")
+        .means("flat only: which replicas agree")
+        .field(|o| &mut o.serial),
+    option("range", whole(1, u64::MAX), "")
+        .means("geo only, and required: how many ids a window takes from the global counter at a time")
+        .field(|o| &mut o.range),
+    option("threshold", whole(1, 100), "50")
+        .means("geo only: the remaining part of a range at which the next one is preloaded, in percent")
+        .field(|o| &mut o.threshold),
+    option("check", duration("0s", "24h"), "10s")
+        .means("geo only: how soon a process learns that a sequence was set or removed elsewhere")
+        .field(|o| &mut o.check),
+    option("table", TABLE, DEFAULT_TABLE)
+        .means(
+            "the table; a keyspace can hold several, each its own namespace. The windows are in `…_windows`",
+        )
+        .field(|o| &mut o.table),
+    option("timeout", TIMEOUT, "10s").means("how long a statement may take").field(|o| &mut o.timeout),
+    option("create", words::<bool>(), "true")
+        .means(
+            "whether missing tables are created; otherwise they are an error that contains the CQL to \
+             create them",
+        )
+        .field(|o| &mut o.create),
+    option("create_keyspace", REPLICAS, "")
+        .means(
+            "creates a missing keyspace with these replicas; without it, a missing keyspace is an error \
+             that contains the CQL",
+        )
+        .field(|o| &mut o.replicas),
+]);
+const DATACENTER: Kind =
+    text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
+const REPLICAS: Kind =
+    text("DC:REPLICAS,…", "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`", |text| {
+        parse_replicas(text).is_some()
+    });
 
 impl CassandraOptions {
     /// Reads what follows `cassandra:` in a URL.
@@ -38,29 +75,9 @@ impl CassandraOptions {
         };
         let mut options = Self::new(hosts.split(','), query::decoded(keyspace)?);
         options.user = user;
-        let options = query::read(query, options, Self::set)?;
+        let options = OPTIONS.read(query, options)?;
         options.check()?;
         Ok(options)
-    }
-
-    fn set(mut self, key: &str, value: &str) -> Result<Self> {
-        match key {
-            "mode" => self.mode = one_of(key, value, &[("flat", Mode::Flat), ("geo", Mode::Geo)])?,
-            "dc" => self.datacenter = Some(value.to_owned()),
-            "serial" => {
-                self.serial =
-                    one_of(key, value, &[("serial", Serial::Everywhere), ("local", Serial::Local)])?;
-            }
-            "range" => self.range = Some(whole(key, value)?),
-            "threshold" => self.threshold = whole(key, value.strip_suffix('%').unwrap_or(value))?,
-            "check" => self.check = duration(key, value)?,
-            "table" => value.clone_into(&mut self.table),
-            "timeout" => self.timeout = duration(key, value)?,
-            "create" => self.create = one_of(key, value, &[("yes", true), ("no", false)])?,
-            "create_keyspace" => self.replicas = parse_replicas(value)?,
-            _ => return Err(query::unknown(key, KNOWN)),
-        }
-        Ok(self)
     }
 }
 
@@ -78,7 +95,7 @@ impl Target for CassandraOptions {
     }
 
     fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(Self { replicas: Vec::new(), ..self.clone().create_tables(false) })
+        Arc::new(Self { replicas: Replicas::default(), ..self.clone().create_tables(false) })
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
@@ -92,20 +109,7 @@ impl fmt::Display for CassandraOptions {
         if let Some((user, _)) = &self.user {
             write!(f, "{}:***@", utf8_percent_encode(user, NON_ALPHANUMERIC))?;
         }
-        write!(f, "{}/{}", self.hosts.join(","), self.keyspace)?;
-        let replicas: Vec<_> = self.replicas.iter().map(|(dc, count)| format!("{dc}:{count}")).collect();
-        let options = Printed::default()
-            .differing("mode", self.mode.as_str(), Mode::Flat.as_str())
-            .given("dc", self.datacenter.as_ref())
-            .differing("serial", self.serial.as_str(), Serial::Everywhere.as_str())
-            .given("range", self.range)
-            .differing("threshold", self.threshold, DEFAULT_THRESHOLD)
-            .duration("check", self.check, DEFAULT_CHECK)
-            .differing("table", self.table.as_str(), DEFAULT_TABLE)
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
-            .given("create", (!self.create).then_some("no"))
-            .differing("create_keyspace", replicas.join(",").as_str(), "");
-        write!(f, "{options}")
+        write!(f, "{}/{}{}", self.hosts.join(","), self.keyspace, OPTIONS.print(self))
     }
 }
 
@@ -123,38 +127,33 @@ fn parse_user(user: &str) -> Result<(String, String)> {
     Ok((query::decoded(user)?, query::decoded(password)?))
 }
 
-fn one_of<T: Copy>(key: &str, value: &str, known: &[(&str, T)]) -> Result<T> {
-    known.iter().find(|(name, _)| *name == value).map(|(_, known)| *known).ok_or_else(|| {
-        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
-        refuse(format!("{key}={value:?} is unknown; there are {}", names.join(", ")))
-    })
+impl Typed for Replicas {
+    fn of(value: Value) -> Option<Self> {
+        if let Value::Text(text) = value { parse_replicas(&text) } else { None }
+    }
+
+    fn value(&self) -> Value {
+        if self.0.is_empty() {
+            return Value::Unset;
+        }
+        let each = self.0.iter().map(|(datacenter, count)| format!("{datacenter}:{count}"));
+        Value::Text(each.collect::<Vec<_>>().join(","))
+    }
 }
 
-fn whole<T: std::str::FromStr>(key: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|_| refuse(format!("{key}={value:?} is not a whole number that can be")))
-}
-
-fn duration(key: &str, value: &str) -> Result<Duration> {
-    let such_as = "500ms, 5s, 1m (at most 49 days)";
-    let read = query::duration(key, value, such_as)?;
-    if read > LONGEST_DURATION { Err(query::not_a_duration(key, value, such_as)) } else { Ok(read) }
-}
-
-fn parse_replicas(value: &str) -> Result<Replicas> {
+fn parse_replicas(text: &str) -> Option<Replicas> {
     let one = |part: &str| {
         let (datacenter, count) = part.rsplit_once(':')?;
         let count = count.parse().ok().filter(|count| *count > 0)?;
         (!datacenter.is_empty()).then(|| (datacenter.to_owned(), count))
     };
-    value.split(',').map(one).collect::<Option<_>>().ok_or_else(|| {
-        refuse(format!(
-            "create_keyspace={value:?} is not DATACENTER:REPLICAS, with commas between several: dc1:3,dc2:3"
-        ))
-    })
+    text.split(',').map(one).collect::<Option<_>>().map(Replicas)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use idmill::ErrorKind;
     use proptest::prelude::*;
 
@@ -162,8 +161,8 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let url = "//u%40x:p%3Ass@a:1,[::1],b.c/ids?mode=geo&dc=dc1&range=1000&threshold=25%&check=3s&table=t_1&timeout=250ms\
-                   &create=no&create_keyspace=dc1:3,dc2:2";
+        let url = "//u%40x:p%3Ass@a:1,[::1],b.c/ids?mode=geo&dc=dc1&range=1000&threshold=25&check=3s&table=t_1&timeout=250ms\
+                   &create=false&create_keyspace=dc1:3,dc2:2";
         let expected = CassandraOptions::new(["a:1", "[::1]", "b.c"], "ids")
             .credentials("u@x", "p:ss")
             .geo("dc1", 1000)
@@ -190,20 +189,23 @@ mod tests {
             ("//a:x/ids", "HOST:PORT"),
             ("//a:99999/ids", "HOST:PORT"),
             ("//secret@a/ids", "user:password@"),
-            ("//a/ids?mode=goe", "flat, geo"),
+            ("//a/ids?mode=goe", "flat (one partition for each sequence), geo ("),
             ("//a/ids?mode=geo", "dc=NAME"),
             ("//a/ids?mode=geo&dc=x", "range=N"),
-            ("//a/ids?mode=geo&dc=x&range=0", "range=N"),
-            ("//a/ids?mode=geo&dc=x&range=5&threshold=0%", "between 1 and 100"),
-            ("//a/ids?mode=geo&dc=x&range=5&threshold=101", "between 1 and 100"),
+            ("//a/ids?mode=geo&dc=x&range=0", "range=\"0\" cannot be used: write a whole number, 1 or more"),
+            ("//a/ids?mode=geo&dc=x&range=5&threshold=0", "1 to 100"),
+            ("//a/ids?mode=geo&dc=x&range=5&threshold=101", "1 to 100"),
             ("//a/ids?mode=geo&dc=x&range=5&serial=local", "leave out serial=local"),
             ("//a/ids?range=5", "mode=geo"),
             ("//a/ids?serial=local", "dc=NAME"),
-            ("//a/ids?serial=LOCAL", "serial, local"),
+            ("//a/ids?serial=LOCAL", "serial (all replicas), local ("),
             ("//a/ids?table=a%22", "table"),
-            ("//a/ids?timeout=0s", "timeout"),
-            ("//a/ids?timeout=5", "500ms, 5s, 1m"),
-            ("//a/ids?check=4294967296ms", "49 days"),
+            ("//a/ids?timeout=0s", "1ms to 24h"),
+            ("//a/ids?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
+            ("//a/ids?check=86400001ms", "0s to 24h"),
+            ("//a/ids?threshold=50%", "write a whole number, 1 to 100, such as threshold=50"),
+            ("//a/ids?create=no", "true, false"),
+            ("//a/ids?dc=", "the name of a datacenter"),
             ("//a/ids?create_keyspace=dc1", "dc1:3,dc2:3"),
             ("//a/ids?create_keyspace=dc1:0", "dc1:3,dc2:3"),
             ("//a/ids?dc=x&dc=y", "twice"),
@@ -223,6 +225,11 @@ mod tests {
         assert!(!format!("{options:?}").contains("secret"));
     }
 
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+    }
+
     proptest! {
         #[test]
         fn display_reads_back(
@@ -233,7 +240,7 @@ mod tests {
             geo: bool,
             range in 1..=u64::MAX,
             percent in 1..=100_u8,
-            millis in 1..=u64::from(u32::MAX),
+            millis in 1..=86_400_000_u64,
             replicas in proptest::collection::vec(("[a-z&= ]{1,5}", 1..9_u32), 0..3),
         ) {
             let mut options = CassandraOptions::new(hosts, keyspace).table(table).datacenter(&dc);

@@ -5,17 +5,37 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, Printed};
-use idmill::store::kit::refuse;
+use idmill::store::kit::options::{FILE, TIMEOUT, Table as Options, option, words};
+use idmill::store::kit::{query, refuse};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
-use idmill_sql::mysql::{DEFAULT_TABLE, Table};
+use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{MysqlOptions, PORT, Tls, bracketed};
-use crate::{DEFAULT_TIMEOUT, MysqlStore};
+use super::{MysqlOptions, PORT, bracketed};
+use crate::MysqlStore;
 
-const KNOWN: &str = "table=NAME, mode=ro|rw|rwc, tls=on|off, ca=FILE, timeout=10s";
+pub(super) const OPTIONS: Options<MysqlOptions> = Options(&[
+    option("table", NAME, DEFAULT_TABLE)
+        .means("the table; a database can hold several, each its own namespace")
+        .field(|o| &mut o.table),
+    option("mode", words::<Mode>(), "rwc").means("what opening may do to the table").field(|o| &mut o.mode),
+    option("tls", words::<bool>(), "false")
+        .means(
+            "whether connections are encrypted; the server's certificate must then be valid for the host in \
+             the URL",
+        )
+        .field(|o| &mut o.tls),
+    option("ca", FILE, "")
+        .means("with `tls=true`: a PEM file with the authorities to trust in place of the well-known ones")
+        .field(|o| &mut o.ca),
+    option("timeout", TIMEOUT, "10s")
+        .means(
+            "how long one statement may take before its outcome is unknown, and how long connecting may \
+             take. The server stops waiting for a lock after half of it",
+        )
+        .field(|o| &mut o.timeout),
+]);
 /// What stands for a password where a URL is printed.
 const HIDDEN: &str = "***";
 
@@ -61,20 +81,9 @@ impl MysqlOptions {
             };
             (options.user, options.password) = (Some(query::decoded(user)?), password);
         }
-        let options = query::read(query, options, Self::set)?;
+        let options = OPTIONS.read(query, options)?;
         options.check()?;
         Ok(options)
-    }
-
-    fn set(self, key: &str, value: &str) -> Result<Self> {
-        Ok(match key {
-            "table" => self.table(value),
-            "mode" => self.mode(Mode::parse(value)?),
-            "tls" => self.tls(Tls::parse(value)?),
-            "ca" => Self { ca: Some(value.into()), ..self },
-            "timeout" => self.timeout(query::duration(key, value, "500ms, 10s, 1m")?),
-            _ => return Err(query::unknown(key, KNOWN)),
-        })
     }
 }
 
@@ -116,12 +125,7 @@ impl fmt::Display for MysqlOptions {
         if self.port != PORT {
             write!(f, ":{}", self.port)?;
         }
-        let options = Printed::default()
-            .differing("table", self.table.as_str(), DEFAULT_TABLE)
-            .differing("mode", self.mode.as_str(), Mode::default().as_str())
-            .differing("tls", self.tls.as_str(), Tls::default().as_str())
-            .given("ca", self.ca.as_ref().map(|file| file.display()))
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT);
+        let options = OPTIONS.print(self);
         write!(f, "/{}{options}", encode(&self.database))
     }
 }
@@ -170,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let url = "MariaDB://a%3Ab:p%40s%3As@h.example:13306/my%20ids?table=t_1&mode=rw&tls=on&ca=/etc/ca.pem&timeout=250ms";
+        let url = "MariaDB://a%3Ab:p%40s%3As@h.example:13306/my%20ids?table=t_1&mode=rw&tls=true&ca=/etc/ca.pem&timeout=250ms";
         let expected = MysqlOptions::new("h.example", "my ids")
             .port(13306)
             .credentials("a:b", "p@s:s")
@@ -181,8 +185,14 @@ mod tests {
         let options = MysqlOptions::parse(url).unwrap();
         assert!(options == expected && options.password == expected.password, "{options}");
         let six = MysqlOptions::parse("mysql://root@[::1]/ids").unwrap();
+        assert_eq!(six.timeout, crate::DEFAULT_TIMEOUT);
         assert_eq!((six.host.as_str(), six.port, six.password.as_deref()), ("::1", 3306, None));
         assert_eq!(MysqlOptions::parse("mysql://[::1]:7/ids").unwrap().to_string(), "mysql://[::1]:7/ids");
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     #[test]
@@ -201,15 +211,15 @@ mod tests {
             ("mysql://h:0/ids", "port from 1"),
             ("mysql://[::1]x/ids", "not a port"),
             ("mysql://h/%ff", "UTF-8"),
-            ("mysql://h/ids?tabel=a", "table=NAME, mode=ro|rw|rwc"),
-            ("mysql://h/ids?table=a%60b", "cannot be the table"),
-            ("mysql://h/ids?table=1a", "cannot be the table"),
+            ("mysql://h/ids?tabel=a", "table=idmill_sequences, mode=ro|rw|rwc"),
+            ("mysql://h/ids?table=a%60b", "cannot be used: write up to 64 ASCII letters"),
+            ("mysql://h/ids?table=1a", "cannot be used: write up to 64 ASCII letters"),
             ("mysql://h/ids?mode=rwx", "rwc (may create)"),
-            ("mysql://h/ids?tls=maybe", "on and off"),
-            ("mysql://h/ids?ca=x", "tls=on"),
-            ("mysql://h/ids?timeout=5", "500ms, 10s, 1m"),
-            ("mysql://h/ids?timeout=0s", "at least 1ms"),
-            ("mysql://h/ids?timeout=1441m", "at most a day"),
+            ("mysql://h/ids?tls=maybe", "true, false"),
+            ("mysql://h/ids?ca=x", "tls=true"),
+            ("mysql://h/ids?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
+            ("mysql://h/ids?timeout=0s", "1ms to 24h"),
+            ("mysql://h/ids?timeout=1441m", "1ms to 24h"),
             ("mysql://h/ids?mode=rw&mode=rw", "twice"),
             ("mysql://h/ids?x=a@b", "%40"),
         ] {
@@ -259,7 +269,7 @@ mod tests {
             let mut options =
                 MysqlOptions::new(host, database).port(port).table(table).timeout(Duration::from_millis(millis));
             options.user = user;
-            if tls { options = options.tls(Tls::On) }
+            if tls { options = options.tls(true) }
             if let Some(ca) = ca { options = options.ca(ca) }
             let url = options.to_string();
             prop_assert_eq!(MysqlOptions::parse(&url).unwrap(), options, "{}", url);

@@ -143,7 +143,7 @@ async fn who_may_not_is_told_so() {
     cannot_open(&elsewhere, ErrorKind::NotFound, "create it").await;
     cannot_open(&url(address, "missing", "&mode=rw"), ErrorKind::NotFound, "restore it").await;
     cannot_open(&url(address, "missing", "&mode=ro"), ErrorKind::NotFound, "restore it").await;
-    cannot_open(&url(address, "rights", "&tls=on"), ErrorKind::Unsupported, "tls=off").await;
+    cannot_open(&url(address, "rights", "&tls=true"), ErrorKind::Unsupported, "tls=false").await;
     assert_eq!(inspect(&store, "s").await.next, Some(21));
 }
 

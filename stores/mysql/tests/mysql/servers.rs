@@ -62,14 +62,14 @@ async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
     engine.restart().await;
     let address = engine.address();
 
-    let encrypted = url(address, "t", &format!("&tls=on&ca={certificate}"));
+    let encrypted = url(address, "t", &format!("&tls=true&ca={certificate}"));
     assert_eq!(reserve(&MysqlStore::open(&encrypted).await.unwrap(), "s", 10).await.unwrap(), (1, 10));
     let pool = MysqlOptions::parse(&encrypted).unwrap().pool().unwrap();
     let status = "SHOW STATUS LIKE 'Ssl_version'";
     let (_, version) = one::<(String, String)>(&mut pool.get_conn().await.unwrap(), status).await;
     assert!(version.starts_with("TLSv1."), "{version}");
 
-    let unknown = url(address, "t", "&tls=on");
+    let unknown = url(address, "t", "&tls=true");
     cannot_open(&unknown, ErrorKind::Denied, "ca=FILE").await;
     let other = encrypted.replace("127.0.0.1", "localhost");
     cannot_open(&other, ErrorKind::Denied, "certificate").await;

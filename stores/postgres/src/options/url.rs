@@ -5,19 +5,51 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use idmill::store::Target;
-use idmill::store::kit::query::{self, Printed};
+use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table as Options, option, text, whole, words};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Operation, Result};
-use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, Table};
+use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table};
 
-use super::{APPLICATION, PostgresOptions, Sequences, SslMode};
-use crate::{DEFAULT_TIMEOUT, native};
+use super::{PostgresOptions, Sequences, Session, SslMode};
+use crate::native::MOST_INCREMENT;
 
-const KNOWN: &str = "table=NAME, schema=NAME, sequences=table|native, increment=N, mode=ro|rw|rwc, \
-                     durability=disk|trust, timeout=10s, sslmode=disable|prefer|require|verify-full, sslrootcert=FILE, application_name=NAME, \
-                     target_session_attrs=any|read-write";
+pub(super) const OPTIONS: Options<PostgresOptions> = Options(&[
+    option("table", NAME, DEFAULT_TABLE)
+        .means("the table; each table is its own namespace")
+        .field(|o| &mut o.table),
+    option("schema", NAME, "")
+        .means("the schema of the table or the sequences; without it, they are found along the `search_path`")
+        .field(|o| &mut o.schema),
+    option("sequences", words::<Sequences>(), "table")
+        .means("what holds the sequences")
+        .field(|o| &mut o.sequences),
+    option("increment", whole(1, MOST_INCREMENT), "1")
+        .means("`INCREMENT BY` of the native sequences that idmill creates")
+        .field(|o| &mut o.increment),
+    option("mode", words::<Mode>(), "rwc").means("what opening may do to the table").field(|o| &mut o.mode),
+    option("durability", words::<Keeps>(), "disk")
+        .means("what keeps a grant through a crash")
+        .field(|o| &mut o.keeps),
+    option("timeout", TIMEOUT, "10s")
+        .means(
+            "how long a statement may take before its outcome is unknown. Waiting for a lock, or for a \
+             connection, is limited to half of it",
+        )
+        .field(|o| &mut o.timeout),
+    option("sslmode", words::<SslMode>(), "prefer").means("as in PostgreSQL").field(|o| &mut o.ssl_mode),
+    option("sslrootcert", FILE, "")
+        .means("with `verify-full`: a file of root certificates in place of the system's")
+        .field(|o| &mut o.ssl_root),
+    option("application_name", APPLICATION, "idmill")
+        .means("the name in `pg_stat_activity`")
+        .field(|o| &mut o.application),
+    option("target_session_attrs", words::<Session>(), "any")
+        .means("which of several hosts is used")
+        .field(|o| &mut o.session),
+]);
+const APPLICATION: Kind = text("NAME", "any text", |_| true);
 /// What stands for a password where a URL is printed.
 const HIDDEN: &str = "***";
 
@@ -45,52 +77,25 @@ impl PostgresOptions {
         check_login(rest)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
-        let options = Self {
+        let (table, increment, timeout, application) = Default::default();
+        let options = OPTIONS.with_defaults(Self {
             authority: authority.to_owned(),
             database: database.to_owned(),
-            table: DEFAULT_TABLE.to_owned(),
+            table,
             schema: None,
             sequences: Sequences::default(),
-            increment: 1,
+            increment,
             mode: Mode::default(),
             keeps: Keeps::default(),
-            timeout: DEFAULT_TIMEOUT,
+            timeout,
             ssl_mode: SslMode::default(),
             ssl_root: None,
-            application: APPLICATION.to_owned(),
-            writable: false,
-        };
-        let options = query::read(query, options, Self::set)?;
+            application,
+            session: Session::default(),
+        });
+        let options = OPTIONS.read(query, options)?;
         options.check()?;
         Ok(options)
-    }
-
-    fn set(mut self, key: &str, value: &str) -> Result<Self> {
-        match key {
-            "table" => value.clone_into(&mut self.table),
-            "schema" => self.schema = Some(value.to_owned()),
-            "sequences" => self.sequences = Sequences::parse(value)?,
-            "increment" => self.increment = native::parse_increment(value)?,
-            "mode" => self.mode = Mode::parse(value)?,
-            "durability" => self.keeps = Keeps::parse(value)?,
-            "timeout" => self.timeout = query::duration(key, value, "500ms, 10s, 1m")?,
-            "sslmode" => self.ssl_mode = SslMode::parse(value)?,
-            "sslrootcert" => self.ssl_root = Some(value.to_owned()),
-            "application_name" => value.clone_into(&mut self.application),
-            "target_session_attrs" => {
-                self.writable = match value {
-                    "any" => false,
-                    "read-write" => true,
-                    _ => {
-                        let message =
-                            format!("target_session_attrs={value:?} is unknown; there are any, read-write");
-                        return Err(refuse(message));
-                    }
-                };
-            }
-            _ => return Err(query::unknown(key, KNOWN)),
-        }
-        Ok(self)
     }
 }
 
@@ -131,18 +136,7 @@ impl FromStr for PostgresOptions {
 
 impl fmt::Display for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = Printed::default()
-            .differing("table", self.table.as_str(), DEFAULT_TABLE)
-            .given("schema", self.schema.as_ref())
-            .differing("sequences", self.sequences.as_str(), Sequences::default().as_str())
-            .differing("increment", self.increment, 1)
-            .differing("mode", self.mode.as_str(), Mode::default().as_str())
-            .differing("durability", self.keeps.as_str(), Keeps::default().as_str())
-            .duration("timeout", self.timeout, DEFAULT_TIMEOUT)
-            .differing("sslmode", self.ssl_mode.as_str(), SslMode::default().as_str())
-            .given("sslrootcert", self.ssl_root.as_ref())
-            .differing("application_name", self.application.as_str(), APPLICATION)
-            .given("target_session_attrs", self.writable.then_some("read-write"));
+        let options = OPTIONS.print(self);
         write!(f, "postgres://{}/{}{options}", without_password(&self.authority), self.database)
     }
 }
@@ -169,6 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::DEFAULT_TIMEOUT;
 
     #[test]
     fn every_option_is_read_and_the_driver_gets_its_part() {
@@ -183,9 +178,14 @@ mod tests {
         let printed = url.replace("postgresql", "postgres").replace("p%40ss", "***");
         assert_eq!(options.to_string(), printed);
         let short = PostgresOptions::parse("postgres://localhost").unwrap();
-        assert_eq!(short.to_string(), "postgres://localhost/");
+        assert_eq!((short.to_string().as_str(), short.timeout), ("postgres://localhost/", DEFAULT_TIMEOUT));
         let socket = PostgresOptions::parse("postgres://app@%2Frun%2Fpostgresql/shop").unwrap();
         assert_eq!(PostgresOptions::place(&socket.check().unwrap()), "/run/postgresql/.s.PGSQL.5432");
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     #[test]
@@ -195,15 +195,21 @@ mod tests {
             ("mysql://h/", "begins with `postgres://`"),
             ("postgres:///db", "USER:PASSWORD@HOST"),
             ("postgres://h:port/", "USER:PASSWORD@HOST"),
-            ("postgres://h/?tabel=a", "table=NAME"),
-            ("postgres://h/?table=a-b", "cannot be the table"),
-            ("postgres://h/?schema=pg_catalog", "cannot be the schema"),
+            ("postgres://h/?tabel=a", "there are table=idmill_sequences, schema=NAME"),
+            ("postgres://h/?table=a-b", "write up to 63 ASCII letters, digits and _"),
+            (
+                "postgres://h/?schema=pg_catalog",
+                "schema=\"pg_catalog\" cannot be used: write up to 63 ASCII letters",
+            ),
             ("postgres://h/?table=a&table=b", "twice"),
             ("postgres://h/?mode=rwx", "rwc (may create)"),
             ("postgres://h/?sequences=x", "native"),
-            ("postgres://h/?increment=0", "write 1 to"),
-            ("postgres://h/?durability=process", "disk (fsync has to be on) and trust"),
-            ("postgres://h/?timeout=0s", "at least 1ms"),
+            ("postgres://h/?increment=0", "write a whole number, 1 to 2147483648"),
+            (
+                "postgres://h/?durability=process",
+                "disk (`fsync` and `full_page_writes` have to be on), trust",
+            ),
+            ("postgres://h/?timeout=0s", "1ms to 24h"),
             ("postgres://h/?sslmode=verify-ca", "verify-full"),
             ("postgres://h/?sslrootcert=x", "sslmode=verify-full"),
             ("postgres://h/?target_session_attrs=x", "read-write"),

@@ -8,11 +8,11 @@ mod known;
 mod options;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted};
+use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted};
 use idmill::tier::acquainted::Acquainted;
+use idmill::tier::counts::{Counts, late};
 use idmill::tier::{Drawn, Installed, Tiered, Window, fenced};
 use idmill::{Error, ErrorKind, Operation, Range, Result};
 use tokio::time::Instant;
@@ -21,6 +21,8 @@ use self::known::Known;
 use crate::classify::{Asked, Fault};
 use crate::link::{Answer, Call, Link};
 
+#[cfg(test)]
+pub(crate) use self::options::OPTIONS;
 pub use self::options::RedisWindowOptions;
 
 macro_rules! script {
@@ -76,16 +78,6 @@ pub struct RedisWindow {
     began: Instant,
 }
 
-/// Merely counted: nothing is decided by these.
-#[derive(Debug, Default)]
-struct Counts {
-    refills: AtomicU64,
-    ahead: AtomicU64,
-    waits: AtomicU64,
-    abandoned: AtomicU64,
-    uncertain: AtomicU64,
-}
-
 /// What a window did since it was made, in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -122,20 +114,20 @@ impl RedisWindow {
     /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be.
     pub fn new(options: RedisWindowOptions) -> Result<Self> {
         options.check()?;
-        let (sequences, link) = (Acquainted::new(options.refresh), Link::new(options.terms()));
+        let (sequences, link) = (Acquainted::new(options.window.refresh), Link::new(options.terms()));
         Ok(Self { options, sequences, link, counts: Counts::default(), began: Instant::now() })
     }
 
     /// What it did so far.
     pub fn stats(&self) -> RedisWindowStats {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Counts { refills, ahead, waits, abandoned, uncertain } = &self.counts;
         RedisWindowStats {
             round_trips: self.link.round_trips(),
-            refills: read(&self.counts.refills),
-            ahead: read(&self.counts.ahead),
-            waits: read(&self.counts.waits),
-            abandoned: read(&self.counts.abandoned),
-            uncertain: read(&self.counts.uncertain),
+            refills: refills.read(),
+            ahead: ahead.read(),
+            waits: waits.read(),
+            abandoned: abandoned.read(),
+            uncertain: uncertain.read(),
         }
     }
 
@@ -159,8 +151,8 @@ impl RedisWindow {
         // No two may be the same, also of two processes.
         let token = idmill::store::Identity::fresh().incarnation;
         let count = request.count.clamp(1, fenced::MAX_LEN);
-        let mut doubt = Doubt { count: &self.counts.uncertain, ids: count };
-        let (asked, lives) = (Instant::now(), known.pace.life(&self.options.limits()));
+        let mut doubt = self.counts.uncertain.doubt(count);
+        let (asked, lives) = (Instant::now(), known.pace.life(&self.options.window.limits()));
         let arguments = [count, request.ceiling, token, millis(lives)].map(|number| number.to_string());
         let answer = self.run(DRAW, &known, arguments).await;
         let failed = |fault: Fault| self.failed(&fault);
@@ -170,7 +162,7 @@ impl RedisWindow {
         let answer = answer.map_err(failed)?;
         match answer.word() {
             "busy" => {
-                self::count(&self.counts.waits, 1);
+                self.counts.waits.add(1);
                 Ok(Drawn::Busy(WAIT))
             }
             "claimed" => Ok(Drawn::Dry(RedisToken { token, known, asked, lives, ahead: None })),
@@ -185,7 +177,7 @@ impl RedisWindow {
                 let low = answer.number(5).map_err(failed)? == 1;
                 self.sequences.update(&request.name, |latest| {
                     let next = range.start().saturating_add(range.len());
-                    latest.pace.drawn(&self.options.limits(), base, next, self.began.elapsed());
+                    latest.pace.drawn(&self.options.window.limits(), base, next, self.began.elapsed());
                 });
                 let ahead = RedisToken { token, known: known.clone(), asked, lives, ahead: Some(left) };
                 Ok(self.taken(request, &known, range, low.then_some(ahead)))
@@ -201,12 +193,7 @@ impl RedisWindow {
         range: Range,
         low: Option<RedisToken>,
     ) -> Drawn<RedisToken> {
-        let mut bounds = known.bounds;
-        if range.end() > u128::from(bounds.max()) + 1 {
-            // It was raised, and others know already: what is in the window was granted by the store.
-            self.sequences.forget(&request.name);
-            bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
-        }
+        let bounds = self.sequences.bounds_after(&request.name, range, known.bounds);
         Drawn::Ids { grant: Grant::new(range, known.identity, bounds), low }
     }
 
@@ -232,14 +219,16 @@ impl RedisWindow {
         });
         match installed {
             Installed::Done => {
-                count(if ahead.is_some() { &self.counts.ahead } else { &self.counts.refills }, 1);
-                count(&self.counts.abandoned, grant.range.len() - refill.len);
+                let refilled = if ahead.is_some() { &self.counts.ahead } else { &self.counts.refills };
+                refilled.add(1);
+                self.counts.abandoned.add(grant.range.len() - refill.len);
                 // Nothing below its ceiling: the others go on with all of it.
                 let own = (!refill.own.is_empty()).then_some(refill.own);
                 Ok(own.map_or(Installed::Done, |range| Installed::Ids(grant.range(range))))
             }
             Installed::Refused if ahead.is_none() && took >= lives => {
-                Err(self.late(took, lives, grant.range.len()).of(&request.name))
+                let late = late("claim on the window", took, lives, grant.range.len());
+                Err(self.error(ErrorKind::Unavailable, &late).of(&request.name))
             }
             installed => Ok(installed),
         }
@@ -258,16 +247,6 @@ impl RedisWindow {
                 _ => Installed::Unknown,
             },
         }
-    }
-
-    /// A refill came after its claim had expired, and would do so again and again.
-    fn late(&self, took: Duration, lives: Duration, ids: u64) -> Error {
-        let reason = format!(
-            "the store behind took {took:.1?} for a refill, and the claim on the window lives for {lives:?}: {ids} ids are a gap. \
-             The next one lives longer than that; set the option `stub` above what the store takes"
-        );
-        tracing::warn!(reason, "a window was refilled too late");
-        self.error(ErrorKind::Unavailable, &reason)
     }
 
     /// Gives a claim back, so that nobody waits for it to expire. If that fails, it does.
@@ -324,14 +303,14 @@ impl Window for RedisWindow {
     fn refill_size(&self, request: &Reserve, token: &RedisToken) -> u64 {
         let pace = self.sequences.last_known(&request.name).map(|known| known.pace).unwrap_or_default();
         self.sequences.update(&request.name, |latest| latest.pace.begins());
-        let (limits, count) = (self.options.limits(), request.count.clamp(1, fenced::MAX_LEN));
+        let (limits, count) = (self.options.window.limits(), request.count.clamp(1, fenced::MAX_LEN));
         token.ahead.map_or_else(|| pace.size(&limits, count), |left| pace.more(&limits, left))
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
         // Before ids are reserved for a caller that could not hold them.
         let known = self.sequences.last_known(&request.name);
-        known.is_none_or(|known| known.near(request.ceiling, self.options.block))
+        known.is_none_or(|known| known.near(request.ceiling, self.options.window.block))
     }
 
     fn install<'a>(
@@ -360,25 +339,9 @@ impl Window for RedisWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.prefix, before);
+        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.window.prefix, before);
         self.sequences.introduce(&sequence.name, heard);
     }
-}
-
-/// Ids under way to a caller: counted if it stops waiting or never hears.
-struct Doubt<'a> {
-    count: &'a AtomicU64,
-    ids: u64,
-}
-
-impl Drop for Doubt<'_> {
-    fn drop(&mut self) {
-        count(self.count, self.ids);
-    }
-}
-
-fn count(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
 }
 
 fn millis(duration: Duration) -> u64 {

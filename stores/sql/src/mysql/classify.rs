@@ -113,7 +113,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
             "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for mode=rwc"
         }
         Some(1045 | 1698) => "check user and password",
-        Some(3159) => "use tls=on",
+        Some(3159) => "use tls=true",
         Some(1046) => "name one in the URL or in the options of the pool",
         Some(1049) => "create it",
         Some(1146) => GONE,
@@ -242,7 +242,7 @@ mod tests {
             ),
             (1317, Asked::Write, "the server says: said (1317); it may have been applied"),
             (1193, Asked::Read, "the server says: said (1193); it must be MySQL or MariaDB with InnoDB"),
-            (3159, Asked::Connect, "the server says: said (3159); use tls=on"),
+            (3159, Asked::Connect, "the server says: said (3159); use tls=true"),
         ] {
             assert_eq!(failed(server(code), asked).to_string(), text);
         }

@@ -41,5 +41,5 @@ mod transaction;
 pub use calls::{CAPABILITIES, Calls};
 pub use classify::{classify, failed, is_duplicate};
 pub use server::{must_be_durable, settings};
-pub use table::{DEFAULT_TABLE, Table};
+pub use table::{DEFAULT_TABLE, NAME, Table};
 pub use transaction::InTransaction;

@@ -9,11 +9,15 @@
 
 use std::fmt::{self, Write};
 
+use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
 
 /// The table that sequences are kept in, unless another is named.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
+/// The name of a table, as an option.
+pub const NAME: Kind = text("NAME", RULE, is_name);
+const RULE: &str = "up to 64 ASCII letters, digits and _, not beginning with a digit";
 /// The layout of a row. Another version's rows are refused.
 pub(super) const FORMAT: u64 = 1;
 const COLUMNS: &str = "`name`, `next`, `start`, `max`, `incarnation`, `epoch`, `format`";
@@ -80,14 +84,10 @@ impl Table {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another name.
     pub fn new(name: &str) -> Result<Self> {
-        let mut bytes = name.bytes();
-        let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
-        let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if begins && goes_on && name.len() <= LONGEST_NAME {
+        if is_name(name) {
             return Ok(Self { database: "".into(), name: name.into() });
         }
-        let rule = "up to 64 ASCII letters, digits and _, not beginning with a digit";
-        Err(Error::invalid(format!("{name:?} cannot be the table: {rule}")).during(Operation::Connect))
+        Err(Error::invalid(format!("{name:?} cannot be the table: {RULE}")).during(Operation::Connect))
     }
 
     /// The same in this database.
@@ -264,6 +264,12 @@ fn hex_bytes(text: &[u8]) -> String {
     }
     hex.push('\'');
     hex
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
+    begins && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && name.len() <= LONGEST_NAME
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Whether what was committed survives a crash: what is asked of the server, with
 //! each statement, and of a table.
 
-use idmill::store::kit::refuse;
+use idmill::store::kit::options::Word;
 use idmill::{Error, ErrorKind, Result};
 
 use super::run::read;
@@ -19,27 +19,15 @@ pub enum Keeps {
     Trust,
 }
 
-impl Keeps {
-    /// Reads `disk` or `trust`.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput), with the two there are.
-    pub fn parse(value: &str) -> Result<Self> {
-        let known = [Self::Disk, Self::Trust].into_iter().find(|known| known.as_str() == value);
-        known.ok_or_else(|| {
-            refuse(format!(
-                "durability={value:?} is unknown; there are disk (fsync has to be on) and trust (taken for granted)"
-            ))
-        })
-    }
-
-    /// As it is written in a URL.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::Trust => "trust",
-        }
-    }
+impl Word for Keeps {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Disk, "disk", "`fsync` and `full_page_writes` have to be on"),
+        (
+            Self::Trust,
+            "trust",
+            "taken for granted, for throwaway test databases that run with `fsync=off`; elsewhere, a machine crash then repeats ids",
+        ),
+    ];
 }
 
 /// Sets what the commit of this transaction waits for, and says what that is now, and whether the server

@@ -43,5 +43,5 @@ pub use self::classify::{
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
 pub use self::place::{Place, Relation, look};
-pub use self::table::{DEFAULT_TABLE, Table, check_name, quoted};
+pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name, quoted};
 pub use self::transaction::InTransaction;

@@ -7,6 +7,7 @@
 //! locks. Settings of the session would not do: behind a pooler the next statement may run in another, and
 //! they would stay behind for strangers.
 
+use idmill::store::kit::options::{Kind, text};
 use idmill::{Error, ErrorKind, Operation, Result};
 
 use super::durable::{DURABLE, WRITTEN};
@@ -14,6 +15,9 @@ use super::place::Relation;
 
 /// The table, where none is named.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
+/// The name of a table or a schema, as an option.
+pub const NAME: Kind = text("NAME", RULE, is_name);
+const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
 /// The layout of a row. Another version's rows are neither matched by our writes nor read.
 pub(super) const FORMAT: &str = "1";
 const COLUMNS: [&str; 8] =
@@ -237,16 +241,17 @@ fn session(in_transaction: bool, parameter: usize) -> String {
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) for any other.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
-    let valid = !name.is_empty()
-        && name.len() <= 63
-        && !name.starts_with("pg_")
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if valid {
+    if is_name(name) {
         return Ok(());
     }
-    let rule = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
-    Err(Error::invalid(format!("{name:?} cannot be the {what}: {rule}")).during(Operation::Connect))
+    Err(Error::invalid(format!("{name:?} cannot be the {what}: {RULE}")).during(Operation::Connect))
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=63).contains(&name.len())
+        && !name.starts_with("pg_")
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// A name as SQL writes it, of whatever characters.

@@ -42,4 +42,4 @@ pub use classify::{classify, commit_failed, failed, passes};
 pub use durable::{make_durable, verify_durable};
 pub use file::Files;
 pub use session::{Session, Settings};
-pub use table::{DEFAULT_TABLE, Table};
+pub use table::{DEFAULT_TABLE, NAME, Table};

@@ -1,5 +1,6 @@
 //! The table, and every statement that touches it.
 
+use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Cursor, Page, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
 
@@ -8,6 +9,9 @@ use crate::{Statement, Value};
 
 /// The table of sequences unless told otherwise.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
+/// The name of a table, as an option.
+pub const NAME: Kind = text("NAME", RULE, is_name);
+const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `sqlite_`";
 /// The columns, in the order in which rows are read.
 pub(super) const COLUMNS: &str = "name, next, start, max, incarnation, epoch, format";
 
@@ -21,14 +25,10 @@ impl Table {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
     pub fn new(name: &str) -> Result<Self> {
-        let mut bytes = name.bytes();
-        let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
-        let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if begins && goes_on && name.len() <= 63 && !name.to_ascii_lowercase().starts_with("sqlite_") {
+        if is_name(name) {
             return Ok(Self(name.into()));
         }
-        let rule = "up to 63 ASCII letters, digits and _, not beginning with a digit or `sqlite_`";
-        Err(Error::invalid(format!("{name:?} cannot be the table: {rule}")).during(Operation::Connect))
+        Err(Error::invalid(format!("{name:?} cannot be the table: {RULE}")).during(Operation::Connect))
     }
 
     /// Its name, as it was given.
@@ -128,6 +128,13 @@ impl Table {
     pub(super) fn delete(&self, name: &SequenceName) -> Statement<'static> {
         Statement::write(format!("DELETE FROM {} WHERE name = ?1", self.sql()), [name.as_str().into()])
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
+    let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    begins && goes_on && name.len() <= 63 && !name.to_ascii_lowercase().starts_with("sqlite_")
 }
 
 #[cfg(test)]
