@@ -16,4 +16,6 @@ pub mod grants;
 pub mod hooked;
 pub mod load;
 pub mod seeds;
+#[cfg(feature = "engines")]
+pub mod service;
 pub mod switch;

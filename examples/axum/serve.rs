@@ -1,0 +1,88 @@
+//! What all three services do alike: say how they are, answer errors, and end when they are told to.
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use idmill::{Allocator, Health, Sequences};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+pub(crate) type AnyError = Box<dyn Error + Send + Sync>;
+
+/// How long requests that are under way may take once the service has been told to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The pages for those who watch the service.
+pub(crate) fn watched(ids: Sequences, orders: Allocator<i64>, metrics: PrometheusHandle) -> Router {
+    let page = async move || {
+        ids.record_metrics(); // as they are now, not as they were at the last refill
+        metrics.run_upkeep();
+        metrics.render()
+    };
+    Router::new().route("/metrics", get(page)).route("/health", get(async move || health(&orders)))
+}
+
+/// A store that fails is no reason to take the service down as long as there are ids in memory.
+fn health(orders: &Allocator<i64>) -> (StatusCode, String) {
+    let health = orders.snapshot().health();
+    let status = if health == Health::Dry { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    (status, format!("{health:?}\n"))
+}
+
+/// Serves until SIGTERM or Ctrl-C, and then until the requests that are under way have been answered.
+pub(crate) async fn until_told_to_end(app: Router) -> Result<(), AnyError> {
+    let listener = TcpListener::bind(std::env::var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let (told, mut hears) = watch::channel(());
+    let mut terminate = signal(SignalKind::terminate())?;
+    let signalled = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        drop(told);
+    };
+    // A client that never ends its request must not keep the ids from going back.
+    let too_long = async {
+        while hears.changed().await.is_ok() {}
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = axum::serve(listener, app).with_graceful_shutdown(signalled) => served?,
+        () = too_long => eprintln!("requests under way for {GRACE:?} are left"),
+    }
+    Ok(())
+}
+
+/// An answer that is no success.
+pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) &'static str);
+
+/// What went wrong is for the log. The client learns that it may try again.
+impl<E: Into<AnyError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        eprintln!("{}", error.into());
+        Self(StatusCode::SERVICE_UNAVAILABLE, "not now\n")
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, self.1).into_response()
+    }
+}
+
+/// There is no such order.
+pub(crate) const UNKNOWN: Failure = Failure(StatusCode::NOT_FOUND, "no such order\n");
+/// An order has one invoice.
+pub(crate) const BILLED: Failure = Failure(StatusCode::CONFLICT, "it has an invoice\n");
+
+/// One number a line.
+pub(crate) fn lines(numbers: &[i64]) -> String {
+    numbers.iter().map(|number| format!("{number}\n")).collect()
+}
