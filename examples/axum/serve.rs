@@ -1,6 +1,8 @@
 //! What all three services do alike: say how they are, answer errors, and end when they are told to.
 
+use std::env;
 use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,7 +13,6 @@ use idmill::{Allocator, Health, Sequences};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 pub(crate) type AnyError = Box<dyn Error + Send + Sync>;
 
@@ -37,27 +38,31 @@ fn health(orders: &Allocator<i64>) -> (StatusCode, String) {
 
 /// Serves until SIGTERM or Ctrl-C, and then until the requests that are under way have been answered.
 pub(crate) async fn until_told_to_end(app: Router) -> Result<(), AnyError> {
-    let listener = TcpListener::bind(std::env::var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
+    let (told, told_too) = (told_to_end()?, told_to_end()?);
+    let listener = TcpListener::bind(env::var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
     println!("listening on {}", listener.local_addr()?);
-    let (told, mut hears) = watch::channel(());
-    let mut terminate = signal(SignalKind::terminate())?;
-    let signalled = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        drop(told);
-    };
     // A client that never ends its request must not keep the ids from going back.
     let too_long = async {
-        while hears.changed().await.is_ok() {}
+        told_too.await;
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
-        served = axum::serve(listener, app).with_graceful_shutdown(signalled) => served?,
-        () = too_long => eprintln!("requests under way for {GRACE:?} are left"),
+        served = axum::serve(listener, app).with_graceful_shutdown(told) => served?,
+        () = too_long => eprintln!("requests that took longer than {GRACE:?} are left"),
     }
     Ok(())
+}
+
+/// Listens from now on, not from when it is first awaited.
+fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 /// An answer that is no success.
@@ -84,5 +89,5 @@ pub(crate) const BILLED: Failure = Failure(StatusCode::CONFLICT, "it has an invo
 
 /// One number a line.
 pub(crate) fn lines(numbers: &[i64]) -> String {
-    numbers.iter().map(|number| format!("{number}\n")).collect()
+    numbers.iter().map(|number| number.to_string() + "\n").collect()
 }

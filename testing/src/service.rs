@@ -143,8 +143,8 @@ fn distinct(ids: &[u64]) -> BTreeSet<u64> {
     set
 }
 
-/// Two processes and their clients: no order's id comes twice, and no invoice's number is missing, although as many
-/// transactions roll back as commit.
+/// Two processes and their clients: no order's id comes twice, and no invoice's number is missing, although
+/// as many transactions roll back as commit.
 pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let shops = [Service::start(program, &engine), Service::start(program, &engine)];
@@ -168,29 +168,33 @@ pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
     );
 }
 
-/// Clients that do not wait for their invoices, which are written or not: no number is missing in the end, and
-/// nobody has to wait for those who went away.
+/// Clients that go away in the midst of it, sooner or later: their invoices are written or not, and no number is
+/// missing in the end. Those who ask another process do not have to wait until somebody asks this one again.
 pub async fn clients_may_go_away(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
-    let shop = Service::start(program, &engine);
+    let (left, shop) = (Service::start(program, &engine), Service::start(program, &engine));
     let orders: Vec<u64> = (0..100).map(|_| shop.order()).collect();
-    let waiting: Vec<_> =
-        orders.iter().map(|order| shop.send(&format!("POST /orders/{order}/invoice"))).collect();
-    drop(waiting);
-    for order in &orders {
-        let (status, text) = shop.ask(&format!("POST /orders/{order}/invoice")).expect("an answer");
+    let bill = |order| format!("POST /orders/{order}/invoice");
+    for (order, patience) in orders.iter().zip((0..).step_by(100)) {
+        let waiting = left.send(&bill(order)).expect("it listens");
+        thread::sleep(Duration::from_micros(patience));
+        drop(waiting);
+        let (status, text) = shop.ask(&bill(order)).expect("an answer");
         assert!([200, 409].contains(&status), "{status} {text}");
     }
     assert_eq!(shop.numbers("GET /invoices"), (1..=100).collect::<Vec<_>>());
 }
 
-/// A service that is told to end gives the rest of its ids back, so that the next one goes on where it was. One that
-/// is killed takes with it what it had in memory.
+/// A service that is told to end gives the rest of its ids back, so that the next one goes on where it was,
+/// whatever a client does that never ends its request. One that is killed takes with it what it had in
+/// memory.
 pub async fn the_next_start_goes_on(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let mut shop = Service::start(program, &engine);
     assert_eq!((0..10).map(|_| shop.order()).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
     assert!(shop.metric("idmill_remaining") > 0, "there is nothing to give back");
+    let mut endless = TcpStream::connect(shop.0).expect("it listens");
+    endless.write_all(b"POST /orders HTTP/1.1\r\n").expect("it reads");
     assert!(shop.end().success());
     let shop = Service::start(program, &engine);
     assert_eq!(shop.order(), 11);
@@ -200,8 +204,8 @@ pub async fn the_next_start_goes_on(program: &str) {
     assert!((12..=11 + granted).contains(&next), "{next} after a kill, of {granted} granted");
 }
 
-/// A service that is told to end while clients ask: whoever was answered has an id of their own, and the next start
-/// hands out larger ones.
+/// A service that is told to end while clients ask: whoever was answered has an id of their own, and the next
+/// start hands out larger ones.
 pub async fn ends_under_load(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let mut shop = Service::start(program, &engine);

@@ -16,7 +16,7 @@ use idmill::{Allocator, Sequences};
 use idmill_sqlx::postgres::{PostgresStore, next_in};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use sqlx::PgPool;
-use sqlx::error::ErrorKind;
+use sqlx::error::{DatabaseError, ErrorKind};
 
 use serve::{AnyError, BILLED, Failure, UNKNOWN};
 
@@ -56,11 +56,11 @@ async fn order(State(shop): State<Arc<Shop>>) -> Result<String, Failure> {
     Ok(format!("{id}\n"))
 }
 
-/// The number and the invoice, or neither: where the insert fails, the next invoice gets the number. If the client
-/// goes away, this is dropped, and with it the transaction, which is rolled back.
+/// The number and the invoice, or neither: where the insert fails, the next invoice gets the number. If the
+/// client goes away, this is dropped, and with it the transaction, which is rolled back.
 async fn bill(State(shop): State<Arc<Shop>>, Path(order): Path<i64>) -> Result<String, Failure> {
     let mut tx = shop.pool.begin().await?;
-    let number: i64 = next_in(&mut *tx, "invoices").await?;
+    let number: i64 = next_in(&mut tx, "invoices").await?;
     let insert = sqlx::query("INSERT INTO invoices VALUES ($1, $2)").bind(number).bind(order);
     insert.execute(&mut *tx).await.map_err(refused)?;
     tx.commit().await?;
@@ -68,7 +68,7 @@ async fn bill(State(shop): State<Arc<Shop>>, Path(order): Path<i64>) -> Result<S
 }
 
 fn refused(error: sqlx::Error) -> Failure {
-    match error.as_database_error().map(|error| error.kind()) {
+    match error.as_database_error().map(DatabaseError::kind) {
         Some(ErrorKind::ForeignKeyViolation) => UNKNOWN,
         Some(ErrorKind::UniqueViolation) => BILLED,
         _ => error.into(),
