@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::named::named;
+
 /// The result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -63,6 +65,29 @@ pub enum Status {
     Unknown,
 }
 
+named! { ErrorKind, "kind of error":
+    Dry = "dry",
+    Exhausted = "exhausted",
+    Overloaded = "overloaded",
+    Deadline = "deadline",
+    Unavailable = "unavailable",
+    UnknownOutcome = "unknown_outcome",
+    Closed = "closed",
+    InvalidInput = "invalid_input",
+    NotFound = "not_found",
+    AlreadyExists = "already_exists",
+    Conflict = "conflict",
+    Denied = "denied",
+    Unsupported = "unsupported",
+    StoreViolation = "store_violation",
+}
+
+named! { Status, "status":
+    Transient = "transient",
+    Permanent = "permanent",
+    Unknown = "unknown",
+}
+
 impl ErrorKind {
     /// Returns what a caller can do about it.
     pub fn status(self) -> Status {
@@ -70,26 +95,6 @@ impl ErrorKind {
             Self::Dry | Self::Overloaded | Self::Deadline | Self::Unavailable => Status::Transient,
             Self::UnknownOutcome => Status::Unknown,
             _ => Status::Permanent,
-        }
-    }
-
-    /// Returns a stable name for logs, metrics labels and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Dry => "dry",
-            Self::Exhausted => "exhausted",
-            Self::Overloaded => "overloaded",
-            Self::Deadline => "deadline",
-            Self::Unavailable => "unavailable",
-            Self::UnknownOutcome => "unknown_outcome",
-            Self::Closed => "closed",
-            Self::InvalidInput => "invalid_input",
-            Self::NotFound => "not_found",
-            Self::AlreadyExists => "already_exists",
-            Self::Conflict => "conflict",
-            Self::Denied => "denied",
-            Self::Unsupported => "unsupported",
-            Self::StoreViolation => "store_violation",
         }
     }
 
@@ -139,21 +144,17 @@ pub enum Operation {
     Configure,
 }
 
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Connect => "connect",
-            Self::Reserve => "reserve",
-            Self::GiveBack => "give back",
-            Self::Create => "create",
-            Self::Inspect => "inspect",
-            Self::List => "list",
-            Self::Set => "set",
-            Self::Remove => "remove",
-            Self::Draw => "draw",
-            Self::Configure => "configure",
-        })
-    }
+named! { Operation, "operation":
+    Connect = "connect",
+    Reserve = "reserve",
+    GiveBack = "give back",
+    Create = "create",
+    Inspect = "inspect",
+    List = "list",
+    Set = "set",
+    Remove = "remove",
+    Draw = "draw",
+    Configure = "configure",
 }
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
@@ -314,9 +315,19 @@ mod tests {
         assert!(transient.iter().all(|kind| kind.status() == Status::Transient));
         assert!(permanent.iter().all(|kind| kind.status() == Status::Permanent));
         assert_eq!(UnknownOutcome.status(), Status::Unknown);
-        let names: std::collections::BTreeSet<_> =
-            transient.iter().chain(&permanent).chain([&UnknownOutcome]).map(|kind| kind.as_str()).collect();
+        let names: std::collections::BTreeSet<_> = ErrorKind::ALL.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(names.len(), transient.len() + permanent.len() + 1);
+    }
+
+    #[test]
+    fn names_read_back_and_others_are_told_which_there_are() {
+        assert!(ErrorKind::ALL.iter().all(|kind| kind.to_string().parse::<ErrorKind>().unwrap() == *kind));
+        assert!(Status::ALL.iter().all(|status| status.to_string().parse::<Status>().unwrap() == *status));
+        assert!(Operation::ALL.iter().all(|one| one.to_string().parse::<Operation>().unwrap() == *one));
+        let error = "permanant".parse::<Status>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "\"permanant\" is no status; there are transient, permanent, unknown");
+        assert_eq!(format!("{:>6}|", ErrorKind::Dry), "   dry|");
     }
 
     #[test]

@@ -4,7 +4,10 @@
 //! domain a type can hold. A sequence's ids are checked against it once per range, so that the
 //! conversion on the hot path is free.
 
+use std::fmt;
 use std::num::{NonZeroI32, NonZeroI64, NonZeroU32, NonZeroU64};
+
+use crate::error::{Error, Result};
 
 /// A type that ids can be handed out as: the integers and `NonZero`s of 32 and 64 bits, and your own newtypes
 /// over them by [`id_type!`](crate::id_type).
@@ -24,6 +27,38 @@ pub trait Id: Copy + Send + Sync + 'static {
 
     /// The raw value of an id.
     fn into_raw(self) -> u64;
+
+    /// The id for a raw value that may be anything.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a value outside `MIN..=MAX`.
+    fn try_from_raw(raw: u64) -> Result<Self> {
+        checked(raw, &raw)
+    }
+}
+
+/// The id for a raw value, of which a user knows it as it is `shown`.
+#[doc(hidden)]
+pub fn checked<T: Id>(raw: u64, shown: &dyn fmt::Display) -> Result<T> {
+    if (T::MIN..=T::MAX).contains(&raw) {
+        return Ok(T::from_raw(raw));
+    }
+    Err(does_not_fit::<T>(shown))
+}
+
+fn does_not_fit<T: Id>(shown: &dyn fmt::Display) -> Error {
+    Error::invalid(format!("{shown} does not fit the id type, which holds {}..={}", T::MIN, T::MAX))
+}
+
+/// The id that is written so, in decimal digits.
+#[doc(hidden)]
+pub fn read<T: Id>(text: &str) -> Result<T> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits {
+        return Err(Error::invalid(format!("{text:?} is no id: it must be a number in decimal digits")));
+    }
+    // Digits that are no u64 are more than any id type holds.
+    text.parse().map_or_else(|_| Err(does_not_fit::<T>(&text)), |raw| checked(raw, &text))
 }
 
 macro_rules! integer {
@@ -72,7 +107,29 @@ macro_rules! non_zero {
 integer!(u64, i64, u32, i32);
 non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 => i32);
 
-/// Makes a tuple struct of your own an [`Id`].
+/// Makes an id type of your own: a tuple struct over one that is an [`Id`] already.
+///
+/// With the struct's definition in it, this defines the struct and gives it what an id is expected to have:
+/// `Clone`, `Copy`, `Debug`, `Eq`, `Ord`, `Hash`; `Display` and `FromStr` in decimal digits; `From<OrderId>`
+/// for the type inside, and `TryFrom` from it. Your own attributes and derives are kept.
+///
+/// ```
+/// idmill::id_type! {
+///     /// The id of an order.
+///     pub struct OrderId(i32);
+/// }
+///
+/// let id: OrderId = "4711".parse()?;
+/// assert_eq!(id.to_string(), "4711");
+/// assert_eq!(i32::from(id), 4711);
+/// assert!(id < OrderId::try_from(5000)?);
+///
+/// let error = OrderId::try_from(-1).unwrap_err(); // ids are never negative
+/// assert_eq!(error.to_string(), "-1 does not fit the id type, which holds 0..=2147483647");
+/// # Ok::<(), idmill::Error>(())
+/// ```
+///
+/// With the name alone, it makes a struct that you defined yourself an [`Id`], and adds nothing else:
 ///
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,8 +140,46 @@ non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 =>
 /// assert_eq!(OrderId::MAX, 2_147_483_647);
 /// assert_eq!(OrderId::from_raw(7), OrderId(7));
 /// ```
+///
+/// [`serde_type!`](crate::serde_type) adds serde. `idmill_sqlx::sql_type!` and `idmill_diesel::sql_type!`, of
+/// the crates of that name, make it a type of columns.
 #[macro_export]
 macro_rules! id_type {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident($field:vis $inner:ty);) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis struct $name($field $inner);
+
+        $crate::id_type!($name($inner));
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::Error;
+
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                $crate::__private::read(text)
+            }
+        }
+
+        impl ::std::convert::From<$name> for $inner {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl ::std::convert::TryFrom<$inner> for $name {
+            type Error = $crate::Error;
+
+            fn try_from(value: $inner) -> $crate::Result<Self> {
+                $crate::__private::checked(<$inner as $crate::Id>::into_raw(value), &value)
+            }
+        }
+    };
     ($name:ident($inner:ty)) => {
         impl $crate::Id for $name {
             const MIN: u64 = <$inner as $crate::Id>::MIN;
@@ -103,6 +198,56 @@ macro_rules! id_type {
     };
 }
 
+/// Gives an id type of your own serde's `Serialize` and `Deserialize`, as a number. A number that the type
+/// does not hold is refused.
+///
+/// Needs the feature `serde` of `idmill`. A program in JavaScript reads numbers above 2^53 - 1 inexactly;
+/// where ids can be that large and go there, serialize their text instead.
+///
+/// ```
+/// idmill::id_type! {
+///     pub struct OrderId(i32);
+/// }
+/// idmill::serde_type!(OrderId);
+///
+/// assert_eq!(serde_json::to_string(&OrderId(7)).unwrap(), "7");
+/// assert_eq!(serde_json::from_str::<OrderId>("7").unwrap(), OrderId(7));
+/// assert!(serde_json::from_str::<OrderId>("-7").is_err());
+/// ```
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+#[macro_export]
+macro_rules! serde_type {
+    ($name:ident) => {
+        impl $crate::__private::serde::Serialize for $name {
+            fn serialize<S: $crate::__private::serde::Serializer>(
+                &self,
+                to: S,
+            ) -> ::std::result::Result<S::Ok, S::Error> {
+                $crate::__private::write_id(*self, to)
+            }
+        }
+
+        impl<'de> $crate::__private::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::__private::serde::Deserializer<'de>>(
+                from: D,
+            ) -> ::std::result::Result<Self, D::Error> {
+                $crate::__private::read_id(from)
+            }
+        }
+    };
+}
+
+/// Says what is missing.
+#[cfg(not(feature = "serde"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! serde_type {
+    ($name:ident) => {
+        compile_error!("`serde_type!` needs the feature `serde` of the crate `idmill`");
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +256,15 @@ mod tests {
         for raw in [T::MIN, T::MIN + 1, T::MAX / 2, T::MAX - 1, T::MAX] {
             assert_eq!(T::from_raw(raw).into_raw(), raw);
         }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_shown() {
+        assert_eq!(i32::try_from_raw(2_147_483_647).unwrap(), i32::MAX);
+        let error = i32::try_from_raw(2_147_483_648).unwrap_err();
+        assert_eq!(error.to_string(), "2147483648 does not fit the id type, which holds 0..=2147483647");
+        assert!(NonZeroU32::try_from_raw(0).is_err());
+        assert_eq!(u64::try_from_raw(u64::MAX).unwrap(), u64::MAX);
     }
 
     #[test]

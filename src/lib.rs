@@ -57,8 +57,9 @@
 //! `idmill-conformance` is the suite that a store must pass. The store in memory, for tests, is always
 //! available.
 //!
-//! The only feature of this crate is `metrics`: counters, gauges and a histogram through the `metrics`
-//! facade.
+//! The features of this crate, none of which is on by default, are `metrics`: counters, gauges and a
+//! histogram through the `metrics` facade; and `serde`: names, id types, ranges, kinds of errors and
+//! snapshots as text and data, checked when they are read.
 //!
 //! # Forking
 //!
@@ -88,21 +89,35 @@ pub mod fuzzing;
 pub mod guide;
 mod id;
 mod name;
+mod named;
 pub mod planning;
 mod range;
 mod recent;
 mod refill;
 mod sequence;
 mod sequences;
+#[cfg(feature = "serde")]
+mod serialization;
 pub mod store;
 mod sync;
+mod text;
 pub mod tier;
 
-pub use allocator::{Allocator, Handle, Lease, Next};
+/// For the macros alone.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::id::{checked, read};
+    #[cfg(feature = "serde")]
+    pub use crate::serialization::{read_id, write_id};
+    #[cfg(feature = "serde")]
+    pub use serde;
+}
+
+pub use allocator::{Allocator, Handle, IdStream, Lease, Next, RangesStream};
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;
 pub use name::SequenceName;
 pub use range::{Ids, Range, Ranges};
 pub use sequence::settings::Order;
 pub use sequence::snapshot::{Gaps, Health, Snapshot};
-pub use sequences::{SequenceBuilder, Sequences, SequencesBuilder, connect};
+pub use sequences::{HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble, connect};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, Operation, Result};
@@ -50,6 +51,57 @@ impl Deref for SequenceName {
     }
 }
 
+impl AsRef<str> for SequenceName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Checks a name, as [`SequenceName::new`] does.
+impl FromStr for SequenceName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
+/// Checks a name, as [`SequenceName::new`] does.
+impl TryFrom<&str> for SequenceName {
+    type Error = Error;
+
+    fn try_from(name: &str) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
+/// Checks a name, as [`SequenceName::new`] does.
+impl TryFrom<String> for SequenceName {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        Self::new(&name)
+    }
+}
+
+impl PartialEq<str> for SequenceName {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for SequenceName {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl From<SequenceName> for String {
+    fn from(name: SequenceName) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
 impl From<SequenceName> for Arc<str> {
     fn from(name: SequenceName) -> Self {
         name.0
@@ -64,7 +116,7 @@ impl std::borrow::Borrow<str> for SequenceName {
 
 impl fmt::Display for SequenceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(&self.0)
     }
 }
 
@@ -93,6 +145,11 @@ mod tests {
         ] {
             assert!(SequenceName::new(bad).unwrap_err().to_string().contains(fault), "{bad:?}");
         }
+        assert!("a\n".parse::<SequenceName>().is_err());
+        assert!(SequenceName::try_from("a ").is_err() && SequenceName::try_from(String::new()).is_err());
+        let name: SequenceName = "orders".parse().unwrap();
+        assert!(name == "orders" && *"orders" == *name && name.as_ref() == "orders");
+        assert_eq!((String::from(name.clone()), format!("{name:>8}")), ("orders".into(), "  orders".into()));
         assert!(SequenceName::new(&"é".repeat(101)).unwrap_err().to_string().contains("202 bytes"));
     }
 }

@@ -1,6 +1,9 @@
 //! Ranges of ids: what a reserve grants and a draw takes from.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
 use crate::id::Id;
@@ -39,6 +42,11 @@ impl<T: Id> Range<T> {
     /// The last id, if there is one.
     pub fn last(&self) -> Option<T> {
         self.len.checked_sub(1).map(|offset| T::from_raw(self.start + offset))
+    }
+
+    /// The ids one by one, from either end.
+    pub fn iter(&self) -> Ids<T> {
+        Ids(*self)
     }
 
     /// The ids one by one.
@@ -126,6 +134,25 @@ impl<T> PartialEq for Range<T> {
 
 impl<T> Eq for Range<T> {}
 
+/// By the first id, then by the length.
+impl<T> Ord for Range<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.start, self.len).cmp(&(other.start, other.len))
+    }
+}
+
+impl<T> PartialOrd for Range<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Hash for Range<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.start, self.len).hash(state);
+    }
+}
+
 impl<T> fmt::Debug for Range<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}, {})", self.start, self.end())
@@ -141,8 +168,17 @@ impl<T: Id> IntoIterator for Range<T> {
     }
 }
 
+impl<T: Id> IntoIterator for &Range<T> {
+    type Item = T;
+    type IntoIter = Ids<T>;
+
+    fn into_iter(self) -> Ids<T> {
+        self.iter()
+    }
+}
+
 /// The ids of a [`Range`], in growing order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ids<T>(Range<T>);
 
 impl<T: Id> Iterator for Ids<T> {
@@ -163,6 +199,16 @@ impl<T: Id> Iterator for Ids<T> {
     }
 }
 
+impl<T: Id> DoubleEndedIterator for Ids<T> {
+    fn next_back(&mut self) -> Option<T> {
+        let last = self.0.last();
+        self.0.len = self.0.len.saturating_sub(1);
+        last
+    }
+}
+
+impl<T: Id> FusedIterator for Ids<T> {}
+
 /// Where `usize` has 32 bits and there are more ids than it counts, the length is said to be [`usize::MAX`].
 impl<T: Id> ExactSizeIterator for Ids<T> {
     // The default panics there: the size hint has no upper bound.
@@ -181,7 +227,7 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
 /// # Ok(()) }
 /// ```
 #[must_use = "the ids taken belong to no one else"]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ranges<T = u64>(Vec<Range<T>>);
 
 impl<T> Ranges<T> {
@@ -240,6 +286,11 @@ impl<T> Ranges<T> {
         self.0.is_empty()
     }
 
+    /// The ranges one by one.
+    pub fn iter(&self) -> std::slice::Iter<'_, Range<T>> {
+        self.0.iter()
+    }
+
     /// The ranges themselves.
     pub fn as_slice(&self) -> &[Range<T>] {
         &self.0
@@ -257,7 +308,22 @@ impl Ranges {
 impl<T: Id> Ranges<T> {
     /// Every id, in growing order.
     pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
-        self.0.iter().flat_map(|range| range.into_iter())
+        self.0.iter().flat_map(Range::iter)
+    }
+}
+
+impl<T> AsRef<[Range<T>]> for Ranges<T> {
+    fn as_ref(&self) -> &[Range<T>] {
+        &self.0
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Ranges<T> {
+    type Item = &'a Range<T>;
+    type IntoIter = std::slice::Iter<'a, Range<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 
@@ -311,6 +377,19 @@ mod tests {
             prop_assert!(ranges.as_slice().len() <= 1);
             prop_assert_eq!(ranges.ids().collect::<Vec<_>>(), whole.ids().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn ids_come_from_both_ends_and_each_once() {
+        let range = Range::<u64>::new(u64::MAX - 3, 4).unwrap();
+        let mut ids = range.into_iter();
+        assert_eq!((ids.next(), ids.next_back()), (Some(u64::MAX - 3), Some(u64::MAX)));
+        assert_eq!(
+            (ids.len(), ids.next_back(), ids.next_back()),
+            (2, Some(u64::MAX - 1), Some(u64::MAX - 2))
+        );
+        assert_eq!((ids.next(), ids.next_back()), (None, None));
+        assert!((&range).into_iter().eq(range.ids()) && range.ids().len() == 4);
     }
 
     #[test]

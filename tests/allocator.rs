@@ -1,14 +1,13 @@
 //! What callers are promised, over the memory store.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Change, Fault, Faults, MemoryStore, Store};
 use idmill::{ErrorKind, Order, SequenceName, Sequences, SequencesBuilder};
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
-    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
+    Sequences::builder(store.clone())
 }
 
 fn sequences(store: &MemoryStore) -> Sequences {
@@ -110,7 +109,7 @@ async fn an_end_is_believed_for_a_while_and_then_one_reserve_finds_out() {
         exhausted(reserves).await;
         tokio::time::sleep(Duration::from_secs(31)).await;
         exhausted(reserves + 1).await;
-        let max = Change { max: Some(8), ..Change::default() };
+        let max = Change::new().max(8);
         store.set(&SequenceName::new("o").unwrap(), max).await.unwrap();
         exhausted(reserves + 1).await;
         tokio::time::sleep(Duration::from_secs(31)).await;
@@ -249,7 +248,7 @@ async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
         orders.next().await.unwrap();
     }
     let name = idmill::SequenceName::new("o").unwrap();
-    let change = idmill::store::Change { next: Some(1), backwards: true, ..Default::default() };
+    let change = idmill::store::Change::new().next(1).backwards(true);
     store.set(&name, change).await.unwrap();
     for _ in 0..5 {
         assert!(orders.next().await.unwrap() > 15, "from memory");
@@ -266,7 +265,7 @@ async fn a_take_across_a_reset_is_all_from_after_it() {
     let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
     let _ = orders.take(2).await.unwrap();
     let name = idmill::SequenceName::new("o").unwrap();
-    let change = idmill::store::Change { next: Some(1), backwards: true, ..Default::default() };
+    let change = idmill::store::Change::new().next(1).backwards(true);
     store.set(&name, change).await.unwrap();
     // Eight of them are in memory still.
     let taken: Vec<_> = orders.take(12).await.unwrap().ids().collect();
@@ -291,7 +290,7 @@ async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
 
     // A reset after the backup, and the reset is lost too.
     let name = idmill::SequenceName::new("o").unwrap();
-    let change = idmill::store::Change { next: Some(2), backwards: true, ..Default::default() };
+    let change = idmill::store::Change::new().next(2).backwards(true);
     let backup = store.snapshot();
     store.set(&name, change).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 2, "as the administrator wanted it");

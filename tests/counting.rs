@@ -1,7 +1,6 @@
 //! Every id that was granted is accounted for, whatever happens in whatever order: it was drawn, is in
 //! memory, was given back, or is a gap.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -94,7 +93,7 @@ struct World {
 impl World {
     async fn new(order: Order, step: u64, watermark: u64) -> Self {
         let store = MemoryStore::new();
-        let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
+        let ids = Sequences::new(store.clone()).unwrap();
         let builder = ids.sequence::<u64>(NAME).order(order).step(step).watermark(watermark).lease_size(7);
         let sequence = builder.patience(Duration::from_secs(5)).await.unwrap();
         let workers = (0..THREADS).map(|_| Worker::start(&sequence)).collect();
@@ -138,7 +137,7 @@ impl World {
         let name = SequenceName::new(NAME).unwrap();
         let Some(next) = self.store.inspect(&name).await.unwrap().and_then(|info| info.next) else { return };
         let next = if backwards { 1 } else { next + 5 };
-        self.store.set(&name, Change { next: Some(next), backwards, ..Change::default() }).await.unwrap();
+        self.store.set(&name, Change::new().next(next).backwards(backwards)).await.unwrap();
     }
 
     /// What was granted, and where all of it is. Of an unknown outcome nothing was granted.

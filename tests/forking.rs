@@ -2,12 +2,11 @@
 #![cfg(unix)]
 
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fork::{Fork, fork, waitpid_nohang};
-use idmill::store::{MemoryStore, Store};
+use idmill::store::MemoryStore;
 use idmill::{Allocator, Order, Result, Sequences};
 
 /// Longer than any machine takes.
@@ -25,7 +24,7 @@ const DRAWS: usize = 30;
 fn process() {
     let Ok(reports) = std::env::var(REPORTS) else { return };
     let store = MemoryStore::new();
-    let ids = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).own_thread().start().unwrap();
+    let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let order = if std::env::var_os(BY_THREAD).is_some() { Order::Thread } else { Order::Process };
     let sequence = ids.sequence::<u64>("s").step(STEP).watermark(3).order(order).open_blocking().unwrap();
     assert_eq!(draw(&sequence).unwrap(), 1);

@@ -1,6 +1,5 @@
 //! What is left in memory at a clean end goes back to the store, or is counted as a gap.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{
@@ -10,7 +9,7 @@ use idmill::{Allocator, Order, Range, SequenceName, Sequences};
 use tokio::time::Instant;
 
 fn over(store: &MemoryStore) -> Sequences {
-    Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap()
+    Sequences::new(store.clone()).unwrap()
 }
 
 async fn drawn(ids: &Sequences, name: &str, count: usize) -> Allocator<u64> {
@@ -27,7 +26,7 @@ async fn stored(store: &impl Store, name: &str) -> SequenceInfo {
 
 fn request(name: &str, count: u64) -> Reserve {
     let name = SequenceName::new(name).unwrap();
-    Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name, count).create(Bounds::of::<u64>())
 }
 
 /// Of each allocator: ids given back, and gaps.
@@ -92,7 +91,7 @@ async fn nothing_goes_back_to_a_sequence_that_was_reset() {
     let orders = drawn(&ids, "orders", 3).await;
     // Back at 1 and again up to 11, as it was: only the epoch tells.
     let name = SequenceName::new("orders").unwrap();
-    store.set(&name, Change { next: Some(1), backwards: true, ..Change::default() }).await.unwrap();
+    store.set(&name, Change::new().next(1).backwards(true)).await.unwrap();
     store.reserve(&request("orders", 10)).await.unwrap();
     ids.close().await;
     assert_eq!((outcome(&orders), stored(&store, "orders").await.next), ((0, 7), Some(11)));
@@ -130,7 +129,7 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_silent_delays_the_end_no_longer_than_its_timeout() {
     let store = MemoryStore::new();
-    let builder = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>);
+    let builder = Sequences::builder(store.clone());
     let ids = builder.store_timeout(Duration::from_secs(3)).start().unwrap();
     let orders = drawn(&ids, "orders", 3).await;
     let (mine, began) = (orders.clone(), Instant::now());
@@ -161,16 +160,14 @@ async fn dropping_gives_nothing_back() {
 async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
     let store = MemoryStore::new();
     let grant = store.reserve(&request("orders", 10)).await.unwrap();
-    let back = |start, len, identity| GiveBack {
-        name: SequenceName::new("orders").unwrap(),
-        identity,
-        rest: Range::new(start, len).unwrap(),
+    let back = |start, len, identity| {
+        GiveBack::new(SequenceName::new("orders").unwrap(), identity, Range::new(start, len).unwrap())
     };
     let other = Identity { incarnation: grant.identity.incarnation ^ 1, ..grant.identity };
     for wrong in [back(4, 6, grant.identity), back(4, 8, grant.identity), back(4, 7, other)] {
         assert!(!store.give_back(&wrong).await.unwrap(), "{wrong:?}");
     }
-    let unknown = GiveBack { name: SequenceName::new("users").unwrap(), ..back(4, 7, grant.identity) };
+    let unknown = back(4, 7, grant.identity).name(SequenceName::new("users").unwrap());
     assert!(!store.give_back(&unknown).await.unwrap());
     assert!(store.give_back(&back(4, 7, grant.identity)).await.unwrap());
     assert!(!store.give_back(&back(4, 7, grant.identity)).await.unwrap(), "once");

@@ -12,7 +12,7 @@ fn name() -> SequenceName {
 }
 
 fn process(store: &MemoryStore) -> Sequences {
-    Sequences::new(std::sync::Arc::new(store.clone()) as std::sync::Arc<dyn Store>).unwrap()
+    Sequences::new(store.clone()).unwrap()
 }
 
 /// Ten ids a reserve, and none ahead.
@@ -78,9 +78,7 @@ async fn nor_by_who_opened_it_and_drew_nothing() {
 async fn nor_by_who_let_go_of_it_long_ago() {
     let store = MemoryStore::new();
     let idle = Duration::from_secs(1);
-    let ids = Sequences::builder(std::sync::Arc::new(store.clone()) as std::sync::Arc<dyn Store>)
-        .idle_eviction(idle)
-        .start();
+    let ids = Sequences::builder(store.clone()).idle_eviction(idle).start();
     let ids = ids.unwrap();
     draw(&open(&ids).await.unwrap(), 20).await;
     tokio::time::sleep(10 * idle).await;
@@ -145,7 +143,7 @@ async fn a_deliberate_step_back_is_none_of_that() {
     let store = MemoryStore::new();
     let s = open(&process(&store)).await.unwrap();
     draw(&s, 20).await;
-    let back = Change { next: Some(5), backwards: true, ..Change::default() };
+    let back = Change::new().next(5).backwards(true);
     store.set(&name(), back).await.unwrap();
     assert_eq!(draw(&s, 3).await, [5, 6, 7]);
 }

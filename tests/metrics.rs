@@ -4,10 +4,9 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of gauges that are whole and small
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idmill::store::{Fault, Faults, MemoryStore, Store};
+use idmill::store::{Fault, Faults, MemoryStore};
 use idmill::{Health, Sequences};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
@@ -17,7 +16,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     let snapshotter = recorder.snapshotter();
     recorder.install().unwrap();
     let store = MemoryStore::with_faults(Faults::default().script([Fault::LostReply]));
-    let ids = Sequences::builder(Arc::new(store) as Arc<dyn Store>).own_thread().start().unwrap();
+    let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     for _ in 0..12 {
         let _ = orders.next_blocking(Duration::from_secs(60)).unwrap();
@@ -48,7 +47,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
 /// Of one recorder, which a process has one of: hence no test of its own.
 fn an_outage_shows_while_it_lasts(snapshotter: &Snapshotter) {
     let store = MemoryStore::new();
-    let ids = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).own_thread().start().unwrap();
+    let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     let hour = Duration::from_secs(3600);
     assert_eq!(orders.next_blocking(hour).unwrap(), 1);
@@ -85,7 +84,7 @@ fn an_outage_shows_while_it_lasts(snapshotter: &Snapshotter) {
 fn every_metric_is_described_and_on_the_page(snapshotter: &Snapshotter) {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap();
     let store = MemoryStore::new();
-    let ids = Sequences::builder(Arc::new(store) as Arc<dyn Store>).own_thread().start().unwrap();
+    let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
     assert_eq!(orders.next_blocking(Duration::from_secs(3600)).unwrap(), 1);
     ids.record_metrics();

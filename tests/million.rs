@@ -3,12 +3,11 @@
 #![cfg(target_os = "linux")] // for /proc
 
 use std::fs;
-use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Identity, Listing, Page, Reserve, RetryCost,
-    SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, Grant, Identity, Listing, Page, Reserve, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName, Sequences};
 
@@ -25,19 +24,13 @@ fn unsupported<T: Send + 'static>() -> StoreFuture<'static, Result<T>> {
 
 impl Store for Forgetful {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Process,
-            retry: RetryCost::Gap,
-            batches: true,
-            shared: false,
-            gives_back: false,
-        }
+        Capabilities::new(Durability::Process).batches(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         let range = Range::new(1, request.count).unwrap();
         let identity = Identity { incarnation: 1, epoch: 0 };
-        Box::pin(async move { Ok(Grant { range, identity, bounds: Bounds::of::<u64>() }) })
+        Box::pin(async move { Ok(Grant::new(range, identity, Bounds::of::<u64>())) })
     }
 
     fn create<'a>(&'a self, _: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
@@ -69,7 +62,7 @@ fn resident() -> u64 {
 
 #[tokio::test]
 async fn a_million_sequences_take_at_most_900_bytes_each() {
-    let ids = Sequences::builder(Arc::new(Forgetful) as Arc<dyn Store>).start().unwrap();
+    let ids = Sequences::builder(Forgetful).start().unwrap();
     let open = |n: u64| {
         let sequence = ids.sequence::<u64>(format!("tenant-{n}")).step(100).watermark(0);
         sequence.patience(Duration::from_secs(5)).lazy().unwrap()

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
-    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(1)
+    Sequences::builder(store.clone()).seed(1)
 }
 
 async fn stored(store: &MemoryStore, name: &str) -> SequenceInfo {
@@ -157,13 +157,11 @@ impl Hooks for Short {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { batches: false, gives_back: false, ..self.0.capabilities() }
+        self.0.capabilities().batches(false).gives_back(false)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move {
-            self.0.reserve(&Reserve { count: request.count.min(100), ..request.clone() }).await
-        })
+        Box::pin(async move { self.0.reserve(&request.clone().count(request.count.min(100))).await })
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
 use idmill::Sequences;
-use idmill::store::{Fault, MemoryStore, Store};
+use idmill::store::{Fault, MemoryStore};
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -48,7 +48,7 @@ async fn a_store_that_is_back_is_said_to_be_once() {
     let log = Log::default();
     let _here = tracing::subscriber::set_default(log.clone());
     let store = MemoryStore::new();
-    let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store.clone()).unwrap();
     let orders = ids.sequence::<u64>("orders").step(1).watermark(0).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);
     assert_eq!(*log.0.lock(), [""; 0], "all is well");

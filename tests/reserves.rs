@@ -15,11 +15,10 @@
 //!
 //! `cargo test --release --test reserves -- --nocapture` prints the table of `docs/performance.md`.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::{MemoryStore, Store};
+use idmill::store::MemoryStore;
 use idmill::{Allocator, Sequences, Snapshot};
 
 /// What holds for a million holds for fewer, which is what a debug build has the time for.
@@ -79,7 +78,7 @@ fn check(threads: u64, step: u64, watermark: u64, seen: &Snapshot) {
 /// Draws them all from an empty memory, until nothing is under way any more.
 fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     let store = MemoryStore::new();
-    let sequences = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).own_thread();
+    let sequences = Sequences::builder(store.clone()).own_thread();
     let sequences = sequences.start().unwrap();
     let sequence = |name| sequences.sequence::<u64>(name).patience(PATIENCE);
     let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();

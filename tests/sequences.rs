@@ -9,7 +9,7 @@ use idmill::{Error, ErrorKind, Order, Result, Sequences, SequencesBuilder};
 use idmill_testing::hooked::{Hooked, Hooks};
 
 fn builder(store: &MemoryStore) -> SequencesBuilder {
-    Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>)
+    Sequences::builder(store.clone())
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ impl Hooks for Held {
 async fn what_could_not_be_had_in_a_batch_is_asked_for_alone() {
     let faults = Faults::default().latency(Duration::from_millis(1));
     let held = Arc::new(Hooked(Held { store: MemoryStore::with_faults(faults), ..Held::default() }));
-    let ids = Sequences::builder(held.clone() as Arc<dyn Store>).start().unwrap();
+    let ids = Sequences::builder(held.clone()).start().unwrap();
     let open = |name: String| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
     let waiting = open("held".to_owned());
     let waiting = tokio::spawn(async move { waiting.next().await });

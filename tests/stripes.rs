@@ -46,7 +46,7 @@ fn a_fresh_thread_that_waited_does_not_go_back_to_what_it_inherits() {
     // The actor runs only where this thread lets it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sequence = runtime.block_on(async {
-        let ids = Sequences::new(Arc::new(MemoryStore::new()) as Arc<dyn Store>).unwrap();
+        let ids = Sequences::new(MemoryStore::new()).unwrap();
         let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).lease_size(8);
         builder.await.unwrap()
     });

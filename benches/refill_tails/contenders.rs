@@ -114,7 +114,7 @@ impl MutexAndFetch {
         let it = Self {
             range: Mutex::new((0, 0)),
             store: Arc::new(slow_store(latency)),
-            request: Reserve { name, count: step, ceiling: create.max(), create: Some(create) },
+            request: Reserve::new(name, step).ceiling(create.max()).create(create),
             runtime: runtime.expect("a thread can be had"),
             fetching: AtomicBool::new(false),
             fetched: AtomicU64::new(0),

@@ -4,10 +4,9 @@
 pub mod ranges;
 pub mod threads;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, Order, Sequences};
 
 /// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in
@@ -21,7 +20,7 @@ pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
 
 /// The sequences of a store, refilled by a thread of their own.
 pub fn sequences(store: MemoryStore) -> Sequences {
-    Sequences::builder(Arc::new(store) as Arc<dyn Store>).own_thread().start().expect("a thread can be had")
+    Sequences::builder(store).own_thread().start().expect("a thread can be had")
 }
 
 /// A memory store that answers after `latency`.

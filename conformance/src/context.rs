@@ -90,7 +90,7 @@ impl Context {
 
     /// A request that creates its sequence with [`bounds`](Self::bounds).
     pub(super) fn request(&self, name: &SequenceName, count: u64) -> Reserve {
-        Reserve { name: name.clone(), count, ceiling: u64::MAX, create: Some(self.bounds()) }
+        Reserve::new(name.clone(), count).create(self.bounds())
     }
 
     /// How many ids the store may reserve ahead of what it grants.

@@ -44,7 +44,14 @@ type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> +
 /// same address over the same data.
 ///
 /// It runs in a process group of its own, which every signal goes to, so that what it forks meets the same
-/// fate. It is killed when this is dropped, and also when this process ends without dropping it.
+/// fate. It is killed when this is dropped, and also when this process ends without dropping it. Whatever it
+/// keeps on disk stays: the directory is the caller's, and best made so that it is dropped later.
+///
+/// What it prints is read, and the last 8 KiB of it are part of the error if a start fails.
+///
+/// [`kill`](Self::kill), [`pause`](Self::pause) and a drop return when what they do is done, and block the
+/// thread until then: for milliseconds as a rule, and for two seconds at the most where something that it
+/// forked does not end.
 ///
 /// ```no_run
 /// use idmill_conformance::{Daemon, free_port};
@@ -58,6 +65,8 @@ type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> +
 ///     command
 /// });
 /// server.start().await?;
+/// server.pause(); // connections stay open, and nothing is answered
+/// server.resume();
 /// server.kill();
 /// server.start().await?; // the same port again
 /// # Ok(()) }
@@ -210,7 +219,8 @@ impl Daemon {
         self.take_down();
     }
 
-    /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`.
+    /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`; returns when it is gone.
+    /// Cancelling leaves it to end by itself.
     pub async fn stop(&self, grace: Duration) {
         let begun = Instant::now();
         self.signal(Signal::TERM);
@@ -222,15 +232,16 @@ impl Daemon {
         self.take_down();
     }
 
-    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is
-    /// answered. Returns when it stands.
+    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is answered. Returns when it
+    /// stands. Does nothing if it is down. Ended by [`resume`](Self::resume); killed, stopped or dropped, it
+    /// ends all the same.
     pub fn pause(&self) {
         if let Some(running) = &*self.running.lock() {
             running.process.pause();
         }
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Lets it go on (SIGCONT). Does nothing if it is down.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }

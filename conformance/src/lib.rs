@@ -24,6 +24,9 @@
 //! `cargo test --test conformance -- --list` shows the trials; a word runs those whose names hold it. The
 //! [guide] says what each of them proves.
 //!
+//! What it does so with is there for tests of a store's own: [`Daemon`] runs an engine that can be killed and
+//! paused, and [`Proxy`] stands between the store and the engine, and does to connections what a test says.
+//!
 //! Several processes are the test's own executable, started again with a variable in its environment: its
 //! `main` reaches the same builder, which then works for the suite instead of running it.
 
@@ -42,7 +45,7 @@ mod ledger;
 mod load;
 mod outcome;
 mod process;
-mod proxy;
+pub mod proxy;
 mod report;
 mod run;
 mod suite;
@@ -52,6 +55,7 @@ mod worker;
 
 pub use daemon::{Daemon, free_port};
 pub use engine::Engine;
+pub use proxy::Proxy;
 pub use report::{Report, Verdict};
 pub use run::main;
 pub use suite::{Endpoint, Suite, Timeouts};

@@ -27,7 +27,7 @@ pub(super) async fn healthy(
             running.spawn(async move {
                 for round in 0..times {
                     let count = request.count + (task * 7 + round) % 13;
-                    client.granted(&ledger, &Reserve { count, ..request.clone() }).await?;
+                    client.granted(&ledger, &request.clone().count(count)).await?;
                 }
                 Ok(())
             });
@@ -57,7 +57,7 @@ pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receive
             let mut round = 0;
             while *orders.borrow() == State::Running && (order.times == 0 || round < order.times) {
                 let count = order.request.count + (task * 7 + round) % 13;
-                let request = Reserve { count, ..order.request.clone() };
+                let request = order.request.clone().count(count);
                 let entry = client.attempt(&request, order.patience).await;
                 say_entry(&entry);
                 if !matches!(entry.reply, Reply::Granted(_)) {

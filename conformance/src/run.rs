@@ -244,7 +244,7 @@ async fn slowest_reserve(client: &Client) -> Outcome<Duration> {
     const TIMES: u32 = 8;
     let name = SequenceName::new(&format!("machine-{:08x}", fastrand::u32(..))).expect("a legal name");
     let create = Bounds::new(1, 1_000_000).expect("at least one id");
-    let request = Reserve { name, count: 1, ceiling: u64::MAX, create: Some(create) };
+    let request = Reserve::new(name, 1).create(create);
     let (ledger, mut slowest) = (Ledger::default(), Duration::ZERO);
     client.granted(&ledger, &request).await?;
     for _ in 0..TIMES {

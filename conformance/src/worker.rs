@@ -88,12 +88,9 @@ impl Order {
             Some(address) => Some(address.parse().ok()?),
             None => None,
         };
-        let request = Reserve {
-            name: SequenceName::new(get("name")?).ok()?,
-            count: number("count")?,
-            ceiling: number("ceiling")?,
-            create: Some(Bounds::new(number("start")?, number("max")?).ok()?),
-        };
+        let request = Reserve::new(SequenceName::new(get("name")?).ok()?, number("count")?)
+            .ceiling(number("ceiling")?)
+            .create(Bounds::new(number("start")?, number("max")?).ok()?);
         Some(Self {
             suite: get("suite")?.to_owned(),
             endpoint: Endpoint::new(address, get("dir")?.into(), Duration::from_millis(number("timeout")?)),
@@ -175,7 +172,7 @@ pub(super) fn say_entry(entry: &Entry) {
 fn line_of(entry: &Entry) -> String {
     let mut line = format!("entry {} {} {} {} ", entry.began, entry.ended, entry.count, entry.ceiling);
     let written = match &entry.reply {
-        Reply::Granted(Grant { range, identity, bounds }) => write!(
+        Reply::Granted(Grant { range, identity, bounds, .. }) => write!(
             line,
             "granted {} {} {} {} {} {}",
             range.start(),
@@ -359,7 +356,7 @@ fn parse_entry(line: &str) -> Option<Entry> {
             let range = parse_range(words)?;
             let identity = Identity { incarnation: number(words)?, epoch: number(words)? };
             let bounds = Bounds::new(number(words)?, number(words)?).ok()?;
-            Reply::Granted(Grant { range, identity, bounds })
+            Reply::Granted(Grant::new(range, identity, bounds))
         }
         "silent" => Reply::Silent,
         kind => {
@@ -401,12 +398,7 @@ mod tests {
                 Duration::from_secs(2),
             ),
             job: Job::Draw,
-            request: Reserve {
-                name: SequenceName::new("é=1&%").unwrap(),
-                count: 3,
-                ceiling: u64::MAX,
-                create: Some(Bounds::new(4, 5).unwrap()),
-            },
+            request: Reserve::new(SequenceName::new("é=1&%").unwrap(), 3).create(Bounds::new(4, 5).unwrap()),
             tasks: 6,
             times: 7,
             patience: Duration::from_millis(8),
@@ -418,7 +410,7 @@ mod tests {
     fn entries_read_back_and_torn_ones_are_not_taken() {
         let range = Range::new(u64::MAX - 4, 5).unwrap();
         let identity = Identity { incarnation: 6, epoch: 7 };
-        let granted = Reply::Granted(Grant { range, identity, bounds: Bounds::new(8, u64::MAX).unwrap() });
+        let granted = Reply::Granted(Grant::new(range, identity, Bounds::new(8, u64::MAX).unwrap()));
         for reply in [granted, Reply::Silent, Reply::Failed(ErrorKind::UnknownOutcome, "a b".to_owned())] {
             let entry = Entry { began: 1, ended: 2, count: 3, ceiling: 4, reply };
             let line = line_of(&entry);

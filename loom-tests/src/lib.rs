@@ -30,6 +30,7 @@ library! {
     "../../src/error.rs" error,
     "../../src/id.rs" id,
     "../../src/name.rs" name,
+    "../../src/named.rs" named,
     "../../src/range.rs" range,
     "../../src/recent.rs" recent,
 }

@@ -124,6 +124,14 @@ impl<T: Id> Handle<T> {
     pub async fn take(&mut self, n: u64) -> Result<Ranges<T>> {
         self.allocator.take(n).await
     }
+
+    /// Returns exactly `n` ids, for threads outside any async runtime. See [`Allocator::take_blocking`].
+    ///
+    /// # Errors
+    /// Those of [`Allocator::take_blocking`].
+    pub fn take_blocking(&mut self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
+        self.allocator.take_blocking(n, timeout)
+    }
 }
 
 impl<T: Id> Clone for Handle<T> {

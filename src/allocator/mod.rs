@@ -4,6 +4,7 @@ mod blocking;
 mod handle;
 mod local;
 mod shared;
+mod stream;
 mod striped;
 mod take;
 mod wait;
@@ -26,6 +27,7 @@ use crate::sync::Arc;
 pub(crate) use blocking::{block_on, block_on_reply};
 pub use handle::{Handle, Lease};
 pub(crate) use shared::{Shared, Tenant};
+pub use stream::{IdStream, RangesStream};
 
 /// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
 ///
@@ -159,10 +161,25 @@ impl<T: Id> Allocator<T> {
     /// # Errors
     /// Those of [`next`](Self::next).
     pub async fn warm(&self) -> Result<()> {
-        if self.core().settings.order == Order::Global || self.core().stock.remaining() > 0 {
+        if self.is_warm() {
             return Ok(());
         }
         self.wait(0, self.patience()).await.map(drop)
+    }
+
+    /// [`warm`](Self::warm) for threads outside any async runtime; waits up to `timeout`.
+    ///
+    /// # Errors
+    /// Those of [`next_blocking`](Self::next_blocking).
+    pub fn warm_blocking(&self, timeout: Duration) -> Result<()> {
+        if self.is_warm() {
+            return Ok(());
+        }
+        self.wait_blocking("`warm`", 0, timeout).map(drop)
+    }
+
+    fn is_warm(&self) -> bool {
+        self.core().settings.order == Order::Global || self.core().stock.remaining() > 0
     }
 
     /// Discards every id in memory, for everybody in this process, at once. Use it after something went wrong
@@ -220,30 +237,36 @@ impl<T: Id> Future for Next<'_, T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        if self.waiting.is_none()
-            && let Some(id) = self.allocator.draw_fast()
-        {
-            return Poll::Ready(Ok(T::from_raw(id)));
-        }
-        self.poll_on(cx)
+        let allocator = self.allocator;
+        allocator.poll_id(&mut self.waiting, cx)
     }
 }
 
-impl<T: Id> Next<'_, T> {
+impl<T: Id> Allocator<T> {
+    /// The next id, or what is `waiting` for it from now on.
+    #[inline]
+    fn poll_id(&self, waiting: &mut Option<Waiting>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        if waiting.is_none()
+            && let Some(id) = self.draw_fast()
+        {
+            return Poll::Ready(Ok(T::from_raw(id)));
+        }
+        self.poll_on(waiting, cx)
+    }
+
     #[cold]
     #[inline(never)]
-    fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        let allocator = self.allocator;
-        if self.waiting.is_none() {
-            match allocator.draw_on() {
+    fn poll_on(&self, waiting: &mut Option<Waiting>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        if waiting.is_none() {
+            match self.draw_on() {
                 Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
                 Err(ErrorKind::Dry) => {}
-                Err(reason) => return Poll::Ready(Err(allocator.sorry(reason))),
+                Err(reason) => return Poll::Ready(Err(self.sorry(reason))),
             }
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(allocator.wait(1, allocator.patience())));
+        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(1, self.patience())));
         let ids = ready!(waiting.as_mut().poll(cx))?;
-        Poll::Ready(Ok(self.allocator.waited(&ids)))
+        Poll::Ready(Ok(self.waited(&ids)))
     }
 }
 

@@ -233,10 +233,7 @@ impl Driver {
     }
 
     fn note_failure(&self, error: &Error) {
-        self.core.stats.add_failures(1);
-        if error.kind() != ErrorKind::Exhausted {
-            self.core.stats.note_failing();
-        }
+        self.core.note_failure(error);
         tracing::warn!(sequence = %self.core.name, kind = error.kind().as_str(), %error, "reserve failed");
     }
 

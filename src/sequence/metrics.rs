@@ -35,7 +35,7 @@ const GAUGES: [(&str, Unit, &str); 7] = [
     (
         HEALTH,
         Unit::Count,
-        "2 while the store answers, 1 while it fails and memory lasts, 0 while it fails and callers find nothing",
+        "2 while the store answers, 1 while it fails and memory lasts, 0 while callers find nothing",
     ),
 ];
 const FAILURES: &str = "idmill_reserve_failures_total";
@@ -109,7 +109,7 @@ fn record_health(core: &Core, now: &Snapshot) {
     }
     gauge!("idmill_failures_in_a_row", "sequence" => name()).set(now.failures_in_a_row as f64);
     gauge!(HEALTH, "sequence" => name()).set(match now.health() {
-        Health::Dry => 0.0,
+        Health::Ended | Health::Dry => 0.0,
         Health::Failing => 1.0,
         Health::Serving => 2.0,
     });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Operation, Result};
 use crate::id::Id;
+use crate::named::named;
 use crate::sequence::segment::MAX_LEN;
 use crate::store::Bounds;
 
@@ -23,6 +24,12 @@ pub enum Order {
     /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain
     /// increment; throughput grows with cores.
     Thread,
+}
+
+named! { Order, "order":
+    Global = "global",
+    Process = "process",
+    Thread = "thread",
 }
 
 /// How one sequence is served. Fixed when the sequence is opened.

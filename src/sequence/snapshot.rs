@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::error::ErrorKind;
+use crate::named::named;
+use crate::sequence::settings::Order;
 use crate::sequence::state::Core;
 use crate::store::Identity;
 
@@ -10,6 +13,7 @@ use crate::store::Identity;
 ///
 /// Each field is correct by itself. They are not read at one instant.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
     /// Ids handed out, including those that leases and stripes hold.
@@ -46,10 +50,16 @@ pub struct Snapshot {
     pub time_to_exhaustion: Option<Duration>,
     /// Which sequence the ids come from; `None` before the first grant.
     pub identity: Option<Identity>,
+    /// How ids relate to each other.
+    pub order: Order,
+    /// Why no more ids come, while memory holds none: [`Exhausted`](ErrorKind::Exhausted) or
+    /// [`Closed`](ErrorKind::Closed).
+    pub ended: Option<ErrorKind>,
 }
 
 /// Ids that were reserved and will never be handed out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Gaps {
     /// In memory when it was revoked, closed or evicted, and not given back to the store.
@@ -73,12 +83,22 @@ impl Gaps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Health {
+    /// No more ids come: the sequence is exhausted or closed.
+    Ended,
     /// The store fails, and callers find nothing in memory.
     Dry,
-    /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long.
+    /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long. Under
+    /// [`Order::Global`], whose memory holds nothing: the last reserve failed, and nobody waits.
     Failing,
     /// The store answered the last reserve, or was never asked.
     Serving,
+}
+
+named! { Health, "health":
+    Ended = "ended",
+    Dry = "dry",
+    Failing = "failing",
+    Serving = "serving",
 }
 
 impl Snapshot {
@@ -86,8 +106,13 @@ impl Snapshot {
     /// [`Health::Failing`]: nothing is lost yet.
     pub fn health(&self) -> Health {
         match self {
+            Self { ended: Some(_), .. } => Health::Ended,
             Self { failures_in_a_row: 0, .. } => Health::Serving,
-            Self { is_dry: false, remaining: 1.., .. } => Health::Failing,
+            // Memory never holds ids under `Global`, and nobody is refused one now: the next caller asks the
+            // store again.
+            Self { is_dry: false, remaining: 1.., .. } | Self { is_dry: false, order: Order::Global, .. } => {
+                Health::Failing
+            }
             _ => Health::Dry,
         }
     }
@@ -119,6 +144,8 @@ impl Snapshot {
             time_to_dry: lasts(remaining, rate),
             time_to_exhaustion: unreserved.and_then(|left| lasts(left.saturating_add(remaining), rate)),
             identity: stats.identity(),
+            order: core.settings.order,
+            ended: core.stock.ended(),
         }
     }
 }

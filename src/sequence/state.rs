@@ -41,6 +41,9 @@ pub(crate) struct Core {
     users: AtomicUsize,
     /// Where the actor keeps its side; written by the actor alone.
     pub(crate) slot: AtomicUsize,
+    /// Why the last reserve that failed did; boxed, since there is seldom one. No part of any protocol.
+    #[cfg(not(idmill_loom))]
+    failure: crate::sync::Mutex<Option<Box<Error>>>,
 }
 
 /// [`Core::slot`] before the actor has heard of the core.
@@ -65,6 +68,8 @@ impl Core {
             revoked: AtomicBool::new(false),
             users: AtomicUsize::new(1),
             slot: AtomicUsize::new(NO_SLOT),
+            #[cfg(not(idmill_loom))]
+            failure: crate::sync::Mutex::new(None),
             #[cfg(not(idmill_loom))]
             stripes: (settings.order == Order::Thread).then(Box::default),
             settings,
@@ -196,6 +201,24 @@ impl Core {
             return stripes.give_up(&self.stock, &self.stats);
         }
         0
+    }
+
+    /// A reserve failed.
+    pub(crate) fn note_failure(&self, error: &Error) {
+        self.stats.add_failures(1);
+        if error.kind() != ErrorKind::Exhausted {
+            self.stats.note_failing();
+        }
+        #[cfg(not(idmill_loom))]
+        {
+            *self.failure.lock() = Some(Box::new(error.clone()));
+        }
+    }
+
+    /// Why the last reserve that failed did.
+    #[cfg(not(idmill_loom))]
+    pub(crate) fn last_failure(&self) -> Option<Error> {
+        self.failure.lock().as_deref().cloned()
     }
 
     /// Another allocator or handle refers to this core; `false` if it was evicted meanwhile.

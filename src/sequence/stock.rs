@@ -200,6 +200,13 @@ impl Stock {
         self.current().remaining() >= n || self.remaining() >= n
     }
 
+    /// Why no more ids come, if memory holds none and that is why.
+    pub(crate) fn ended(&self) -> Option<ErrorKind> {
+        let chain = self.chain.lock();
+        let reason = chain.tail.as_ref().map_or_else(|| self.current().reason(), |tail| tail.reason());
+        (reason != ErrorKind::Dry && chain.remaining() == 0).then_some(reason)
+    }
+
     /// How many ids are in memory.
     pub(crate) fn remaining(&self) -> u64 {
         self.chain.lock().remaining()

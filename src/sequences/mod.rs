@@ -1,6 +1,8 @@
 //! All sequences of one store that a process uses.
 
+mod administration;
 mod builder;
+mod health;
 mod start;
 mod threads;
 
@@ -17,6 +19,7 @@ use crate::store::Store;
 use crate::sync::Arc;
 
 pub use builder::SequenceBuilder;
+pub use health::{HealthReport, Trouble};
 pub use start::{SequencesBuilder, connect};
 
 /// The sequences of one store: name → allocator, with one refill actor for all of them.

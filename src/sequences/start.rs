@@ -20,18 +20,19 @@ use crate::store::{self, Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
 impl Sequences {
-    /// Starts the sequences of a store, with the defaults of [`builder`](Self::builder).
+    /// Starts the sequences of a store, with the defaults of [`builder`](Self::builder). The store may also
+    /// be an `Arc` of one.
     ///
     /// # Errors
     /// Those of [`SequencesBuilder::start`].
-    pub fn new(store: impl Into<Arc<dyn Store>>) -> Result<Self> {
+    pub fn new(store: impl Store + 'static) -> Result<Self> {
         Self::builder(store).start()
     }
 
     /// Returns a builder for the sequences of a store, with settings of your own.
-    pub fn builder(store: impl Into<Arc<dyn Store>>) -> SequencesBuilder {
+    pub fn builder(store: impl Store + 'static) -> SequencesBuilder {
         SequencesBuilder {
-            store: store.into(),
+            store: Arc::new(store),
             store_timeout: Duration::from_secs(10),
             idle_eviction: None,
             max_waiting: 65_536,
@@ -46,11 +47,28 @@ impl Sequences {
     /// # Errors
     /// Those of [`connect`].
     pub fn connect_blocking(url: &str) -> Result<Self> {
+        Self::connect_blocking_with(url, |settings| settings)
+    }
+
+    /// [`connect_blocking`](Self::connect_blocking), with settings of your own.
+    ///
+    /// ```
+    /// # fn main() -> idmill::Result<()> {
+    /// let ids = idmill::Sequences::connect_blocking_with("memory:", |settings| settings.max_waiting(100))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`connect`] and of [`SequencesBuilder::start`].
+    pub fn connect_blocking_with(
+        url: &str,
+        settings: impl FnOnce(SequencesBuilder) -> SequencesBuilder,
+    ) -> Result<Self> {
         let home = Home::of_its_own()?;
         let url = url.to_owned();
         let connect = Task::spawn(&home.store, async move { store::connect(&url).await });
         let store = block_on(connect).map_err(lost)??;
-        Self::builder(store).start_at(home)
+        settings(Self::builder(store)).start_at(home)
     }
 }
 

@@ -7,13 +7,14 @@ use std::pin::Pin;
 use super::{Bounds, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Unreadable, not_found};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
+use crate::named::named;
 
 /// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation
 /// for a refill costs nothing beside its round trip.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// How long a grant survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How long a grant survives. What survives more is larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Durability {
     /// Until the process ends.
@@ -22,8 +23,13 @@ pub enum Durability {
     Disk,
 }
 
+named! { Durability, "durability":
+    Process = "process",
+    Disk = "disk",
+}
+
 /// What another try costs after a reserve whose outcome is unknown. It is never unsafe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryCost {
     /// The ids that may have been reserved become a gap.
@@ -32,8 +38,15 @@ pub enum RetryCost {
     Nothing,
 }
 
+named! { RetryCost, "cost of a retry":
+    Gap = "gap",
+    Nothing = "nothing",
+}
+
 /// What a store can do; declared, not probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Capabilities {
     /// How long a grant survives.
     pub durability: Durability,
@@ -46,6 +59,45 @@ pub struct Capabilities {
     pub shared: bool,
     /// Whether [`Store::give_back`] takes anything back.
     pub gives_back: bool,
+}
+
+impl Capabilities {
+    /// A store whose grants survive this, and that can do nothing beyond what every store can: it is used by
+    /// one process, takes nothing back, answers no batches, and makes a gap of an unknown outcome.
+    ///
+    /// ```
+    /// use idmill::store::{Capabilities, Durability};
+    ///
+    /// let database = Capabilities::new(Durability::Disk).shared(true).gives_back(true);
+    /// assert!(!database.batches);
+    /// ```
+    pub const fn new(durability: Durability) -> Self {
+        Self { durability, retry: RetryCost::Gap, batches: false, shared: false, gives_back: false }
+    }
+
+    /// With another [`retry`](Self::retry).
+    #[must_use]
+    pub const fn retry(self, retry: RetryCost) -> Self {
+        Self { retry, ..self }
+    }
+
+    /// With or without [`batches`](Self::batches).
+    #[must_use]
+    pub const fn batches(self, batches: bool) -> Self {
+        Self { batches, ..self }
+    }
+
+    /// For [several processes](Self::shared) or one.
+    #[must_use]
+    pub const fn shared(self, shared: bool) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// With or without [`gives_back`](Self::gives_back).
+    #[must_use]
+    pub const fn gives_back(self, gives_back: bool) -> Self {
+        Self { gives_back, ..self }
+    }
 }
 
 /// Where sequences live. See the [module](super) for the contract that an implementation must keep.

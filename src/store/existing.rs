@@ -20,13 +20,13 @@ use crate::sync::Arc;
 /// let orders = ids.sequence::<u64>("orders").await?; // fails, unless it was created before
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Existing(Arc<dyn Store>);
 
 impl Existing {
     /// Of this store, what exists.
-    pub fn of(store: Arc<dyn Store>) -> Self {
-        Self(store)
+    pub fn of(store: impl Store + 'static) -> Self {
+        Self(Arc::new(store))
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
         let memory = MemoryStore::new();
         let name = SequenceName::new("orders").unwrap();
         memory.create(&name, Bounds::of::<u64>()).await.unwrap();
-        let ids = Sequences::new(Arc::new(Existing::of(Arc::new(memory.clone()))) as Arc<dyn Store>).unwrap();
+        let ids = Sequences::new(Existing::of(memory.clone())).unwrap();
         assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
         let opened = ids.sequence::<u64>("odrers").await.unwrap_err();
         assert_eq!(opened.kind(), ErrorKind::NotFound, "{opened}");

@@ -6,7 +6,8 @@ use crate::name::SequenceName;
 use crate::range::Range;
 
 /// A request for the next range of a sequence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Reserve {
     /// Which sequence.
     pub name: SequenceName,
@@ -22,6 +23,35 @@ pub struct Reserve {
 }
 
 impl Reserve {
+    /// A request for `count` ids, at least 1, of a sequence that has to exist, whatever the ids.
+    pub fn new(name: SequenceName, count: u64) -> Self {
+        Self { name, count, ceiling: u64::MAX, create: None }
+    }
+
+    /// For another sequence.
+    #[must_use]
+    pub fn name(self, name: SequenceName) -> Self {
+        Self { name, ..self }
+    }
+
+    /// For so many ids.
+    #[must_use]
+    pub fn count(self, count: u64) -> Self {
+        Self { count, ..self }
+    }
+
+    /// With another [`ceiling`](Self::ceiling).
+    #[must_use]
+    pub fn ceiling(self, ceiling: u64) -> Self {
+        Self { ceiling, ..self }
+    }
+
+    /// With the bounds to [create](Self::create) the sequence with; `None` if it has to exist.
+    #[must_use]
+    pub fn create(self, bounds: impl Into<Option<Bounds>>) -> Self {
+        Self { create: bounds.into(), ..self }
+    }
+
     /// The bounds with which to create the sequence, which does not exist.
     ///
     /// # Errors
@@ -32,7 +62,8 @@ impl Reserve {
 }
 
 /// A range that a store has reserved for this caller alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Grant {
     /// The ids; never empty.
     pub range: Range,
@@ -43,6 +74,17 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// These ids of a stored sequence with this identity and these bounds.
+    pub const fn new(range: Range, identity: Identity, bounds: Bounds) -> Self {
+        Self { range, identity, bounds }
+    }
+
+    /// The same, of other ids: a part of them.
+    #[must_use]
+    pub const fn range(self, range: Range) -> Self {
+        Self { range, ..self }
+    }
+
     /// Refuses what a transaction cannot use: an id below `floor`, which its type cannot
     /// hold, or fewer than `count` ids.
     ///
@@ -69,7 +111,8 @@ impl Grant {
 /// The unused rest of a range, which its owner gives back: the last ids that were reserved of the
 /// sequence, as far as the owner knows. No id of it was handed out. The owner forgets it, and gives it
 /// back once, whatever the outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct GiveBack {
     /// Which sequence.
     pub name: SequenceName,
@@ -77,4 +120,29 @@ pub struct GiveBack {
     pub identity: Identity,
     /// The ids; never empty.
     pub rest: Range,
+}
+
+impl GiveBack {
+    /// This rest of a range that was reserved under this identity.
+    pub const fn new(name: SequenceName, identity: Identity, rest: Range) -> Self {
+        Self { name, identity, rest }
+    }
+
+    /// Of another sequence.
+    #[must_use]
+    pub fn name(self, name: SequenceName) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Under another identity.
+    #[must_use]
+    pub fn identity(self, identity: Identity) -> Self {
+        Self { identity, ..self }
+    }
+
+    /// Of other ids.
+    #[must_use]
+    pub fn rest(self, rest: Range) -> Self {
+        Self { rest, ..self }
+    }
 }

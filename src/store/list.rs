@@ -6,7 +6,8 @@ use super::SequenceInfo;
 use crate::error::{Error, Operation, Result};
 
 /// Which part of a store's sequences [`Store::list`](super::Store::list) reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Page {
     /// Only sequences whose names begin with this; empty for all.
     pub prefix: String,
@@ -30,6 +31,13 @@ impl Page {
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = rows;
+        self
+    }
+
+    /// The page that begins where another ended; `None` for the first.
+    #[must_use]
+    pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
+        self.after = cursor.into();
         self
     }
 
@@ -110,6 +118,7 @@ impl fmt::Debug for Cursor {
 
 /// A page of a store's sequences.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Listing {
     /// By name. Where a store keeps no order among names, the next page can hold
     /// names that belong before these.
@@ -122,6 +131,7 @@ pub struct Listing {
 
 /// Something that is stored where sequences are, and cannot be read as one.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Unreadable {
     /// Its name, as far as it has one.
     pub name: String,
@@ -130,6 +140,11 @@ pub struct Unreadable {
 }
 
 impl Listing {
+    /// These sequences, and where the next page begins; `None` if this is the last.
+    pub fn new(sequences: Vec<SequenceInfo>, next: Option<Cursor>) -> Self {
+        Self { sequences, unreadable: Vec::new(), next }
+    }
+
     /// Adds what was read under this name.
     pub fn add(&mut self, name: impl Into<String>, row: Result<SequenceInfo>) {
         match row {

@@ -30,6 +30,7 @@ mod list;
 mod memory;
 mod schemes;
 mod sequence;
+mod shared;
 mod target;
 mod url;
 

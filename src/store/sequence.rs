@@ -6,7 +6,9 @@ use crate::name::SequenceName;
 use crate::range::Range;
 
 /// One sequence as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct SequenceInfo {
     /// Its name.
     pub name: SequenceName,
@@ -22,6 +24,11 @@ impl SequenceInfo {
     /// A sequence that is being created now, with an identity of its own.
     pub fn new(name: SequenceName, bounds: Bounds) -> Self {
         Self { name, next: Some(bounds.start()), bounds, identity: Identity::fresh() }
+    }
+
+    /// A sequence as a store has it.
+    pub const fn stored(name: SequenceName, next: Option<u64>, bounds: Bounds, identity: Identity) -> Self {
+        Self { name, next, bounds, identity }
     }
 
     /// How many ids can still be reserved.
@@ -77,7 +84,9 @@ impl SequenceInfo {
 }
 
 /// A change to a stored sequence; what is `None` stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Change {
     /// The next id to reserve.
     pub next: Option<u64>,
@@ -89,6 +98,37 @@ pub struct Change {
     pub backwards: bool,
     /// Refuse the change unless the sequence still is this one.
     pub expect: Option<Identity>,
+}
+
+impl Change {
+    /// No change.
+    pub const fn new() -> Self {
+        Self { next: None, max: None, backwards: false, expect: None }
+    }
+
+    /// Sets [`next`](Self::next); `None` leaves it.
+    #[must_use]
+    pub fn next(self, next: impl Into<Option<u64>>) -> Self {
+        Self { next: next.into(), ..self }
+    }
+
+    /// Sets [`max`](Self::max); `None` leaves it.
+    #[must_use]
+    pub fn max(self, max: impl Into<Option<u64>>) -> Self {
+        Self { max: max.into(), ..self }
+    }
+
+    /// Allows or refuses to go [`backwards`](Self::backwards).
+    #[must_use]
+    pub fn backwards(self, backwards: bool) -> Self {
+        Self { backwards, ..self }
+    }
+
+    /// Refuses the change unless the sequence [still is](Self::expect) this one.
+    #[must_use]
+    pub fn expect(self, identity: impl Into<Option<Identity>>) -> Self {
+        Self { expect: identity.into(), ..self }
+    }
 }
 
 fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {

@@ -163,7 +163,7 @@ pub enum Claimed {
 
 /// Any store can be the source of any window. It does not record claims: a range that cannot be installed is
 /// a gap.
-impl<Token: Send + Sync + 'static> Source<Token> for std::sync::Arc<dyn Store> {
+impl<Token: Send + Sync + 'static, S: Store + ?Sized + 'static> Source<Token> for std::sync::Arc<S> {
     fn claim<'a>(&'a self, request: &'a Reserve, _token: &'a Token) -> StoreFuture<'a, Result<Claimed>> {
         Box::pin(async move {
             let grant = self.reserve(request).await?;
@@ -172,6 +172,6 @@ impl<Token: Send + Sync + 'static> Source<Token> for std::sync::Arc<dyn Store> {
     }
 
     fn store(&self) -> &dyn Store {
-        &**self
+        self
     }
 }

@@ -15,7 +15,7 @@ pub trait Hooks: Debug + Send + Sync {
 
     /// Without batches, so that every reserve goes through [`reserve`](Self::reserve).
     fn capabilities(&self) -> Capabilities {
-        Capabilities { batches: false, ..self.inner().capabilities() }
+        self.inner().capabilities().batches(false)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>>;

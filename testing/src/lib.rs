@@ -18,4 +18,5 @@ pub mod load;
 pub mod seeds;
 #[cfg(feature = "engines")]
 pub mod service;
+#[cfg(feature = "engines")]
 pub mod switch;

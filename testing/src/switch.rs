@@ -7,44 +7,7 @@ use std::sync::Arc;
 
 use idmill::store::Store;
 use idmill::{Allocator, Sequences};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-
-/// An address that leads to the server it was last told to.
-pub struct Switch {
-    pub address: SocketAddr,
-    leads_to: watch::Sender<SocketAddr>,
-}
-
-impl Switch {
-    pub async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let leads_to = watch::Sender::new(server);
-        let told = leads_to.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(serve(client, told.subscribe()));
-            }
-        });
-        Self { address, leads_to }
-    }
-
-    /// Cuts every connection; new ones reach this server.
-    fn move_to(&self, server: SocketAddr) {
-        self.leads_to.send_replace(server);
-    }
-}
-
-async fn serve(mut client: TcpStream, mut told: watch::Receiver<SocketAddr>) {
-    let address = *told.borrow_and_update();
-    let Ok(mut server) = TcpStream::connect(address).await else { return };
-    tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => {}
-        _ = told.changed() => {}
-    }
-}
+use idmill_conformance::Proxy;
 
 /// One process: its store, its sequence, and what it drew last.
 pub struct Process<S> {
@@ -57,7 +20,7 @@ pub struct Process<S> {
 impl<S: Store + 'static> Process<S> {
     pub async fn new(store: S, name: &str) -> Self {
         let store = Arc::new(store);
-        let ids = Sequences::new(store.clone() as Arc<dyn Store>).unwrap();
+        let ids = Sequences::new(store.clone()).unwrap();
         let sequence = ids.sequence::<u64>(name).step(1).watermark(0).await.unwrap();
         Self { store, _ids: ids, sequence, last: 0 }
     }
@@ -72,13 +35,13 @@ impl<S: Store + 'static> Process<S> {
 
 /// Moves the address from one server to the other and back, six times; how many ids were handed out.
 pub async fn back_and_forth<S: Store + 'static>(
-    switch: &Switch,
+    switch: &Proxy,
     servers: [SocketAddr; 2],
     processes: &mut [Process<S>],
 ) -> usize {
     let mut issued = BTreeSet::new();
     for server in servers.into_iter().cycle().take(6) {
-        switch.move_to(server);
+        switch.redirect(server);
         for _ in 0..5 {
             for process in &mut *processes {
                 process.draw(&mut issued).await;

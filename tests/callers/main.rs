@@ -7,7 +7,7 @@ mod odd;
 mod opening;
 mod trying;
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use idmill::{ErrorKind, Result, Sequences, SequencesBuilder};
 const LONG: Duration = Duration::from_secs(60);
 
 fn builder(store: impl Store + 'static) -> SequencesBuilder {
-    Sequences::builder(Arc::new(store) as Arc<dyn Store>)
+    Sequences::builder(store)
 }
 
 /// Runs `work` on a thread of its own, and fails where that hangs.

@@ -48,7 +48,7 @@ impl Hooks for Odd {
 
     fn capabilities(&self) -> Capabilities {
         assert!(!matches!(self.way, Way::CannotSay), "as this test wants it");
-        Capabilities { batches: false, ..self.store.capabilities() }
+        self.store.capabilities().batches(false)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

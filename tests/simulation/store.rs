@@ -93,7 +93,7 @@ impl Hooks for Watched {
 
     fn capabilities(&self) -> Capabilities {
         // In one round trip for half of the processes, so that both ways are taken.
-        Capabilities { batches: self.life.is_multiple_of(2), ..self.store.capabilities() }
+        self.store.capabilities().batches(self.life.is_multiple_of(2))
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

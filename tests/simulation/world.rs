@@ -73,7 +73,7 @@ impl World {
     async fn reset(&self, sequence: usize, at: Duration) {
         sleep(at).await;
         let next = Some(self.plan.sequences[sequence].start);
-        let change = Change { next, backwards: true, ..Change::default() };
+        let change = Change::new().next(next).backwards(true);
         // Noted before, since it may be in force before the administrator hears of it.
         self.history.lock().reset(sequence);
         let _ = self.store.set(&self.names[sequence], change).await;

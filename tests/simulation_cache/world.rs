@@ -96,7 +96,7 @@ pub(crate) fn name() -> SequenceName {
 }
 
 fn request(count: u64) -> Reserve {
-    Reserve { name: name(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(), count).create(Bounds::of::<u64>())
 }
 
 /// Runs a plan to its end, on a clock of its own.

@@ -2,7 +2,7 @@
 //! does, with the same decisions.
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, RetryCost, SequenceInfo, Store,
+    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, SequenceInfo, Store,
     StoreFuture, exhausted,
 };
 use idmill::tier::datacenter::{
@@ -178,13 +178,7 @@ impl Source<Token> for Global {
 /// Only what opening a sequence needs.
 impl Store for Global {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: false,
-        }
+        Capabilities::new(Durability::Disk).shared(true)
     }
 
     fn reserve<'a>(&'a self, _request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -4,10 +4,9 @@
 
 mod bursts;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, SequenceBuilder, Sequences};
 use idmill_testing::load::{AFTER, CALLERS, SETTLED, Seen, at_least, load};
 
@@ -22,8 +21,7 @@ struct World {
 impl World {
     async fn new(latency: Duration, settings: impl FnOnce(SequenceBuilder) -> SequenceBuilder) -> Self {
         let store = MemoryStore::with_faults(Faults::none().latency(latency)).recording();
-        let sequences =
-            Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(1).start().unwrap();
+        let sequences = Sequences::builder(store.clone()).seed(1).start().unwrap();
         let ids = settings(sequences.sequence::<u64>("s")).await.unwrap();
         ids.warm().await.unwrap();
         Self { store, latency, ids, _sequences: sequences }

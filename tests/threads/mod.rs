@@ -2,12 +2,11 @@
 //! under ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, ErrorKind, Order, Sequences, SequencesBuilder};
 
 /// How much of everything.
@@ -39,7 +38,7 @@ fn serve(set: impl FnOnce(SequencesBuilder) -> SequencesBuilder + Send + 'static
     let runtime = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let builder = set(Sequences::builder(Arc::new(shared) as Arc<dyn Store>).store_timeout(LONG));
+            let builder = set(Sequences::builder(shared).store_timeout(LONG));
             sender.send(builder.start().unwrap()).unwrap();
             stopped.await.unwrap();
         });

@@ -53,7 +53,7 @@ fn run(seed: u64, faults: u32, evictions: u32, processes: usize) -> Outcome {
     let store = MemoryStore::with_faults(refusals.latency_between(Duration::ZERO, latency)).recording();
     let shelf = Shelf { evictions, ..Shelf::new(seed, faults) };
     let name = SequenceName::new("s").unwrap();
-    let request = Reserve { name, count: 1 + seed % 4, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) };
+    let request = Reserve::new(name, 1 + seed % 4).create(Bounds::of::<u64>());
     let (issued, largest) = (Rc::default(), Rc::default());
     let tiers: Vec<_> = (0..processes)
         .map(|_| Rc::new(Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, shelf.clone())))

@@ -77,7 +77,7 @@ fn tier(store: &MemoryStore, window: &OneName) -> Arc<Tiered<Arc<dyn Store>, One
 async fn a_window_that_moves_to_another_server_and_back_is_counted_and_drawn_from() {
     let (store, window) = (MemoryStore::new(), OneName::new());
     let tier = tier(&store, &window);
-    let ids = Sequences::new(tier.clone() as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(tier.clone()).unwrap();
     let s = ids.sequence::<u64>("s").step(1).watermark(0).await.unwrap();
     let mut drawn = Vec::new();
     for server in [0, 1, 0, 1, 0] {
@@ -97,8 +97,7 @@ async fn a_window_that_moves_to_another_server_and_back_is_counted_and_drawn_fro
 async fn a_source_that_went_back_is_told_from_that_and_told_to_go_on() {
     let (store, window) = (MemoryStore::new(), OneName::new());
     let name = SequenceName::new("s").unwrap();
-    let request =
-        |count| Reserve { name: name.clone(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) };
+    let request = |count| Reserve::new(name.clone(), count).create(Bounds::of::<u64>());
     let tier = tier(&store, &window);
     tier.reserve(&request(10)).await.unwrap();
     let backup = store.snapshot();

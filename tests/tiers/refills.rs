@@ -12,7 +12,7 @@ use crate::shelf::{Item, Shelf};
 
 fn request(count: u64) -> Reserve {
     let name = SequenceName::new("s").unwrap();
-    Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name, count).create(Bounds::of::<u64>())
 }
 
 fn tier(store: &MemoryStore, shelf: &Shelf) -> Tiered<Arc<dyn Store>, Shelf> {
@@ -128,7 +128,7 @@ async fn what_the_source_remembers_is_not_lost_and_what_is_stale_is_drawn_again(
     let tier = Tiered::new(source, shelf.clone());
     let mut drawn = 0;
     while drawn < 200 {
-        drawn += u32::from(tier.reserve(&Reserve { ceiling: 1 << 40, ..request(1) }).await.is_ok());
+        drawn += u32::from(tier.reserve(&request(1).ceiling(1 << 40)).await.is_ok());
     }
     assert_eq!((tier.abandoned(), tier.uncertain()), (0, 0));
     assert_eq!(tier.source().stale.available_permits(), 0);
@@ -141,7 +141,7 @@ async fn a_window_is_withdrawn_after_the_store_is_set() {
     let shelf = Shelf { behind: Some(store.clone()), ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
-    tier.set(&request(1).name, Change { next: Some(1000), ..Change::default() }).await.unwrap();
+    tier.set(&request(1).name, Change::new().next(1000)).await.unwrap();
     // Withdrawn before that, it could be filled again with ids of before.
     assert_eq!(shelf.with(|item| item.recalled), Some(1000));
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1000);
@@ -150,7 +150,7 @@ async fn a_window_is_withdrawn_after_the_store_is_set() {
 #[tokio::test(start_paused = true)]
 async fn ids_above_the_callers_ceiling_are_counted_and_exhaust_only_that_caller() {
     let tier = tier(&MemoryStore::new(), &Shelf::new(0, 0));
-    let small = Reserve { ceiling: 4, ..request(6) };
+    let small = request(6).ceiling(4);
     assert_eq!(tier.reserve(&small).await.unwrap().range.ids().collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(tier.reserve(&small).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(tier.abandoned(), 2 + 4);

@@ -97,7 +97,7 @@ impl Item {
             (self.stub, self.version) = (true, self.version + 1);
             return Drawn::Dry(self.version);
         };
-        let grant = Grant { range: first.range.take_front(request.count), ..*first };
+        let grant = first.range(first.range.take_front(request.count));
         let low = low.is_some_and(|low| left <= low && self.ranges.len() < 2);
         Drawn::Ids { grant, low: low.then_some(self.version) }
     }
@@ -113,7 +113,7 @@ impl Item {
         }
         let own = Range::take_front(&mut grant.range, request.count);
         self.ranges.push(grant);
-        Installed::Ids(Grant { range: own, ..grant })
+        Installed::Ids(grant.range(own))
     }
 }
 

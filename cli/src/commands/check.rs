@@ -92,13 +92,13 @@ impl Checked<'_> {
     /// All that a store is asked for in its life, on a sequence that is removed in the end.
     async fn all(&mut self, samples: u32) {
         let (store, name, create) = (self.store, self.name, Bounds::of::<i32>());
-        let request = Reserve { name: name.clone(), count: 1, ceiling: create.max(), create: Some(create) };
+        let request = Reserve::new(name.clone(), 1).ceiling(create.max()).create(create);
         let page = Page::default();
         self.time("list", 1, || store.list(&page)).await;
         self.time("create", 1, || store.create(name, create)).await;
         self.time("reserve", samples, || store.reserve(&request)).await;
         self.time("inspect", samples, || store.inspect(name)).await;
-        let change = Change { max: Some(create.max() - 1), ..Change::default() };
+        let change = Change::new().max(create.max() - 1);
         self.time("set", 1, || store.set(name, change)).await;
         self.time("remove", 1, || store.remove(name)).await;
     }

@@ -243,7 +243,7 @@ mod tests {
         }
 
         fn capabilities(&self) -> Capabilities {
-            Capabilities { gives_back: false, batches: false, ..self.0.capabilities() }
+            self.0.capabilities().gives_back(false).batches(false)
         }
 
         fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, idmill::Result<Grant>> {
@@ -251,14 +251,14 @@ mod tests {
                 if self.0.reserves() == 3 {
                     pending::<()>().await;
                 }
-                self.0.reserve(&Reserve { count: request.count.min(10), ..request.clone() }).await
+                self.0.reserve(&request.clone().count(request.count.min(10))).await
             })
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_came_before_the_deadline_is_printed_and_then_the_deadline_told() {
-        let sequences = Sequences::new(Arc::new(Hooked(Scarce::default())) as Arc<dyn Store>).unwrap();
+        let sequences = Sequences::new(Hooked(Scarce::default())).unwrap();
         let opening = sequences.sequence::<u64>("s").step(1).watermark(0);
         let ids = opening.patience(Duration::from_millis(500)).lazy().unwrap();
         let got = get(&ids, 100).await.unwrap();

@@ -20,7 +20,7 @@ pub(super) async fn run(global: &Global, args: &Set) -> Outcome {
     let before = inspect(&*store, &args.name).await?;
     // The command means the sequence that was shown, not one created in its place since then.
     let expect = Some(before.identity);
-    let change = Change { next: args.next, max: args.max, backwards: args.backwards, expect };
+    let change = Change::new().next(args.next).max(args.max).backwards(args.backwards).expect(expect);
     let after = Sequence::from(&store.set(&args.name, change).await?);
     let before = Sequence::from(&before);
     if global.json {

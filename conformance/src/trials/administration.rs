@@ -114,9 +114,9 @@ fn predicted(info: &SequenceInfo, change: &Change) -> Result<SequenceInfo> {
 
 pub(super) async fn set_does_what_it_says(context: Arc<Context>) -> Outcome {
     let (client, mut info) = created(&context, "set").await?;
-    let next = |next| Change { next: Some(next), ..Change::default() };
-    let max = |max| Change { max: Some(max), ..Change::default() };
-    let back = |change| Change { backwards: true, ..change };
+    let next = |next| Change::new().next(next);
+    let max = |max| Change::new().max(max);
+    let back = |change: Change| change.backwards(true);
     let stranger = Some(Identity { incarnation: 1, epoch: 99 });
     let changes = [
         next(500),
@@ -130,9 +130,9 @@ pub(super) async fn set_does_what_it_says(context: Arc<Context>) -> Outcome {
         next(801),
         next(0),
         max(0),
-        Change { next: Some(900), max: Some(950), ..Change::default() },
-        Change { expect: stranger, ..next(940) },
-        Change { expect: Some(Identity { incarnation: 0, epoch: 0 }), ..next(940) },
+        Change::new().next(900).max(950),
+        next(940).expect(stranger),
+        next(940).expect(Identity { incarnation: 0, epoch: 0 }),
         next(951),
         back(next(1)),
         Change::default(),
@@ -151,7 +151,7 @@ pub(super) async fn set_does_what_it_says(context: Arc<Context>) -> Outcome {
         let stored = client.look(&info.name).await?;
         check!(stored == info, "after {change:?}: {stored:?} instead of {info:?}");
     }
-    let expect_own = Change { expect: Some(info.identity), ..next(7) };
+    let expect_own = next(7).expect(info.identity);
     info = client.set(&info.name, expect_own).await??;
     check!(info.next == Some(7), "set to 7, but next is {:?}", info.next);
     let nobody = context.name("nobody");
@@ -164,11 +164,11 @@ pub(super) async fn set_moves_reserves(context: Arc<Context>) -> Outcome {
     let (client, info) = created(&context, "moves").await?;
     let request = context.request(&info.name, 10);
     client.reserve(&request).await??;
-    client.set(&info.name, Change { next: Some(300), ..Change::default() }).await??;
+    client.set(&info.name, Change::new().next(300)).await??;
     let forwards = context.connect().await?.reserve(&request).await??;
     check!(forwards.range.start() == 300, "set forwards to 300, then {:?} was granted", forwards.range);
     check!(forwards.identity == info.identity, "a step forwards changed the identity");
-    let back = Change { next: Some(5), backwards: true, ..Change::default() };
+    let back = Change::new().next(5).backwards(true);
     client.set(&info.name, back).await??;
     let backwards = client.reserve(&request).await??;
     check!(backwards.range.start() == 5, "set backwards to 5, then {:?} was granted", backwards.range);
@@ -194,7 +194,7 @@ pub(super) async fn set_compares(context: Arc<Context>) -> Outcome {
         for (number, client) in (0..).zip(context.connect_many(6).await?) {
             let (name, expect) = (info.name.clone(), Some(info.identity));
             let next = info.next.map(|next| next - 10 - number);
-            let change = Change { next, expect, backwards: true, ..Change::default() };
+            let change = Change::new().next(next).expect(expect).backwards(true);
             racing.spawn(async move { client.set(&name, change).await });
         }
         let mut won = Vec::new();
@@ -224,12 +224,12 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
         "it was removed, and is still listed"
     );
     check!(!client.remove(&info.name).await??, "what is not there was removed again");
-    let change = Change { next: Some(5), ..Change::default() };
+    let change = Change::new().next(5);
     expect("set of what was removed", &client.set(&info.name, change).await?, ErrorKind::NotFound)?;
     let after = context.connect().await?.reserve(&request).await??;
     let same = after.identity.incarnation == before.identity.incarnation;
     check!(!same, "removed and created again, it has the same incarnation: nobody would notice");
-    let expect_old = Change { next: Some(500), expect: Some(before.identity), ..Change::default() };
+    let expect_old = Change::new().next(500).expect(before.identity);
     expect("set of what it was", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
 }
 
@@ -251,11 +251,11 @@ pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
     let mut steps = Vec::new();
     for step in 1..=12_u64 {
         let to = step * 10_000;
-        let info = client.set(&name, Change { next: Some(to), ..Change::default() }).await??;
+        let info = client.set(&name, Change::new().next(to)).await??;
         check!(info.next == Some(to), "set to {to}, but next is {:?}", info.next);
         steps.push((now(), to));
         // What others reserved meanwhile must not be taken back.
-        let behind = client.set(&name, Change { next: Some(to - 1), ..Change::default() }).await?;
+        let behind = client.set(&name, Change::new().next(to - 1)).await?;
         expect("a step backwards among reserves", &behind, ErrorKind::Conflict)?;
     }
     while let Some(outcome) = running.join_next().await {
@@ -294,7 +294,7 @@ pub(super) async fn resets_among_reserves(context: Arc<Context>) -> Outcome {
         });
     }
     for step in 0..12 {
-        let change = Change { next: Some(1), backwards: true, ..Change::default() };
+        let change = Change::new().next(1).backwards(true);
         let answer = match step % 3 {
             2 => client.remove(&name).await?.map(drop),
             _ => client.set(&name, change).await?.map(drop),

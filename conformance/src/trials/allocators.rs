@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::draws::Drawn;
 use crate::outcome::{Outcome, check, fail};
-use crate::proxy::{Fault, Proxy};
+use crate::proxy::{Fault, Proxy, nth};
 use crate::worker::{Books, Job, Order, Worker};
 
 /// How the store's answers are falsified.
@@ -57,13 +57,13 @@ impl Liar {
             Lie::Empty => (range(grant.range.start(), 0), grant.bounds),
             Lie::TooMany => (range(grant.range.start(), grant.range.len() + 1), grant.bounds),
         };
-        Grant { range, bounds, ..grant }
+        Grant::new(range, grant.identity, bounds)
     }
 }
 
 impl Store for Liar {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { batches: false, ..self.store.capabilities() }
+        self.store.capabilities().batches(false)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
@@ -176,7 +176,7 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
         drawn(&context, &books, 300).await?;
         if let Some(proxy) = &proxy {
             let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
-            proxy.arm(faults[round % 3], context.random(0..=3));
+            proxy.arm(faults[round % 3].clone(), nth(context.random(0..=3), |_| true));
         }
         // Nobody has to get on while one is paused: it may hold a lock.
         workers[(round + 1) % 3].pause();

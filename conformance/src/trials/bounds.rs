@@ -83,7 +83,7 @@ pub(super) async fn end_of_the_store(context: Arc<Context>) -> Outcome {
 pub(super) async fn ceiling(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("ceiling"));
     client.create(&name, Bounds::new(1, 100)?).await??;
-    let low = Reserve { ceiling: 20, ..context.request(&name, 8) };
+    let low = context.request(&name, 8).ceiling(20);
     drain(&context, &client, &low, 1, 20).await?;
     // Whoever can hold larger ids goes on.
     drain(&context, &client, &context.request(&name, 30), 21, 100).await
@@ -91,16 +91,16 @@ pub(super) async fn ceiling(context: Arc<Context>) -> Outcome {
 
 pub(super) async fn creation_below_the_ceiling(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("below"));
-    let request = Reserve { ceiling: 9, create: Some(Bounds::new(10, 20)?), ..context.request(&name, 1) };
+    let request = context.request(&name, 1).ceiling(9).create(Bounds::new(10, 20)?);
     client.refused(&request, ErrorKind::Exhausted).await?;
     // Whether it exists now is the store's affair; that nothing of it is gone is not.
-    drain(&context, &client, &Reserve { ceiling: u64::MAX, ..request }, 10, 20).await
+    drain(&context, &client, &request.ceiling(u64::MAX), 10, 20).await
 }
 
 pub(super) async fn stored_bounds_win(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("bounds"));
     client.create(&name, Bounds::new(50, 60)?).await??;
-    let other = Reserve { create: Some(Bounds::new(1, 1000)?), ..context.request(&name, 4) };
+    let other = context.request(&name, 4).create(Bounds::new(1, 1000)?);
     drain(&context, &client, &other, 50, 60).await
 }
 

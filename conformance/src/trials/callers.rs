@@ -78,11 +78,11 @@ pub(super) async fn batches(context: Arc<Context>) -> Outcome {
     client.create(&spent, Bounds::new(5, 5)?).await??;
     client.reserve(&context.request(&spent, 1)).await??;
     client.create(&low, Bounds::new(3_000, 3_999)?).await??;
-    let created_below = Reserve { create: Some(Bounds::new(4_000, 4_999)?), ..context.request(&two, 4) };
+    let created_below = context.request(&two, 4).create(Bounds::new(4_000, 4_999)?);
     let requests = [
         context.request(&one, 10),
         context.request(&spent, 1),
-        Reserve { ceiling: 100, ..context.request(&low, 3) },
+        context.request(&low, 3).ceiling(100),
         created_below.clone(),
         context.request(&one, 20),
         context.request(&low, 5),
@@ -169,7 +169,7 @@ pub(super) async fn capabilities_are_coherent(context: Arc<Context>) -> Outcome 
     let Grant { range, identity, .. } = one.reserve(&context.request(&name, 1)).await??;
     // What is not shared between processes is, at least, between the clients of one.
     other.look(&name).await?;
-    let back = GiveBack { name, identity, rest: range };
+    let back = GiveBack::new(name, identity, range);
     check!(
         declared.gives_back || !one.give_back(&back).await??,
         "declared to take nothing back, but {range:?} was taken"
@@ -198,12 +198,7 @@ pub(super) async fn as_the_reference(context: Arc<Context>) -> Outcome {
         match context.random(0..=9) {
             0..=5 => {
                 let bounds = Bounds::new(5, 5 + number())?;
-                let request = Reserve {
-                    name: name.clone(),
-                    count: 1 + number() / 6,
-                    ceiling: number(),
-                    create: Some(bounds),
-                };
+                let request = Reserve::new(name.clone(), 1 + number() / 6).ceiling(number()).create(bounds);
                 let (theirs, ours) = (client.reserve(&request).await?, reference.reserve(&request).await);
                 match (&theirs, &ours) {
                     (Ok(theirs), Ok(ours)) => {
@@ -219,12 +214,11 @@ pub(super) async fn as_the_reference(context: Arc<Context>) -> Outcome {
             }
             6..=8 => {
                 let pick = |value| (context.random(0..=2) > 0).then_some(value);
-                let change = Change {
-                    next: pick(number()),
-                    max: pick(number()),
-                    backwards: context.random(0..=1) == 0,
-                    expect: None,
-                };
+                let change = Change::new()
+                    .next(pick(number()))
+                    .max(pick(number()))
+                    .backwards(context.random(0..=1) == 0)
+                    .expect(None);
                 let (theirs, ours) = (client.set(name, change).await?, reference.set(name, change).await);
                 match (&theirs, &ours) {
                     (Ok(theirs), Ok(ours)) => {

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::ledger::{Ledger, Reply};
 use crate::outcome::{Outcome, check};
-use crate::proxy::{Fault, Nonsense, Proxy};
+use crate::proxy::{Fault, Gate, Nonsense, Proxy, nth};
 use crate::tracker::Tracker;
 
 /// How many faults one trial has a client meet.
@@ -78,9 +78,9 @@ impl Scene {
     /// One reserve that meets a fault at its next piece but `skip`; `None` when
     /// too many have failed to go on.
     async fn meet(&mut self, fault: Fault, skip: u64, patience: Duration) -> Outcome<Option<Reply>> {
-        self.proxy.arm(fault, skip);
+        self.proxy.arm(fault, nth(skip, |_| true));
         let reply = self.reserve(patience).await;
-        self.met += u32::from(self.proxy.disarm());
+        self.met += u32::from(self.proxy.disarm() > 0);
         self.verify().await?;
         Ok(reply)
     }
@@ -127,7 +127,7 @@ async fn cut(context: Arc<Context>, label: &str, fault: Fault) -> Outcome {
             break;
         }
         let (skip, patience) = (u64::from(round) % scene.pieces, scene.context.setup.timeouts.call);
-        match scene.meet(fault, skip, patience).await? {
+        match scene.meet(fault.clone(), skip, patience).await? {
             None => break,
             Some(reply) => check!(
                 reply != Reply::Silent,
@@ -155,12 +155,13 @@ pub(super) async fn reply_withheld(context: Arc<Context>) -> Outcome {
     let mut scene = Scene::new(context, "withheld").await?;
     for round in 0..FAULTS / 2 {
         let (skip, patience) = (u64::from(round / 2) % scene.pieces, scene.context.setup.timeouts.pause);
-        if scene.meet(Fault::Withhold, skip, patience).await?.is_none() {
+        let gate = Gate::new();
+        if scene.meet(Fault::Withhold(gate.clone()), skip, patience).await?.is_none() {
             break;
         }
         // Late answers must not be taken for those of other requests.
         if round % 2 == 0 {
-            scene.proxy.release();
+            gate.open();
         } else {
             scene.proxy.cut();
         }

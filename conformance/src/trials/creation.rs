@@ -64,7 +64,7 @@ pub(super) async fn create_race(context: Arc<Context>) -> Outcome {
 pub(super) async fn created_only_if_asked(context: Arc<Context>) -> Outcome {
     let (client, other) = (context.connect().await?, context.connect().await?);
     let name = context.name("lost");
-    let held = Reserve { create: None, ..context.request(&name, 5) };
+    let held = context.request(&name, 5).create(None);
     is_not_made(&client, &held).await?;
     client.create(&name, context.bounds()).await??;
     client.reserve(&held).await??;

@@ -204,7 +204,7 @@ async fn make(clients: &[Client], names: &[SequenceName], window: u64) -> Outcom
                 if number % 2 == 0 {
                     client.create(&name, bounds).await??;
                 }
-                let request = Reserve { name, count: 5, ceiling: u64::MAX, create: Some(bounds) };
+                let request = Reserve::new(name, 5).create(bounds);
                 let grant = client.reserve(&request).await??;
                 // What is lost of a window, whose answer did not come in time, is skipped.
                 let skipped = grant.range.start().checked_sub(bounds.start());

@@ -167,20 +167,16 @@ impl Broken {
             }
             Bug::CreatesUnasked => {
                 let create = request.create.or(Some(Bounds::of::<u64>()));
-                self.store.reserve(&Reserve { create, ..request.clone() }).await
+                self.store.reserve(&request.clone().create(create)).await
             }
             Bug::HoardsABlock => self.hoarded(request).await,
             Bug::LosesRanges if self.every(10) => {
                 self.store.reserve(request).await?;
                 self.store.reserve(request).await
             }
-            Bug::IgnoresTheCeiling => {
-                self.store.reserve(&Reserve { ceiling: u64::MAX, ..request.clone() }).await
-            }
+            Bug::IgnoresTheCeiling => self.store.reserve(&request.clone().ceiling(u64::MAX)).await,
             Bug::KeepsU32Counts => {
-                self.store
-                    .reserve(&Reserve { count: (request.count & 0xffff_ffff).max(1), ..request.clone() })
-                    .await
+                self.store.reserve(&request.clone().count((request.count & 0xffff_ffff).max(1))).await
             }
             Bug::KeepsTheLockWhenDropped => {
                 let permit = self.state.lock.acquire().await.unwrap();
@@ -201,7 +197,7 @@ impl Broken {
         let grant = match self.store.reserve(request).await {
             Err(error) if error.kind() == ErrorKind::Exhausted && self.bug == Bug::Wraps => {
                 let start = before.map_or(1, |info| info.bounds.start());
-                let change = Change { next: Some(start), backwards: true, ..Change::default() };
+                let change = Change::new().next(start).backwards(true);
                 self.store.set(&request.name, change).await?;
                 self.store.reserve(request).await
             }
@@ -215,16 +211,18 @@ impl Broken {
             Bug::LosesTheLastId if at_end && range.len() == 1 => {
                 Err(Error::new(ErrorKind::Exhausted, "no more"))
             }
-            Bug::LosesTheLastId if at_end => Ok(Grant { range: shorter(range), ..grant }),
+            Bug::LosesTheLastId if at_end => Ok(grant.range(shorter(range))),
             Bug::GoesBeyondMax if at_end => {
-                Ok(Range::new(range.start(), range.len() + 1).map_or(grant, |range| Grant { range, ..grant }))
+                Ok(Range::new(range.start(), range.len() + 1).map_or(grant, |range| grant.range(range)))
             }
             Bug::IgnoresStoredBounds if range.start() == bounds.start() => {
                 let create = request.creation()?;
                 let range = Range::new(create.start(), range.len()).unwrap();
-                Ok(Grant { range, bounds: create, ..grant })
+                Ok(Grant::new(range, grant.identity, create))
             }
-            Bug::EpochStays => Ok(Grant { identity: Identity { epoch: 0, ..grant.identity }, ..grant }),
+            Bug::EpochStays => {
+                Ok(Grant::new(grant.range, Identity { epoch: 0, ..grant.identity }, grant.bounds))
+            }
             Bug::IncarnationStays => {
                 let incarnation = self
                     .state
@@ -232,7 +230,7 @@ impl Broken {
                     .lock()
                     .get(&request.name)
                     .map_or(grant.identity.incarnation, |one| one.incarnation);
-                Ok(Grant { identity: Identity { incarnation, ..grant.identity }, ..grant })
+                Ok(Grant::new(grant.range, Identity { incarnation, ..grant.identity }, grant.bounds))
             }
             Bug::ExpectsMoreThanItSays if range.len() < request.count => {
                 Err(Error::new(ErrorKind::Exhausted, "all or nothing"))
@@ -247,7 +245,7 @@ impl Broken {
         };
         let grant = info.grant(request.count, request.ceiling)?;
         self.pause().await;
-        let change = Change { next: info.next, ..Change::default() };
+        let change = Change::new().next(info.next);
         match self.store.set(&request.name, change).await {
             Ok(_) => Ok(grant),
             Err(_) => Err(unavailable()),
@@ -258,11 +256,11 @@ impl Broken {
         let hoard = self.hoard.lock().take();
         let mut grant = match hoard {
             Some(grant) if !grant.range.is_empty() => grant,
-            _ => self.store.reserve(&Reserve { count: 10_000, ..request.clone() }).await?,
+            _ => self.store.reserve(&request.clone().count(10_000)).await?,
         };
         let range = grant.range.take_front(request.count);
         *self.hoard.lock() = Some(grant);
-        Ok(Grant { range, ..grant })
+        Ok(grant.range(range))
     }
 }
 
@@ -271,11 +269,11 @@ impl Store for Broken {
         let declared = self.store.capabilities();
         let batches =
             declared.batches && (self.bug != Bug::DeclaresByChance || self.number.is_multiple_of(2));
-        Capabilities { batches, ..declared }
+        declared.batches(batches)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let request = Reserve { name: self.renamed(&request.name), ..request.clone() };
+        let request = request.clone().name(self.renamed(&request.name));
         Box::pin(async move { Broken::reserve(self, &request).await })
     }
 
@@ -352,7 +350,7 @@ impl Store for Broken {
             match (&info, self.bug) {
                 (Some(found), Bug::LooksConsume) => {
                     let create = Some(found.bounds);
-                    let request = Reserve { name: renamed, count: 1, ceiling: u64::MAX, create };
+                    let request = Reserve::new(renamed, 1).create(create);
                     let _ = self.store.reserve(&request).await;
                 }
                 (None, Bug::LooksCreate) => {
@@ -360,7 +358,10 @@ impl Store for Broken {
                 }
                 _ => {}
             }
-            Ok(info.map(|info| SequenceInfo { name: name.clone(), ..info }))
+            Ok(info.map(|mut info| {
+                info.name = name.clone();
+                info
+            }))
         })
     }
 
@@ -402,11 +403,12 @@ impl Store for Broken {
                     self.store.inspect(&name).await?.ok_or_else(|| Error::from(ErrorKind::NotFound))?;
                 info.apply(&change)?;
                 self.pause().await;
-                return self.store.set(&name, Change { expect: None, backwards: true, ..change }).await;
+                return self.store.set(&name, change.expect(None).backwards(true)).await;
             }
-            let info = self.store.set(&name, change).await?;
+            let mut info = self.store.set(&name, change).await?;
             let epoch = if self.bug == Bug::EpochStays { 0 } else { info.identity.epoch };
-            Ok(SequenceInfo { identity: Identity { epoch, ..info.identity }, ..info })
+            info.identity.epoch = epoch;
+            Ok(info)
         })
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
-    RetryCost, SequenceInfo, Store, StoreFuture,
+    SequenceInfo, Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 use idmill_conformance::{Daemon, Endpoint, Suite, Timeouts, free_port};
@@ -73,9 +73,8 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
                 (Some(&""), Some(&"")) => None,
                 _ => Some(Bounds::new(number(words, 4)?, number(words, 5)?)?),
             };
-            let request =
-                Reserve { name: name()?, count: number(words, 2)?, ceiling: number(words, 3)?, create };
-            let Grant { range, identity, bounds } = store.reserve(&request).await?;
+            let request = Reserve::new(name()?, number(words, 2)?).ceiling(number(words, 3)?).create(create);
+            let Grant { range, identity, bounds, .. } = store.reserve(&request).await?;
             let numbers = [
                 range.start(),
                 range.len(),
@@ -89,7 +88,7 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
         "back" => {
             let identity = Identity { incarnation: number(words, 4)?, epoch: number(words, 5)? };
             let rest = Range::new(number(words, 2)?, number(words, 3)?).ok_or_else(|| garbage(words))?;
-            vec![store.give_back(&GiveBack { name: name()?, identity, rest }).await?.to_string()]
+            vec![store.give_back(&GiveBack::new(name()?, identity, rest)).await?.to_string()]
         }
         "create" => shown(&store.create(&name()?, Bounds::new(number(words, 2)?, number(words, 3)?)?).await?),
         "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
@@ -98,7 +97,8 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
             let expect = number(words, 5).ok().zip(number(words, 6).ok());
             let expect = expect.map(|(incarnation, epoch)| Identity { incarnation, epoch });
             let (next, max) = (number(words, 2).ok(), number(words, 3).ok());
-            let change = Change { next, max, backwards: words.get(4) == Some(&"true"), expect };
+            let change =
+                Change::new().next(next).max(max).backwards(words.get(4) == Some(&"true")).expect(expect);
             shown(&store.set(&name()?, change).await?)
         }
         "remove" => vec![store.remove(&name()?).await?.to_string()],
@@ -258,9 +258,9 @@ impl Toy {
             },
         };
         let grant = info.grant(request.count, request.ceiling)?;
-        let change = Change { next: info.next, backwards: true, ..Change::default() };
+        let change = Change::new().next(info.next).backwards(true);
         self.set(&request.name, change).await?;
-        Ok(Grant { identity: Identity { epoch: 0, ..grant.identity }, ..grant })
+        Ok(Grant::new(grant.range, Identity { epoch: 0, ..grant.identity }, grant.bounds))
     }
 }
 
@@ -290,12 +290,12 @@ fn number<W: AsRef<str> + std::fmt::Debug>(words: &[W], at: usize) -> Result<u64
 }
 
 fn info(words: &[String]) -> Result<SequenceInfo> {
-    Ok(SequenceInfo {
-        name: SequenceName::new(words.first().map_or("", String::as_str))?,
-        next: number(words, 1).ok(),
-        bounds: Bounds::new(number(words, 2)?, number(words, 3)?)?,
-        identity: Identity { incarnation: number(words, 4)?, epoch: number(words, 5)? },
-    })
+    Ok(SequenceInfo::stored(
+        SequenceName::new(words.first().map_or("", String::as_str))?,
+        number(words, 1).ok(),
+        Bounds::new(number(words, 2)?, number(words, 3)?)?,
+        Identity { incarnation: number(words, 4)?, epoch: number(words, 5)? },
+    ))
 }
 
 fn words(verb: &str, name: &SequenceName, numbers: &[u64]) -> Vec<String> {
@@ -305,13 +305,7 @@ fn words(verb: &str, name: &SequenceName, numbers: &[u64]) -> Vec<String> {
 
 impl Store for Toy {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: true,
-        }
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
@@ -329,7 +323,7 @@ impl Store for Toy {
             let range =
                 Range::new(number(&answer, 0)?, number(&answer, 1)?).ok_or_else(|| garbage(&answer))?;
             let identity = Identity { incarnation: number(&answer, 2)?, epoch: number(&answer, 3)? };
-            Ok(Grant { range, identity, bounds: Bounds::new(number(&answer, 4)?, number(&answer, 5)?)? })
+            Ok(Grant::new(range, identity, Bounds::new(number(&answer, 4)?, number(&answer, 5)?)?))
         })
     }
 
@@ -367,7 +361,7 @@ impl Store for Toy {
             let mut rest = rest.by_ref().filter(|info| info.name.starts_with(&page.prefix));
             let sequences: Vec<_> = rest.by_ref().take(page.limit).collect();
             let next = rest.next().and(sequences.last()).map(|last| Cursor::new(last.name.as_str()));
-            Ok(Listing { sequences, unreadable: Vec::new(), next })
+            Ok(Listing::new(sequences, next))
         })
     }
 

@@ -50,7 +50,7 @@ impl CompareAndSet for ToyStore {
 
     fn can(&self) -> Capabilities {
         let (durability, retry) = (Durability::Disk, RetryCost::Gap);
-        Capabilities { durability, retry, batches: false, shared: true, gives_back: true }
+        Capabilities::new(durability).retry(retry).shared(true).gives_back(true)
     }
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<()>>>> {

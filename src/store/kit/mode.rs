@@ -2,6 +2,7 @@
 
 use super::refuse;
 use crate::error::Result;
+use crate::named::named;
 
 /// What opening a store may do to the database that it is kept in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,6 +20,12 @@ pub enum Mode {
     Create,
 }
 
+named! { Mode, "mode":
+    ReadOnly = "ro",
+    ReadWrite = "rw",
+    Create = "rwc",
+}
+
 /// What to do about a table that is not there when a store is opened.
 pub const NEVER_MADE: &str = "if it was there before, correct its name, or restore it: made anew, it begins \
                               every sequence at its start; if this is new, mode=rwc makes it";
@@ -29,27 +36,16 @@ pub const GONE: &str = "if it was there before, restore it: made anew, it begins
                         which makes it";
 
 impl Mode {
-    /// Reads `ro`, `rw` or `rwc`.
+    /// Reads `ro`, `rw` or `rwc`, as the option `mode` of a URL.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for anything else, naming the three.
     pub fn parse(value: &str) -> Result<Self> {
-        let modes = [Self::ReadOnly, Self::ReadWrite, Self::Create];
-        let known = modes.into_iter().find(|mode| mode.as_str() == value);
-        known.ok_or_else(|| {
+        value.parse().map_err(|_| {
             refuse(format!(
                 "mode={value:?} is unknown; there are ro (look only), rw (must exist), rwc (may create)"
             ))
         })
-    }
-
-    /// The mode as a URL has it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "ro",
-            Self::ReadWrite => "rw",
-            Self::Create => "rwc",
-        }
     }
 
     /// The same mode, except that it creates nothing.

@@ -44,8 +44,8 @@ mod values;
 use std::sync::Arc;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, RetryCost, Scheme, SequenceInfo,
-    Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, Scheme, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{Error, Operation, Result, SequenceName};
 use scylla::client::session::Session;
@@ -197,13 +197,7 @@ impl Flat {
 
 impl Store for Flat {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: false,
-        }
+        Capabilities::new(Durability::Disk).shared(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -55,12 +55,7 @@ pub(super) struct Row {
 
 impl Row {
     fn fresh(name: &SequenceName, bounds: Bounds) -> Self {
-        let info = SequenceInfo {
-            name: name.clone(),
-            next: Some(bounds.start()),
-            bounds,
-            identity: Identity::fresh(),
-        };
+        let info = SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, Identity::fresh());
         Self { info, recalls: 0, claims: HashMap::new(), writer: random() }
     }
 
@@ -276,7 +271,7 @@ impl Sequences {
         let after = page.after.as_ref().map(Cursor::bytes).transpose()?;
         let cql = format!("SELECT {COLUMNS}, claims FROM {}", self.table.cql());
         let (rows, next) = self.client.scan(&cql, self.serial, after, page.rows()).await?;
-        let mut listing = Listing { next: next.map(|next| Cursor::of_bytes(&next)), ..Listing::default() };
+        let mut listing = Listing::new(Vec::new(), next.map(|next| Cursor::of_bytes(&next)));
         for cells in rows {
             let name = cells.text("name").unwrap_or_default();
             if name.starts_with(&page.prefix) {
@@ -330,7 +325,7 @@ fn decode(cells: &Cells) -> Result<Row, Fault> {
         return Err(format!("has a claim of ids that are not below its next {next}"));
     }
     let next = u64::try_from(next).ok().filter(|next| *next <= bounds.max());
-    let info = SequenceInfo { name, next, bounds, identity: era.identity };
+    let info = SequenceInfo::stored(name, next, bounds, era.identity);
     Ok(Row { info, recalls: era.recalls, claims, writer: cells.count("writer").unwrap_or(0) })
 }
 

@@ -25,9 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::kit::{CompareAndSet, Contention, Resend, Swapped};
-use idmill::store::{
-    Capabilities, Cursor, Durability, Listing, Page, RetryCost, Scheme, SequenceInfo, StoreFuture,
-};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, Scheme, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use serde_json::{Value, json};
 
@@ -168,13 +166,7 @@ impl CompareAndSet for DatastoreStore {
     fn can(&self) -> Capabilities {
         // Not in batches: a commit of several would fail or wait as a whole for the one
         // sequence that others write too.
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: true,
-        }
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
     }
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Stored>>> {

@@ -140,7 +140,7 @@ fn decode(entity: &Value, version: &Value) -> Result<Stored, String> {
     }
     let identity = Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() };
     let version = version.as_str().ok_or("came without a version")?.to_owned();
-    Ok(Seen { info: SequenceInfo { name, next, bounds, identity }, version })
+    Ok(Seen { info: SequenceInfo::stored(name, next, bounds, identity), version })
 }
 
 fn read_integer(property: &Value) -> Option<i64> {
@@ -179,7 +179,7 @@ mod tests {
             let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
             let identity = Identity { epoch, ..Identity::fresh() };
-            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
             let result = json!({ "entity": place().entity(&info), "version": "7" });
             prop_assert_eq!(place().decode(&result).unwrap(), Seen { info, version: "7".to_owned() });
         }
@@ -203,10 +203,8 @@ mod tests {
 
     #[test]
     fn entities_that_cannot_be_are_named_and_refused() {
-        let info = SequenceInfo {
-            next: Some(15),
-            ..SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap())
-        };
+        let mut info = SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap());
+        info.next = Some(15);
         let good = json!({ "entity": place().entity(&info), "version": "7" });
         for (property, value, fault) in [
             ("next", json!({ "integerValue": "5" }), "next 5 outside"),

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod ids;
 pub mod postgres;
 
 pub use diesel;
@@ -9,3 +10,9 @@ pub use idmill;
 /// The store whose connections are its own, for ranges in memory: see [`postgres::PostgresStore`].
 #[cfg(feature = "async")]
 pub use idmill_postgres;
+
+/// For the macros alone.
+#[doc(hidden)]
+pub mod __private {
+    pub use idmill_sql::column::{from_column, to_column};
+}

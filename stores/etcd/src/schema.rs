@@ -137,7 +137,7 @@ fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, String> {
     if identity.incarnation == 0 {
         return Err("has incarnation 0, which never is".to_owned());
     }
-    Ok(SequenceInfo { name, next, bounds, identity })
+    Ok(SequenceInfo::stored(name, next, bounds, identity))
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
             let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
             let identity = Identity { epoch, ..Identity::fresh() };
-            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
             let (key, value) = (place().key(&info.name), encode(&info));
             prop_assert!(!place().is_deeper(key.as_bytes()));
             prop_assert!(place().first() < key.clone().into_bytes() && key.clone().into_bytes() < place().end());
@@ -195,10 +195,8 @@ mod tests {
 
     #[test]
     fn values_that_cannot_be_are_named_and_refused() {
-        let info = SequenceInfo {
-            next: Some(15),
-            ..SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap())
-        };
+        let mut info = SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap());
+        info.next = Some(15);
         let good: Value = serde_json::from_slice(&encode(&info)).unwrap();
         for (field, value, fault) in [
             ("next", json!(5), "next 5 outside"),

@@ -21,7 +21,7 @@
 use std::collections::HashMap;
 
 use idmill::store::kit::{CompareAndSet, Resend, Seen, Swapped};
-use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, RetryCost, SequenceInfo, StoreFuture};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
 
@@ -76,7 +76,7 @@ impl Sequences {
         let limit = i64::from(page.rows());
         let answer = self.client.range(&Range { key, end, limit }).await?;
         let last = answer.kvs.last().filter(|_| answer.more);
-        let mut listing = Listing { next: last.map(|kv| Cursor::of_bytes(&kv.key)), ..Listing::default() };
+        let mut listing = Listing::new(Vec::new(), last.map(|kv| Cursor::of_bytes(&kv.key)));
         for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
             listing.add(self.place.shown(&kv.key), self.place.decode(kv).map(|stored| stored.info));
         }
@@ -206,13 +206,7 @@ impl CompareAndSet for Sequences {
         // A gap where a lost reserve was applied and others went on from it before it could be looked for.
         // Not in batches: a transaction's conditions hold together or not at all, so all would fail for the
         // one sequence that others write.
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: true,
-        }
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
     }
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Stored>>> {

@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let largest = Arc::new(AtomicU64::new(0));
     let mut callers = tokio::task::JoinSet::new();
     for tier in &instances {
-        let ids = Sequences::new(tier.clone() as Arc<dyn Store>)?;
+        let ids = Sequences::new(tier.clone())?;
         let orders = ids.sequence::<u64>("orders").order(Order::Global).await?;
         for _ in 0..CALLERS {
             let (ids, orders, largest) = (ids.clone(), orders.clone(), largest.clone());

@@ -105,7 +105,7 @@ mod tests {
 
     fn info(name: &str, incarnation: u64, epoch: u64, next: Option<u64>) -> SequenceInfo {
         let (name, bounds) = (SequenceName::new(name).unwrap(), Bounds::new(1, 1_000).unwrap());
-        SequenceInfo { name, next, bounds, identity: Identity { incarnation, epoch } }
+        SequenceInfo::stored(name, next, bounds, Identity { incarnation, epoch })
     }
 
     #[test]

@@ -74,7 +74,7 @@ const NEAR_THE_END: u64 = 1_000;
 ///
 /// let store = idmill::store::connect("sqlite:ids.db").await?;
 /// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
-/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let tier = Tiered::new(store, window);
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```
@@ -332,7 +332,7 @@ impl MemcachedWindow {
             self.sequences.forget(&request.name);
             bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
         }
-        let grant = Grant { range, identity: known.identity, bounds };
+        let grant = Grant::new(range, known.identity, bounds);
         let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
         Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
     }

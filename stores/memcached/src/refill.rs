@@ -64,7 +64,7 @@ impl MemcachedWindow {
         count(&self.counts.abandoned, refill.unused);
         let size = grant.range.len() - refill.own.len() - refill.unused;
         self.sequences.update(&request.name, |latest| latest.pace.installed(size));
-        Installed::Ids(Grant { range: refill.own, ..grant })
+        Installed::Ids(grant.range(refill.own))
     }
 
     /// Moves the window's end on, if it still is where it was.

@@ -32,8 +32,8 @@ use std::time::Duration;
 use ::mongodb::Collection;
 use ::mongodb::bson::Document;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
-    Scheme, SequenceInfo, Store, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, Scheme,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use idmill::{Operation, Result, SequenceName};
 use parking_lot::Mutex;
@@ -210,13 +210,7 @@ impl MongoStore {
 
 impl Store for MongoStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: true,
-        }
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
     }
 
     idmill::store_calls!(reserve give_back create inspect list set remove);

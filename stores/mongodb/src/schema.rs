@@ -210,12 +210,12 @@ pub(super) fn decode_any(document: &Document) -> Result<SequenceInfo> {
             &format!("has incarnation {incarnation} and epoch {epoch}, which never are"),
         ));
     }
-    Ok(SequenceInfo {
+    Ok(SequenceInfo::stored(
         name,
-        next: (last < max).then(|| (last + 1).cast_unsigned()),
-        bounds: Bounds::new(start.cast_unsigned(), max.cast_unsigned())?,
-        identity: Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() },
-    })
+        (last < max).then(|| (last + 1).cast_unsigned()),
+        Bounds::new(start.cast_unsigned(), max.cast_unsigned())?,
+        Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() },
+    ))
 }
 
 fn unsound(document: &str, fault: &str) -> Error {
@@ -234,11 +234,13 @@ mod tests {
     }
 
     fn sequence(start: u64, max: u64, next: Option<u64>) -> SequenceInfo {
-        SequenceInfo { next, ..SequenceInfo::new(name("s"), Bounds::new(start, max).unwrap()) }
+        let mut info = SequenceInfo::new(name("s"), Bounds::new(start, max).unwrap());
+        info.next = next;
+        info
     }
 
     fn request(count: u64) -> Reserve {
-        Reserve { name: name("s"), count, ceiling: u64::MAX, create: Some(Bounds::new(1, 9).unwrap()) }
+        Reserve::new(name("s"), count).create(Bounds::new(1, 9).unwrap())
     }
 
     proptest! {
@@ -250,7 +252,7 @@ mod tests {
             let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
             let next = bounds.start() + offset % (bounds.max() - bounds.start() + 1);
             let identity = Identity { epoch, ..Identity::fresh() };
-            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
             prop_assert_eq!(decode(&encode(&info), &text).unwrap(), info);
         }
 
@@ -264,7 +266,7 @@ mod tests {
             let max = start.saturating_add(size).min(LARGEST);
             let next = start.checked_add(drawn).filter(|next| *next <= max);
             let mut info = sequence(start, max, next);
-            let request = Reserve { ceiling, ..request(count) };
+            let request = request(count).ceiling(ceiling);
             let mut document = encode(&info);
             let matched = with_room(&request, max.min(ceiling), 0).is_some_and(|guard| {
                 let held = document.get_i64("last").unwrap();

@@ -140,7 +140,7 @@ impl<T: Id> InTransaction<T> {
         }
         must_be_in_transaction(session).await?;
         let commands = Commands::new(self.database.clone(), self.collection.clone(), DEFAULT_TIMEOUT);
-        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: Some(self.bounds) };
+        let request = Reserve::new(self.name.clone(), count).ceiling(T::MAX).create(self.bounds);
         let fit = Fit::Exactly { floor: T::MIN };
         Ok(reserve(&commands, Some(session), &request, None, fit).await?.range)
     }

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use idmill::store::kit::refuse;
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, RetryCost, SequenceInfo, Store,
-    already_exists, exhausted, not_found,
+    Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, SequenceInfo, Store, already_exists,
+    exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
 use idmill_sql::postgres::native::{
@@ -285,7 +285,7 @@ impl NativeSequences {
         let sql = self.sql(name).await?;
         let create = create_sql(&sql, self.increment, bounds, identity, &self.lock_timeout());
         match self.sessions.batch(&create).await {
-            Ok(()) => Ok(SequenceInfo { name: name.clone(), next: Some(bounds.start()), bounds, identity }),
+            Ok(()) => Ok(SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, identity)),
             Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
             Err(fault) => Err(failed(fault, Asked::Write)),
         }
@@ -348,7 +348,7 @@ impl Kept {
             return Err(exhausted(&request.name, front.bounds.max().min(request.ceiling)));
         }
         let count = (last - start + 1).min(request.count.max(1));
-        let grant = Grant { range: part(start, count)?, ..*front };
+        let grant = front.range(part(start, count)?);
         match front.range.len() - count {
             0 => drop(self.rest.pop_front()),
             left => front.range = part(start + count, left)?,
@@ -381,7 +381,7 @@ impl Kept {
                 return Ok(());
             }
         }
-        self.rest.push_back(Grant { range, identity: info.identity, bounds: info.bounds });
+        self.rest.push_back(Grant::new(range, info.identity, info.bounds));
         Ok(())
     }
 }
@@ -411,13 +411,7 @@ fn too_large(what: &str, id: u64) -> Error {
 
 impl Store for NativeSequences {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: false,
-        }
+        Capabilities::new(Durability::Disk).shared(true)
     }
 
     idmill::store_calls!(reserve create inspect list set remove);

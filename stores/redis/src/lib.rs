@@ -29,7 +29,7 @@ use std::fmt;
 
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
-    RetryCost, Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
+    Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 
@@ -144,12 +144,7 @@ impl RedisStore {
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        let info = SequenceInfo {
-            name: name.clone(),
-            next: Some(bounds.start()),
-            bounds,
-            identity: Identity::fresh(),
-        };
+        let info = SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, Identity::fresh());
         let answer = self.run(self.schema.create(&info)).await?;
         if self.held(&answer)? { Ok(info) } else { Err(already_exists(name)) }
     }
@@ -181,7 +176,7 @@ impl RedisStore {
         let (next, mut members) = scanned.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
         members.sort();
         members.dedup();
-        let mut listing = Listing { next: (next != "0").then(|| Cursor::new(next)), ..Listing::default() };
+        let mut listing = Listing::new(Vec::new(), (next != "0").then(|| Cursor::new(next)));
         let mut names = Vec::with_capacity(members.len());
         for member in members.iter().filter(|member| member.starts_with(&page.prefix)) {
             match SequenceName::new(member) {
@@ -244,13 +239,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: self.durability,
-            retry: RetryCost::Gap,
-            batches: true,
-            shared: true,
-            gives_back: true,
-        }
+        Capabilities::new(self.durability).batches(true).shared(true).gives_back(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -149,7 +149,7 @@ pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault
         && past <= u128::from(info.bounds.max()) + 1
         && len <= request.count.max(1);
     match Range::new(first, len).filter(|range| within && !range.is_empty()) {
-        Some(range) => Ok(Grant { range, identity: info.identity, bounds: info.bounds }),
+        Some(range) => Ok(Grant::new(range, info.identity, info.bounds)),
         None => Err(answer.garbled()),
     }
 }
@@ -167,5 +167,5 @@ pub(super) fn decode(answer: &Answer, name: &SequenceName) -> Result<SequenceInf
         return Err(answer.garbled());
     }
     let next = u64::try_from(next).ok().filter(|next| *next <= bounds.max());
-    Ok(SequenceInfo { name: name.clone(), next, bounds, identity })
+    Ok(SequenceInfo::stored(name.clone(), next, bounds, identity))
 }

@@ -10,10 +10,8 @@
 use std::env;
 use std::error::Error;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idmill::store::Store;
 use idmill::{Allocator, Order, Sequences};
 use idmill_spanner::{
     InTransaction, SequenceTransaction, SpannerOptions, SpannerStore, TransactionError, next_in,
@@ -73,7 +71,7 @@ impl Mode {
 
     /// The settings of the allocator that make the mode; none for those inside a transaction.
     async fn allocator(self, store: &SpannerStore) -> idmill::Result<Option<Allocator<i64>>> {
-        let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>)?;
+        let ids = Sequences::new(store.clone())?;
         let sequence = ids.sequence::<i64>(self.name());
         Ok(Some(match self {
             Self::InTransaction | Self::SeveralInTransaction => return Ok(None),

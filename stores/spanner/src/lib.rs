@@ -37,8 +37,8 @@ mod transaction;
 
 use gcloud_spanner::client::Client;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
-    Scheme, SequenceInfo, Store, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, Scheme,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 
@@ -239,13 +239,7 @@ impl Store for SpannerStore {
     /// transaction may hold for seconds, and is aborted as a whole. Separate concurrent transactions take as
     /// many round trips, and do not wait for each other.
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durability: Durability::Disk,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: true,
-            gives_back: true,
-        }
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
     }
 
     idmill::store_calls!(reserve give_back create inspect list set remove);

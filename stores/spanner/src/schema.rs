@@ -185,7 +185,7 @@ impl Table {
     pub(super) fn fresh(&self, name: &SequenceName, bounds: Bounds, layout: Layout) -> Result<SequenceInfo> {
         if layout == Layout::Full {
             let next = Some(bounds.start());
-            return Ok(SequenceInfo { name: name.clone(), next, bounds, identity: Identity::fresh() });
+            return Ok(SequenceInfo::stored(name.clone(), next, bounds, Identity::fresh()));
         }
         // The largest of a type is what a caller has who asked for none; the
         // caller's type keeps to it by itself.
@@ -194,7 +194,7 @@ impl Table {
             return Err(self.lacks_columns(name, "other bounds than those of a type, beginning with 1"));
         }
         let (next, bounds) = (Some(1), plain_bounds(1));
-        Ok(SequenceInfo { name: name.clone(), next, bounds, identity: PLAIN_IDENTITY })
+        Ok(SequenceInfo::stored(name.clone(), next, bounds, PLAIN_IDENTITY))
     }
 
     /// Adds a row.
@@ -339,18 +339,18 @@ fn full(
         }
     };
     let identity = Identity { incarnation: decode_u64(incarnation), epoch: decode_u64(epoch) };
-    Ok(SequenceInfo { name, next, bounds, identity })
+    Ok(SequenceInfo::stored(name, next, bounds, identity))
 }
 
 fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, String> {
     let next = next.ok_or("has no next_value")?;
     let next = u64::try_from(next).map_err(|_| format!("has next_value {next}, which is negative"))?;
-    let info = SequenceInfo {
+    let info = SequenceInfo::stored(
         name,
-        next: Some(next).filter(|next| *next <= PLAIN_MAX),
-        bounds: plain_bounds(next),
-        identity: PLAIN_IDENTITY,
-    };
+        Some(next).filter(|next| *next <= PLAIN_MAX),
+        plain_bounds(next),
+        PLAIN_IDENTITY,
+    );
     Ok(info)
 }
 

@@ -7,6 +7,7 @@
 //! - A module for each dialect has the table with its statements, how its rows are read, what an error means,
 //!   and the calls of [`Store`](idmill::store::Store) over any executor.
 
+pub mod column;
 mod executor;
 mod fault;
 pub mod mysql;

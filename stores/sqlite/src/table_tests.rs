@@ -26,13 +26,14 @@ proptest! {
         let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
         let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
         let identity = Identity { epoch, ..Identity::fresh() };
-        let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+        let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
         let (mut db, table) = table();
         prop_assert_eq!(answer(&mut db, table.insert(&info)).changed, 1);
         let read = answer(&mut db, table.select(&info.name));
         prop_assert_eq!(read.rows.len(), 1);
         prop_assert_eq!(table.decode(&read.rows[0]).unwrap(), info.clone());
-        let later = SequenceInfo { next: None, ..info };
+        let mut later = info;
+        later.next = None;
         prop_assert_eq!(answer(&mut db, table.update(&later)).changed, 1);
         let page = Page::default();
         let read = answer(&mut db, table.select_page(&page).unwrap());

@@ -23,7 +23,7 @@ fn child() {
     runtime.block_on(async {
         let store = SqliteStore::open(file).await.unwrap();
         let name = SequenceName::new("s").unwrap();
-        let request = Reserve { name, count: 7, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) };
+        let request = Reserve::new(name, 7).create(Bounds::of::<u64>());
         for _ in 0..10_000 {
             let range = store.reserve(&request).await.unwrap().range;
             // One write per line, so that a kill leaves whole lines but for the last.

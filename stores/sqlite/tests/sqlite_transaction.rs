@@ -126,7 +126,7 @@ async fn the_store_and_transactions_share_a_sequence() {
     let path = dir.path().join("app.db");
     let store = SqliteStore::open(&path).await.unwrap();
     let name = SequenceName::new("s").unwrap();
-    let request = Reserve { name, count: 10, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) };
+    let request = Reserve::new(name, 10).create(Bounds::of::<u64>());
     assert_eq!(store.reserve(&request).await.unwrap().range.start(), 1);
     let mut db = wal(&path);
     let tx = begin(&mut db);

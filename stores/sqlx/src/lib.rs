@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod ids;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
@@ -10,3 +11,9 @@ pub use idmill;
 pub use idmill::store::Mode;
 /// The driver, in the version whose pools and connections are taken here.
 pub use sqlx as driver;
+
+/// For the macros alone.
+#[doc(hidden)]
+pub mod __private {
+    pub use idmill_sql::column::{from_column, to_column};
+}

@@ -40,7 +40,7 @@ fn name(text: &str) -> SequenceName {
 
 async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
     let name = self::name(name);
-    store.reserve(&Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }).await
+    store.reserve(&Reserve::new(name, count).create(Bounds::of::<u64>())).await
 }
 
 /// First and last.

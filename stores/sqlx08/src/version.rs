@@ -1,5 +1,14 @@
 //! What sqlx 0.8 does otherwise than sqlx 0.9. All other files here are those of both.
 
+/// What a value is encoded into.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __buffer {
+    ($q:lifetime, $db:ident) => {
+        <$db as $crate::driver::Database>::ArgumentBuffer<$q>
+    };
+}
+
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres {
     use std::pin::Pin;

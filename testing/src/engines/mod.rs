@@ -7,7 +7,7 @@
 //! engine.restart().await;
 //! ```
 pub mod certificate;
-pub mod proxy;
+pub mod silence;
 
 use std::collections::BTreeMap;
 use std::fs::File;

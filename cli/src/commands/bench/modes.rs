@@ -153,8 +153,7 @@ struct Alone<'a> {
 impl Way for Alone<'_> {
     fn transaction(&mut self, hold: Duration) -> Result<u64> {
         let create = Bounds::of::<i64>();
-        let request =
-            Reserve { name: self.name.clone(), count: 1, ceiling: create.max(), create: Some(create) };
+        let request = Reserve::new(self.name.clone(), 1).ceiling(create.max()).create(create);
         self.reserves.fetch_add(1, Ordering::Relaxed);
         let grant = self.runtime.block_on(self.store.reserve(&request))?;
         sleep(hold);

@@ -1,10 +1,9 @@
 //! One process through one outage: the engine itself, over a store in memory, in simulated time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::planning::Workload;
-use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Faults, MemoryStore};
 use idmill::{Allocator, Error, ErrorKind, Result, Sequences};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep_until};
@@ -53,7 +52,7 @@ struct Simulation {
 impl Simulation {
     async fn run(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
         let store = MemoryStore::with_faults(Faults::none().latency(workload.latency));
-        let sequences = Sequences::builder(Arc::new(store.clone()) as Arc<dyn Store>).seed(0).start()?;
+        let sequences = Sequences::builder(store.clone()).seed(0).start()?;
         let sequence = sequences.sequence::<u64>("plan").start(bounds.start()).max(bounds.max());
         let sequence = sequence.outage_budget(workload.outage_budget).max_waste(workload.max_waste);
         let ids = sequence.patience(PATIENCE).await?;

@@ -20,7 +20,7 @@ use idmill_conformance::{Daemon, free_port};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 use tokio::time::{sleep, timeout};
 
-use crate::proxy::Proxy;
+use crate::statements::Between;
 use crate::{request, until};
 use idmill_testing::engines;
 
@@ -75,7 +75,7 @@ impl Cluster {
     }
 
     /// As seen from the first datacenter, whose node is reached through a proxy.
-    pub(crate) fn behind(&self, proxy: &Proxy, keyspace: &str) -> CassandraOptions {
+    pub(crate) fn behind(&self, proxy: &Between, keyspace: &str) -> CassandraOptions {
         let options = CassandraOptions::new([proxy.address().to_string()], keyspace);
         options
             .datacenter(DATACENTERS[0])

@@ -6,8 +6,8 @@ mod cluster;
 mod cut_off;
 mod frozen;
 mod ledger;
-mod proxy;
 mod stale;
+mod statements;
 mod unaware;
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(text), count).create(Bounds::of::<u64>())
 }
 
 /// Tries again while it is said that nothing is lost by that; returns the first success.
@@ -169,7 +169,7 @@ async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores:
     for store in stores {
         insist(store, &s, &mut ledger).await;
     }
-    let forwards = Change { next: Some(5_000), ..Change::default() };
+    let forwards = Change::new().next(5_000);
     until("it is set", || stores[0].set(&s.name, forwards)).await;
     let start = insist(&stores[0], &s, &mut ledger).await.range.start();
     assert!((5_000..5_100).contains(&start), "at once here: {start}");
@@ -187,7 +187,7 @@ async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores:
     let grant = until("the other datacenter hears of the removal", heard).await;
     assert!(grant.range.start() <= 151, "and begins anew: {grant:?}");
     // A client that knows nothing yet asks before it serves.
-    let back = Change { next: Some(1), backwards: true, ..Change::default() };
+    let back = Change::new().next(1).backwards(true);
     until("it is set back", || stores[0].set(&s.name, back)).await;
     let fresh = Cluster::open(&cluster.geo(1, 150)).await;
     let grant = insist(&fresh, &s, &mut ledger).await;
@@ -221,7 +221,7 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
     run(&format!("UPDATE ids.idmill_sequences_windows {back} {}", window("refills"))).await;
     refused(&stranger, "refills").await;
     // The remedy.
-    let forwards = Change { next: Some(10_000), ..Change::default() };
+    let forwards = Change::new().next(10_000);
     for text in ["known", "lost", "refills"] {
         until("it is set", || async { stores[1].set(&name(text), forwards).await }).await;
         let stranger = Cluster::open(&cluster.geo(0, 150)).await;

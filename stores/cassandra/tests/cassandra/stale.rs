@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use idmill::store::{Change, Grant, Store};
 use idmill_cassandra::CassandraStore;
+use idmill_conformance::proxy::Gate;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::ledger::Ledger;
-use crate::proxy::{Caught, Proxy};
+use crate::statements::Between;
 use crate::{insist, name, request};
 
 const TAKE: &str = "SET next = ?, until = ? WHERE";
@@ -21,14 +22,14 @@ const RESET: &str = "SET incarnation = ?";
 
 /// A process that is late, another one that is not, and what they are connected through.
 struct Two {
-    proxy: Proxy,
+    proxy: Between,
     late: CassandraStore,
     prompt: CassandraStore,
 }
 
 impl Two {
     async fn over(cluster: &Cluster) -> Self {
-        let proxy = Proxy::to(cluster.address(0)).await;
+        let proxy = Between::to(cluster.address(0)).await;
         // A write is given up after a quarter of it; the others do in that time what they are to do.
         let options = cluster.behind(&proxy, "stale").create_keyspace([("dc1", 1)]).geo("dc1", 150);
         let options = options.timeout(Duration::from_secs(160)).check_every(Duration::ZERO);
@@ -42,10 +43,11 @@ impl Two {
         store: &CassandraStore,
         write: &str,
         text: &'static str,
-    ) -> (Caught, JoinHandle<Grant>) {
+    ) -> (Gate, JoinHandle<Grant>) {
         let (held, store) = (self.proxy.hold(write, text), store.clone());
         let reserving = tokio::spawn(async move { store.reserve(&request(text, 5)).await.unwrap() });
-        (held.caught().await, reserving)
+        held.caught().await;
+        (held, reserving)
     }
 }
 
@@ -65,12 +67,12 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     let s = request("stale_take", 5);
     let before = insist(&two.late, &s, &mut Ledger::default()).await;
     let (take, late) = two.reserve_until(&two.late, TAKE, "stale_take").await;
-    let back = Change { next: Some(1), backwards: true, ..Change::default() };
+    let back = Change::new().next(1).backwards(true);
     two.prompt.set(&s.name, back).await.unwrap();
     let mut ledger = Ledger::default();
     let first = insist(&two.prompt, &s, &mut ledger).await;
     assert_eq!(first.range, before.range, "the window is not where the take expects it: this proves nothing");
-    take.release();
+    take.open();
     let late = late.await.unwrap();
     assert_eq!(late.identity, first.identity, "ids of the era before: {late:?}");
     ledger.note(5, &Ok(late));
@@ -87,7 +89,7 @@ async fn one_that_empties_the_window(two: &Two) {
     let (reset, late) = two.reserve_until(&two.late, RESET, "stale_reset").await;
     let mut ledger = Ledger::default();
     insist(&two.prompt, &s, &mut ledger).await;
-    reset.release();
+    reset.open();
     ledger.note(5, &Ok(late.await.unwrap()));
     insist(&two.prompt, &s, &mut ledger).await;
     assert!(ledger.disjoint() == 15 && !ledger.reaches(6), "ids of the era before");
@@ -98,11 +100,11 @@ async fn one_that_fills_the_window(two: &Two, write: &str, text: &'static str) {
     let (stale, late) = two.reserve_until(&two.late, write, text).await;
     set_to_a_thousand(two, text).await;
     let (write, prompt) = two.reserve_until(&two.prompt, write, text).await;
-    stale.release();
+    stale.open();
     let mut ledger = Ledger::default();
     for (released, reserving) in [(None, late), (Some(write), prompt)] {
         if let Some(write) = released {
-            write.release();
+            write.open();
         }
         let grant = reserving.await.unwrap();
         assert!(grant.range.start() >= 1_000, "{text}: ids of the era before: {grant:?}");
@@ -113,6 +115,6 @@ async fn one_that_fills_the_window(two: &Two, write: &str, text: &'static str) {
 }
 
 async fn set_to_a_thousand(two: &Two, text: &str) {
-    let forwards = Change { next: Some(1_000), ..Change::default() };
+    let forwards = Change::new().next(1_000);
     two.prompt.set(&name(text), forwards).await.unwrap();
 }

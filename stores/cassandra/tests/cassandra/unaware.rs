@@ -11,7 +11,7 @@ use idmill_cassandra::{CassandraOptions, CassandraStore};
 
 use crate::cluster::Cluster;
 use crate::ledger::Ledger;
-use crate::proxy::Proxy;
+use crate::statements::Between;
 use crate::{insist, query, request};
 
 const KEYSPACES: &str = "FROM system_schema.keyspaces";
@@ -58,7 +58,7 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
 }
 
 async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
-    let proxy = Proxy::to(cluster.address(0)).await;
+    let proxy = Between::to(cluster.address(0)).await;
     // Two looks before the keyspace is made, and two after it.
     proxy.misspell(KEYSPACES, "heard_of", "unheard_", 4);
     proxy.misspell("CREATE TABLE", "heard_of", "unheard_", 2);
@@ -79,7 +79,7 @@ async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
 }
 
 async fn a_keyspace_that_is_never_heard_of(cluster: &Cluster) {
-    let proxy = Proxy::to(cluster.address(0)).await;
+    let proxy = Between::to(cluster.address(0)).await;
     proxy.misspell(KEYSPACES, "never_heard_of", "never_heard_uf", 1_000_000);
     let error = CassandraStore::open(cluster.behind(&proxy, "never_heard_of").create_keyspace([("dc1", 1)]))
         .await

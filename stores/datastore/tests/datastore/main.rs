@@ -24,7 +24,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(text), count).create(Bounds::of::<u64>())
 }
 
 async fn reserve(store: &DatastoreStore, text: &str, count: u64) -> Result<(u64, u64)> {
@@ -160,12 +160,8 @@ async fn bounds_are_kept_to_the_last_id() {
     {
         let name = name(&format!("s{at}"));
         let reserve = |count, ceiling| {
-            let request = Reserve {
-                name: name.clone(),
-                count,
-                ceiling,
-                create: Some(Bounds::new(start, max).unwrap()),
-            };
+            let request =
+                Reserve::new(name.clone(), count).ceiling(ceiling).create(Bounds::new(start, max).unwrap());
             let store = store.clone();
             async move { store.reserve(&request).await }
         };
@@ -177,7 +173,7 @@ async fn bounds_are_kept_to_the_last_id() {
         assert_eq!(reserve(1, u64::MAX).await.unwrap_err().kind(), ErrorKind::Exhausted);
         let info = store.inspect(&name).await.unwrap().unwrap();
         assert_eq!((info.next, info.bounds), (None, Bounds::new(start, max).unwrap()));
-        let change = Change { next: Some(start), backwards: true, ..Change::default() };
+        let change = Change::new().next(start).backwards(true);
         assert_eq!(store.set(&name, change).await.unwrap().identity.epoch, 1);
         assert_eq!(reserve(1, u64::MAX).await.unwrap().range.start(), start, "it was set back");
     }
@@ -187,7 +183,7 @@ async fn bounds_are_kept_to_the_last_id() {
 async fn an_exhausted_new_sequence_is_not_created() {
     let Some(engine) = shared("datastore").await else { return };
     let store = open(&engine, "nothing").await;
-    let request = Reserve { ceiling: 4, create: Some(Bounds::new(5, 9).unwrap()), ..request("s", 1) };
+    let request = request("s", 1).ceiling(4).create(Bounds::new(5, 9).unwrap());
     assert_eq!(store.reserve(&request).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(store.list_all().await.unwrap(), []);
 }

@@ -131,7 +131,7 @@ async fn who_was_slower_reads_again() {
         let (grant, store_again) = with_another_in_between(&engine, "slower", take).await;
         assert_eq!(grant.unwrap().range.start(), 21, "both moved it on");
         let backwards = |store: DatastoreStore| async move {
-            let change = Change { next: Some(3), backwards: true, ..Change::default() };
+            let change = Change::new().next(3).backwards(true);
             store.set(&name("s"), change).await.unwrap();
         };
         let (grant, _) = with_another_in_between(&engine, "slower", backwards).await;

@@ -48,7 +48,7 @@ fn name(text: &str) -> SequenceName {
 
 async fn reserve(store: &dyn Store, name: &str, count: u64) -> idmill::Result<Grant> {
     let create = Some(Bounds::of::<u64>());
-    store.reserve(&Reserve { name: self::name(name), count, ceiling: u64::MAX, create }).await
+    store.reserve(&Reserve::new(self::name(name), count).create(create)).await
 }
 
 /// First and last.

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use idmill::store::{Bounds, Change, Store};
 use idmill::{ErrorKind, Sequences};
+use idmill_conformance::Proxy;
 use idmill_etcd::{EtcdOptions, EtcdStore};
 
-use super::proxy::Proxy;
 use super::{TIMEOUT, inspect, name, open, reserve, shared};
 use idmill_testing::engines::Engine;
 
@@ -60,7 +59,7 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
     // The remedy that it names.
     let anew = open(&engine, "ids").await;
     assert_eq!(inspect(&anew, "s").await.next, Some(11), "it was restored indeed");
-    anew.set(&name("s"), Change { next: Some(100), ..Change::default() }).await.unwrap();
+    anew.set(&name("s"), Change::new().next(100)).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::StoreViolation, "it stays");
     assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
 }
@@ -70,7 +69,7 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
 async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
     let Some((engine, store)) = backed_up().await else { return };
     let unaware = open(&engine, "ids").await;
-    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store).unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
     assert_eq!(s.take(30).await.unwrap().ids().last(), Some(40));
     restore(&engine).await;
@@ -132,7 +131,7 @@ async fn an_etcd_that_was_merely_killed_is_the_same() {
 async fn another_cluster_is_refused() {
     let Some(one) = Engine::start("etcd").await else { return };
     let Some(other) = Engine::start("etcd").await else { return };
-    let proxy = Proxy::start(one.address()).await;
+    let proxy = Proxy::start(one.address()).await.unwrap();
     let options = EtcdOptions::new([proxy.address().to_string()]).timeout(TIMEOUT);
     let store = EtcdStore::open_with(options).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
@@ -149,7 +148,7 @@ async fn another_cluster_is_refused() {
 async fn a_key_that_was_deleted_is_not_written_anew_by_who_was_granted_of_it() {
     let Some(engine) = shared().await else { return };
     let store = open(&engine, "deleted").await;
-    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store).unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
     assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
     let admin = open(&engine, "deleted").await;

@@ -1,15 +1,15 @@
 //! Requests and answers that are lost, and what the store makes of it.
 
 use std::collections::BTreeSet;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Store};
 use idmill::{ErrorKind, Range};
+use idmill_conformance::Proxy;
+use idmill_conformance::proxy::{Fault, Gate};
 use idmill_etcd::{EtcdOptions, EtcdStore};
 
-use super::proxy::{Hold, Proxy};
 use super::{TIMEOUT, inspect, name, open, request, reserve, shared};
 use idmill_testing::engines::Engine;
 
@@ -19,20 +19,46 @@ struct Between {
     _engine: Arc<Engine>,
 }
 
-impl Deref for Between {
-    type Target = Proxy;
-
-    fn deref(&self) -> &Proxy {
-        &self.proxy
+impl Between {
+    async fn start(engine: Arc<Engine>) -> Self {
+        Self { proxy: Proxy::start(engine.address()).await.unwrap(), _engine: engine }
     }
+
+    /// Holds back what the store sends, from the next write on, until the gate is opened, however late.
+    fn hold_writes(&self) -> Gate {
+        let gate = Gate::new();
+        self.proxy.arm(Fault::Hold(gate.clone()), is_write);
+        gate
+    }
+
+    /// Holds back what etcd answers on any connection, from the next write on, and never delivers it.
+    fn lose_answers(&self) {
+        let mut begun = false;
+        self.proxy.arm(Fault::Withhold(Gate::new()), move |piece| {
+            begun |= is_write(piece);
+            begun
+        });
+    }
+
+    /// Cuts the store off on every connection that is there, and holds nothing back on later ones.
+    /// What etcd was sent it keeps.
+    fn cut(&self) {
+        assert!(self.proxy.disarm() > 0, "nothing was held back: the test proves nothing");
+        self.proxy.cut();
+    }
+}
+
+/// Writes are told from reads by what they write: only they have a claim in them.
+fn is_write(piece: &[u8]) -> bool {
+    piece.windows(5).any(|word| word == b"claim")
 }
 
 /// A store that reaches etcd through a proxy, one that does not, and the proxy.
 async fn behind(place: &str) -> Option<(EtcdStore, EtcdStore, Between)> {
     let engine = shared().await?;
-    let proxy = Between { proxy: Proxy::start(engine.address()).await, _engine: engine.clone() };
+    let proxy = Between::start(engine.clone()).await;
     let direct = open(&engine, place).await;
-    let options = EtcdOptions::new([proxy.address().to_string()]).timeout(TIMEOUT);
+    let options = EtcdOptions::new([proxy.proxy.address().to_string()]).timeout(TIMEOUT);
     let behind = EtcdStore::open_with(options.prefix(format!("/{place}/"))).await.unwrap();
     Some((behind, direct, proxy))
 }
@@ -51,7 +77,7 @@ async fn next_is(store: &EtcdStore, sequence: &str, next: u64) {
 async fn a_lost_answer_is_found_out_and_costs_nothing() {
     let Some((store, direct, proxy)) = behind("lost_answer").await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    proxy.hold(Hold::AnswersToWrites);
+    proxy.lose_answers();
     let reserving = tokio::spawn({
         let store = store.clone();
         async move { reserve(&store, "s", 10).await }
@@ -66,16 +92,17 @@ async fn a_lost_answer_is_found_out_and_costs_nothing() {
 async fn a_lost_request_is_sent_again() {
     let Some((store, direct, proxy)) = behind("lost_request").await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    proxy.hold(Hold::Writes);
+    let held = proxy.hold_writes();
     let reserving = tokio::spawn({
         let store = store.clone();
         async move { reserve(&store, "s", 10).await }
     });
-    proxy.has_held().await;
+    held.caught().await;
     proxy.cut();
     assert_eq!(reserving.await.unwrap().unwrap(), (11, 10));
     // The first copy arrives after all: its condition does not hold any more.
-    proxy.release().await;
+    held.open();
+    held.passed().await;
     assert_eq!(reserve(&direct, "s", 10).await.unwrap(), (21, 10));
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (31, 10));
 }
@@ -84,7 +111,7 @@ async fn a_lost_request_is_sent_again() {
 async fn a_lost_answer_that_others_went_on_from_is_unknown() {
     let Some((store, direct, proxy)) = behind("overtaken").await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    proxy.hold(Hold::AnswersToWrites);
+    proxy.lose_answers();
     let reserving = tokio::spawn({
         let store = store.clone();
         async move { reserve(&store, "s", 10).await }
@@ -101,7 +128,7 @@ async fn a_lost_answer_that_others_went_on_from_is_unknown() {
 #[tokio::test]
 async fn a_lost_answer_to_a_creation_is_found_out() {
     let Some((store, direct, proxy)) = behind("lost_creation").await else { return };
-    proxy.hold(Hold::AnswersToWrites);
+    proxy.lose_answers();
     let reserving = tokio::spawn({
         let store = store.clone();
         async move { store.reserve(&request("a", 10)).await }
@@ -110,7 +137,7 @@ async fn a_lost_answer_to_a_creation_is_found_out() {
     proxy.cut();
     let grant = reserving.await.unwrap().unwrap();
     assert_eq!((grant.range.start(), grant.identity), (1, inspect(&direct, "a").await.identity));
-    proxy.hold(Hold::AnswersToWrites);
+    proxy.lose_answers();
     let creating = tokio::spawn({
         let store = store.clone();
         async move { store.create(&name("b"), Bounds::of::<u64>()).await }
@@ -130,12 +157,12 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
         let identity = (grant.identity.incarnation, grant.identity.epoch);
         assert!(seen.insert((identity, grant.range.start())), "granted twice: {grant:?}");
     };
-    proxy.hold(Hold::Writes);
+    let held = proxy.hold_writes();
     let reserving = tokio::spawn({
         let store = store.clone();
         async move { store.reserve(&request("s", 10)).await }
     });
-    proxy.has_held().await;
+    held.caught().await;
     proxy.cut();
     match reserving.await.unwrap() {
         Ok(grant) => note(grant),
@@ -145,7 +172,8 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
         note(direct.reserve(&request("s", 10)).await.unwrap());
     }
     assert!(direct.remove(&name("s")).await.unwrap());
-    proxy.release().await;
+    held.open();
+    held.passed().await;
     // It is there again by now, as what it would have been.
     next_is(&direct, "s", 11).await;
     for _ in 0..3 {
@@ -157,11 +185,7 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
 async fn a_rest_is_given_back_once() {
     let Some((store, direct, proxy)) = behind("given_back").await else { return };
     let grant = store.reserve(&request("s", 10)).await.unwrap();
-    let back = |start, len| GiveBack {
-        name: name("s"),
-        identity: grant.identity,
-        rest: Range::new(start, len).unwrap(),
-    };
+    let back = |start, len| GiveBack::new(name("s"), grant.identity, Range::new(start, len).unwrap());
     assert!(store.give_back(&back(6, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap(), "it is not the end any more");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
@@ -170,33 +194,34 @@ async fn a_rest_is_given_back_once() {
     assert!(!store.give_back(&back(1, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap());
     assert_eq!(inspect(&direct, "s").await.next, Some(16));
-    let stranger = GiveBack { identity: Identity::fresh(), ..back(11, 5) };
+    let stranger = back(11, 5).identity(Identity::fresh());
     assert!(!store.give_back(&stranger).await.unwrap());
-    let nowhere = GiveBack { name: name("nowhere"), ..back(11, 5) };
+    let nowhere = back(11, 5).name(name("nowhere"));
     assert!(!store.give_back(&nowhere).await.unwrap());
     // Held back, and not sent again: the first is all there is.
-    proxy.hold(Hold::Writes);
+    let held = proxy.hold_writes();
     let giving = tokio::spawn({
         let (store, back) = (store.clone(), back(11, 5));
         async move { store.give_back(&back).await }
     });
-    proxy.has_held().await;
+    held.caught().await;
     proxy.cut();
     assert_eq!(giving.await.unwrap().unwrap_err().kind(), ErrorKind::UnknownOutcome);
     assert_eq!(inspect(&direct, "s").await.next, Some(16));
-    proxy.release().await;
+    held.open();
+    held.passed().await;
     next_is(&direct, "s", 11).await;
 }
 
 #[tokio::test]
 async fn silence_ends_with_the_timeout() {
     let Some(engine) = shared().await else { return };
-    let proxy = Proxy::start(engine.address()).await;
+    let proxy = Between::start(engine.clone()).await;
     let direct = open(&engine, "silence").await;
-    let options = EtcdOptions::new([proxy.address().to_string()]).prefix("/silence/");
+    let options = EtcdOptions::new([proxy.proxy.address().to_string()]).prefix("/silence/");
     let store = EtcdStore::open_with(options.timeout(Duration::from_secs(5))).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    proxy.hold(Hold::AnswersToWrites);
+    proxy.lose_answers();
     let error = reserve(&store, "s", 10).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert_eq!(
@@ -205,7 +230,7 @@ async fn silence_ends_with_the_timeout() {
         "a read reserves nothing"
     );
     assert_eq!(inspect(&direct, "s").await.next, Some(21), "reserved once, whatever was sent");
-    proxy.hold(Hold::Nothing);
+    proxy.proxy.disarm();
     // The connection on which nothing came is given up.
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
 }

@@ -34,7 +34,7 @@ pub(crate) fn name() -> SequenceName {
 }
 
 pub(crate) fn request(count: u64) -> Reserve {
-    Reserve { name: name(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(), count).create(Bounds::of::<u64>())
 }
 
 /// Always so many ids in the window, whatever the rate. Nobody gives up a server that is merely busy.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idmill::store::{MemoryStore, Store};
+use idmill::store::MemoryStore;
 use idmill::{Order, Sequences};
 use tokio::task::JoinSet;
 
@@ -48,7 +48,7 @@ async fn an_id_costs_about_one_round_trip() {
 async fn callers_that_wait_at_the_same_time_share_a_round_trip() {
     let server = server!();
     let store = Arc::new(tier(&MemoryStore::new(), options(&server, 1_000)));
-    let ids = Sequences::builder(store.clone() as Arc<dyn Store>).start().unwrap();
+    let ids = Sequences::builder(store.clone()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").order(Order::Global).await.unwrap();
     // Acquainted, and the window filled.
     orders.next().await.unwrap();

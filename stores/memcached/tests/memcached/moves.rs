@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use idmill::store::{MemoryStore, Store};
+use idmill_conformance::Proxy;
 use idmill_memcached::MemcachedOptions;
-use idmill_testing::switch::{Process, Switch, back_and_forth};
+use idmill_testing::switch::{Process, back_and_forth};
 
 use crate::bench::{Raw, Tier, key, left, name, server, tier};
 
@@ -14,10 +15,10 @@ const BLOCK: u64 = 40;
 #[tokio::test]
 async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_says_so() {
     let (one, other) = (server!(), server!());
-    let switch = Switch::to(one.address()).await;
+    let switch = Proxy::start(one.address()).await.unwrap();
     let store = MemoryStore::new();
     let process = async || {
-        let options = MemcachedOptions::new(switch.address.to_string()).block(BLOCK).max_skip(None);
+        let options = MemcachedOptions::new(switch.address().to_string()).block(BLOCK).max_skip(None);
         Process::new(tier(&store, options), name().as_str()).await
     };
     let mut processes = [process().await, process().await];

@@ -33,8 +33,7 @@ async fn a_sequence_is_handed_out_to_its_last_id() {
     for (start, max) in [(1, 1), (5, 12), (1, 30), (1, 34), (u64::MAX - 33, u64::MAX), (u64::MAX, u64::MAX)] {
         let store = MemoryStore::new();
         let create = Bounds::new(start, max).unwrap();
-        let ids =
-            all(&tier(&store, options(&server, 10)), Reserve { create: Some(create), ..request(3) }).await;
+        let ids = all(&tier(&store, options(&server, 10)), request(3).create(create)).await;
         assert_eq!(ids, (start..=max).collect::<Vec<_>>(), "{start}..={max}");
     }
 }
@@ -47,7 +46,7 @@ async fn many_exhaust_a_sequence_together_and_miss_nothing() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..6 {
         let tier = tier(&store, options(&server, 50));
-        tasks.spawn(async move { all(&tier, Reserve { create: Some(create), ..request(1) }).await });
+        tasks.spawn(async move { all(&tier, request(1).create(create)).await });
     }
     let all: Vec<u64> = tasks.join_all().await.concat();
     let distinct: BTreeSet<u64> = all.iter().copied().collect();
@@ -59,7 +58,7 @@ async fn a_callers_ceiling_clips_its_draws_and_not_the_window() {
     let server = server!();
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
-    let small = |count| Reserve { ceiling: 14, ..request(count) };
+    let small = |count| request(count).ceiling(14);
     assert_eq!(draw(&tier, 10).await.len(), 10);
     assert_eq!(tier.reserve(&small(6)).await.unwrap().range.ids().collect::<Vec<_>>(), [11, 12, 13, 14]);
     for _ in 0..3 {
@@ -94,7 +93,7 @@ async fn ids_that_others_reserve_in_between_are_never_handed_out() {
     let first = draw(&tier, 5).await;
     issued.add(first);
     assert_eq!(first.start(), 131 + tier.abandoned());
-    store.set(&name(), Change { next: Some(12_345), ..Change::default() }).await.unwrap();
+    store.set(&name(), Change::new().next(12_345)).await.unwrap();
     while !issued.0.contains(&12_345) && issued.len() < 1_000 {
         issued.add(draw(&tier, 5).await);
     }
@@ -109,7 +108,7 @@ async fn what_was_set_comes_next_for_everybody_and_not_what_was_reserved_before(
     let store = MemoryStore::new();
     let (one, other) = (tier(&store, options(&server, 100)), tier(&store, options(&server, 100)));
     assert_eq!((draw(&one, 1).await.start(), draw(&other, 1).await.start()), (1, 2));
-    let forward = |next| Change { next: Some(next), ..Change::default() };
+    let forward = |next| Change::new().next(next);
     one.set(&name(), forward(5_001)).await.unwrap();
     assert_eq!((draw(&other, 1).await.start(), draw(&one, 1).await.start()), (5_001, 5_002));
     // Somebody has reserved a block and not put it into the window yet, when the
@@ -143,8 +142,8 @@ async fn a_raised_max_is_followed_without_a_gap() {
     let store = MemoryStore::new();
     let create = Bounds::new(1, 25).unwrap();
     let tier = curious(&server, &store, 10);
-    assert_eq!(all(&tier, Reserve { create: Some(create), ..request(1) }).await.len(), 25);
-    store.set(&name(), Change { max: Some(47), ..Change::default() }).await.unwrap();
+    assert_eq!(all(&tier, request(1).create(create)).await.len(), 25);
+    store.set(&name(), Change::new().max(47)).await.unwrap();
     let ids = all(&tier, request(1)).await;
     assert_eq!(ids, (26..=47).collect::<Vec<_>>());
 }
@@ -155,8 +154,8 @@ async fn a_window_of_a_larger_max_serves_those_who_do_not_know_it_yet() {
     let store = MemoryStore::new();
     let create = Bounds::new(1, 10).unwrap();
     let (slow, other) = (tier(&store, options(&server, 10)), tier(&store, options(&server, 10)));
-    slow.reserve(&Reserve { create: Some(create), ..request(10) }).await.unwrap();
-    store.set(&name(), Change { max: Some(1_000), ..Change::default() }).await.unwrap();
+    slow.reserve(&request(10).create(create)).await.unwrap();
+    store.set(&name(), Change::new().max(1_000)).await.unwrap();
     draw(&other, 1).await;
     let grant = slow.reserve(&request(1)).await.unwrap();
     assert_eq!((grant.range.start(), grant.bounds.max() >= 12), (12, true));
@@ -169,7 +168,7 @@ async fn a_reset_or_recreated_sequence_reaches_everybody_under_another_key() {
     let tier = curious(&server, &store, 100);
     let first = tier.reserve(&request(1)).await.unwrap();
     let before = key(&store).await;
-    let back = Change { next: Some(1), backwards: true, ..Change::default() };
+    let back = Change::new().next(1).backwards(true);
     store.set(&name(), back).await.unwrap();
     let after = loop {
         let grant = tier.reserve(&request(1)).await.unwrap();
@@ -199,7 +198,7 @@ async fn a_range_of_another_identity_is_never_put_under_the_old_key() {
     draw(&tier, 10).await;
     // The window is dry, and what it would be refilled from is another sequence
     // now; it would not look for 5 s.
-    store.set(&name(), Change { next: Some(1), backwards: true, ..Change::default() }).await.unwrap();
+    store.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
     let grant = tier.reserve(&request(1)).await.unwrap();
     assert_eq!((grant.identity.epoch, grant.range.start(), tier.abandoned()), (1, 11, 10));
 }
@@ -229,9 +228,7 @@ async fn blocks_of_any_length_and_names_of_any_kind() {
         let tier = tier(&store, options(&server, block));
         let mut ids = Vec::new();
         for _ in 0..20 {
-            ids.extend(
-                tier.reserve(&Reserve { name: name.clone(), ..request(3) }).await.unwrap().range.ids(),
-            );
+            ids.extend(tier.reserve(&request(3).name(name.clone())).await.unwrap().range.ids());
         }
         assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Store;
 use idmill::{Allocator, Error, ErrorKind, Sequences};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::doc;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::proxy::Proxy;
+use crate::commands::Between;
 use crate::{documents, inspect, open, server, url};
 
 /// A batch.
@@ -18,7 +17,7 @@ const STEP: u64 = 10;
 
 /// Batches of 10, the next of which is fetched when one is used up.
 async fn batches(store: &MongoStore, start: u64) -> (Sequences, Allocator<u64>) {
-    let ids = Sequences::new(Arc::new(store.clone()) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store.clone()).unwrap();
     let sequence = ids.sequence::<u64>("orders").start(start).step(STEP).watermark(0).await.unwrap();
     (ids, sequence)
 }
@@ -42,7 +41,7 @@ async fn callers(sequence: &Allocator<u64>, count: usize) -> Vec<Result<u64, Err
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_callers_at_batch_10_advance_the_counter_by_100() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Between::to(server.address()).await;
     let store = open(proxy.address()).await;
     let (ids, orders) = batches(&store, 1).await;
     for round in 1..=5 {
@@ -107,7 +106,7 @@ async fn an_error_reaches_all_waiters() {
 async fn an_outage_reaches_all_waiters_by_their_deadline_and_ends_with_it() {
     let Some(server) = server().await else { return };
     let store = MongoStore::open(&url(server.address(), "&timeout=10s")).await.unwrap();
-    let ids = Sequences::new(Arc::new(store) as Arc<dyn Store>).unwrap();
+    let ids = Sequences::new(store).unwrap();
     let orders = ids.sequence::<u64>("orders").start(1_000).step(10).watermark(0);
     let orders = orders.patience(Duration::from_secs(12)).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1_000);

@@ -6,35 +6,41 @@ use std::time::Duration;
 
 use idmill::store::{Bounds, Change, Store};
 use idmill::{Error, ErrorKind};
+use idmill_conformance::proxy::{Fault, Gate};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::Client;
 use idmill_mongodb::driver::bson::{Document, doc};
 use idmill_mongodb::driver::error::ErrorKind as Mongo;
 use idmill_mongodb::driver::options::ClientOptions;
 
-use crate::proxy::{Proxy, Spoil};
+use crate::commands::Between;
 use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, server, url};
 use idmill_testing::engines;
 
 /// A store that gives up early, though not before a busy machine has answered; behind a proxy.
-async fn behind(proxy: &Proxy) -> MongoStore {
+async fn behind(proxy: &Between) -> MongoStore {
     MongoStore::open(&url(proxy.address(), "&timeout=10s")).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_reserve_whose_reply_is_lost_is_unknown_and_never_sent_again() {
     let Some(server) = server().await else { return };
-    for (spoil, applied) in [(Spoil::CutBefore, false), (Spoil::CutAfter, true), (Spoil::Withhold, true)] {
-        let proxy = Proxy::to(server.address()).await;
-        let (store, sequence) = (behind(&proxy).await, format!("{spoil:?}"));
-        assert_eq!(reserve(&store, &sequence, 10).await.unwrap(), (1, 10));
+    let faults = [
+        ("before", Fault::CutBefore, false),
+        ("reply", Fault::CutReply, true),
+        ("withheld", Fault::Withhold(Gate::new()), true),
+    ];
+    for (sequence, fault, applied) in faults {
+        let proxy = Between::to(server.address()).await;
+        let store = behind(&proxy).await;
+        assert_eq!(reserve(&store, sequence, 10).await.unwrap(), (1, 10));
         proxy.counts(["findAndModify"]);
-        proxy.spoil("findAndModify", spoil);
-        let error = reserve(&store, &sequence, 10).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{spoil:?}: {error}");
-        assert_eq!(proxy.counts(["findAndModify"]), [1], "{spoil:?}");
+        proxy.arm("findAndModify", fault);
+        let error = reserve(&store, sequence, 10).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{sequence}: {error}");
+        assert_eq!(proxy.counts(["findAndModify"]), [1], "{sequence}");
         let next = if applied { 21 } else { 11 };
-        assert_eq!(reserve(&store, &sequence, 10).await.unwrap(), (next, 10), "{spoil:?}");
+        assert_eq!(reserve(&store, sequence, 10).await.unwrap(), (next, 10), "{sequence}");
     }
 }
 
@@ -43,14 +49,14 @@ async fn a_reserve_whose_reply_is_lost_is_unknown_and_never_sent_again() {
 #[tokio::test]
 async fn a_client_that_retries_writes_sends_them_once_too() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await.replicated();
+    let proxy = Between::to(server.address()).await.replicated();
     let mut options = ClientOptions::parse(url(proxy.address(), "&retryWrites=true")).await.unwrap();
     options.server_selection_timeout = Some(Duration::from_secs(20));
     let client = Client::with_options(options).unwrap();
     let store = MongoStore::new(&client.database("test").collection::<Document>("c"));
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     proxy.counts([]);
-    proxy.spoil("findAndModify", Spoil::CutAfter);
+    proxy.arm("findAndModify", Fault::CutReply);
     let error = reserve(&store, "s", 10).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert_eq!(proxy.counts(["findAndModify"]), [1]);
@@ -61,7 +67,7 @@ async fn a_client_that_retries_writes_sends_them_once_too() {
 async fn a_sequence_is_read_from_a_replica_set_as_it_really_is() {
     let Some(server) = server().await else { return };
     for replicated in [false, true] {
-        let mut proxy = Proxy::to(server.address()).await;
+        let mut proxy = Between::to(server.address()).await;
         if replicated {
             proxy = proxy.replicated();
         }
@@ -75,22 +81,22 @@ async fn a_sequence_is_read_from_a_replica_set_as_it_really_is() {
 #[tokio::test]
 async fn other_writes_whose_reply_is_lost_are_unknown_and_reads_are_not() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Between::to(server.address()).await;
     let (store, s) = (behind(&proxy).await, name("s"));
-    proxy.spoil("insert", Spoil::CutAfter);
+    proxy.arm("insert", Fault::CutReply);
     let error = store.create(&s, bounds(1, 100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     let mut seen = inspect(&store, "s").await;
     assert_eq!(seen.bounds, bounds(1, 100), "it was created");
-    proxy.spoil("findAndModify", Spoil::Withhold);
-    let change = Change { next: Some(50), ..Change::default() };
+    proxy.arm("findAndModify", Fault::Withhold(Gate::new()));
+    let change = Change::new().next(50);
     assert_eq!(store.set(&s, change).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
     seen.next = Some(50);
     assert_eq!(inspect(&store, "s").await, seen, "it was set");
-    proxy.spoil("find", Spoil::Withhold);
+    proxy.arm("find", Fault::Withhold(Gate::new()));
     let error = store.inspect(&s).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "a read has no outcome: {error}");
-    proxy.spoil("delete", Spoil::CutAfter);
+    proxy.arm("delete", Fault::CutReply);
     assert_eq!(store.remove(&s).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
     assert!(!store.remove(&s).await.unwrap(), "it was removed");
 }
@@ -98,9 +104,9 @@ async fn other_writes_whose_reply_is_lost_are_unknown_and_reads_are_not() {
 #[tokio::test]
 async fn a_first_reserve_whose_reply_is_lost_is_a_gap() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Between::to(server.address()).await;
     let store = behind(&proxy).await;
-    proxy.spoil("insert", Spoil::CutAfter);
+    proxy.arm("insert", Fault::CutReply);
     assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
@@ -253,10 +259,10 @@ async fn passwords_stay_out_of_what_is_printed() {
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_the_store_well() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Between::to(server.address()).await;
     let store = behind(&proxy).await;
     reserve(&store, "s", 10).await.unwrap();
-    proxy.spoil("findAndModify", Spoil::Withhold);
+    proxy.arm("findAndModify", Fault::Withhold(Gate::new()));
     proxy.counts([]);
     let request = request("s", 10);
     let mut dropped = store.reserve(&request);

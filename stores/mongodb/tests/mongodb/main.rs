@@ -1,9 +1,9 @@
 //! The MongoDB store against a real server: what it promises, and what it makes of errors.
 #![cfg(unix)]
 
+mod commands;
 mod designs;
 mod errors;
-mod proxy;
 mod ranges;
 mod transaction;
 
@@ -27,7 +27,7 @@ fn bounds(start: u64, max: u64) -> Bounds {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(text), count).create(Bounds::of::<u64>())
 }
 
 /// `options` begins with `&`, or is empty.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use idmill::store::{Bounds, Change, Grant, Page, Reserve, Store, StoreUrl};
+use idmill::store::{Bounds, Change, Grant, Page, Store, StoreUrl};
 use idmill::{Error, ErrorKind};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::{Bson, doc};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::proxy::Proxy;
+use crate::commands::Between;
 use crate::{bounds, disjoint, documents, inspect, name, open, request, reserve, server, url};
 
 const LARGEST: u64 = i64::MAX as u64;
@@ -17,7 +17,7 @@ const LARGEST: u64 = i64::MAX as u64;
 #[tokio::test]
 async fn a_reserve_is_one_round_trip_and_the_first_three() {
     let Some(server) = server().await else { return };
-    let proxy = Proxy::to(server.address()).await;
+    let proxy = Between::to(server.address()).await;
     let store = open(proxy.address()).await;
     let writes_and_reads = ["findAndModify", "insert", "delete", "find"];
     proxy.counts(writes_and_reads);
@@ -111,7 +111,7 @@ async fn bounds_are_exact() {
     let store = open(server.address()).await;
     store.create(&name("s"), bounds(10, 20)).await.unwrap();
     assert_eq!(reserve(&store, "s", 4).await.unwrap(), (10, 4));
-    let narrow = Reserve { ceiling: 15, ..request("s", 4) };
+    let narrow = request("s", 4).ceiling(15);
     let grant = store.reserve(&narrow).await.unwrap();
     assert_eq!(
         (grant.range.start(), grant.range.len(), grant.bounds),
@@ -125,7 +125,7 @@ async fn bounds_are_exact() {
         assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
     }
     assert_eq!((inspect(&store, "s").await.next, inspect(&store, "s").await.remaining()), (None, 0));
-    let raised = Change { max: Some(21), ..Change::default() };
+    let raised = Change::new().max(21);
     store.set(&name("s"), raised).await.unwrap();
     assert_eq!(reserve(&store, "s", 9).await.unwrap(), (21, 1));
 }
@@ -145,7 +145,7 @@ async fn sequences_from_0_and_to_the_largest_integer() {
     assert_eq!(reserve(&store, "wide", 1).await.unwrap(), (1, 1));
     assert_eq!(inspect(&store, "wide").await.bounds, bounds(1, LARGEST));
     let beyond = store.create(&name("beyond"), bounds(1, LARGEST + 1)).await.unwrap_err();
-    let change = Change { max: Some(LARGEST + 1), ..Change::default() };
+    let change = Change::new().max(LARGEST + 1);
     for error in [beyond, store.set(&name("wide"), change).await.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("2^63 - 1"), "{error}");
@@ -193,11 +193,11 @@ async fn changes_among_reserves_repeat_nothing() {
     while changes < 20 {
         let Some(info) = store.inspect(&name("s")).await.unwrap() else { continue };
         // Far enough for it to be forwards, whatever the others reserve meanwhile.
-        let forward = Change { next: Some(info.next.unwrap() + 10_000), ..Change::default() };
+        let forward = Change::new().next(info.next.unwrap() + 10_000);
         let set = store.set(&name("s"), forward).await.unwrap();
         assert_eq!((set.next, set.identity), (forward.next, info.identity));
         // Leaves `next` where the others have brought it, which is not where it was read.
-        let narrower = Change { max: Some(info.bounds.max() - 1), ..Change::default() };
+        let narrower = Change::new().max(info.bounds.max() - 1);
         let set = store.set(&name("s"), narrower).await.unwrap();
         assert_eq!((Some(set.bounds.max()), set.identity), (narrower.max, info.identity));
         changes += 1;
@@ -213,9 +213,9 @@ async fn changes_are_conditional_and_backwards_is_another_epoch() {
     let s = name("s");
     let created = store.create(&s, bounds(1, 100)).await.unwrap();
     reserve(&store, "s", 50).await.unwrap();
-    let back = Change { next: Some(10), expect: Some(created.identity), ..Change::default() };
+    let back = Change::new().next(10).expect(created.identity);
     assert_eq!(store.set(&s, back).await.unwrap_err().kind(), ErrorKind::Conflict);
-    let back = Change { backwards: true, ..back };
+    let back = back.backwards(true);
     let set = store.set(&s, back).await.unwrap();
     assert_eq!((set.next, set.identity.epoch), (Some(10), 1));
     assert_eq!(inspect(&store, "s").await, set);

@@ -66,7 +66,7 @@ async fn numbers_are_exact_to_both_ends_of_u64() {
 async fn a_ceiling_below_the_max_is_kept() {
     let Some(engine) = server().await else { return };
     let store = open(engine.address(), "ceilings").await;
-    let ask = |count| Reserve { ceiling: 20, ..request("s", count) };
+    let ask = |count| request("s", count).ceiling(20);
     let mut starts = Vec::new();
     for count in [15, 4, 10] {
         starts.push(store.reserve(&ask(count)).await.unwrap().range);
@@ -85,12 +85,12 @@ async fn what_others_change_is_in_the_next_grant() {
     reserve(&ours, "s", 10).await.unwrap();
     let before = inspect(&ours, "s").await;
 
-    let raised = Change { max: Some(1000), ..Change::default() };
+    let raised = Change::new().max(1000);
     theirs.set(&name("s"), raised).await.unwrap();
     let grant = ours.reserve(&request("s", 10)).await.unwrap();
     assert_eq!((grant.range.start(), grant.bounds, grant.identity), (11, bounds(1, 1000), before.identity));
 
-    let back = Change { next: Some(5), backwards: true, ..Change::default() };
+    let back = Change::new().next(5).backwards(true);
     let reset = theirs.set(&name("s"), back).await.unwrap();
     let grant = ours.reserve(&request("s", 10)).await.unwrap();
     assert_eq!((grant.range.start(), grant.identity), (5, reset.identity));
@@ -108,7 +108,7 @@ async fn a_change_to_what_is_already_so_is_none() {
     let Some(engine) = server().await else { return };
     let store = open(engine.address(), "same").await;
     reserve(&store, "s", 10).await.unwrap();
-    let same = Change { next: Some(11), ..Change::default() };
+    let same = Change::new().next(11);
     assert_eq!(store.set(&name("s"), same).await.unwrap(), inspect(&store, "s").await);
 }
 
@@ -140,7 +140,7 @@ async fn the_rest_of_a_range_is_taken_back_once_and_only_from_the_end() {
     let store = open(engine.address(), "rests").await;
     store.create(&name("s"), bounds(0, 30)).await.unwrap();
     let first = store.reserve(&request("s", 10)).await.unwrap();
-    let back = |identity, rest| GiveBack { name: name("s"), identity, rest };
+    let back = |identity, rest| GiveBack::new(name("s"), identity, rest);
     let other = idmill::store::Identity { epoch: 1, ..first.identity };
     assert!(!store.give_back(&back(other, range(5, 5))).await.unwrap(), "another epoch");
     assert!(!store.give_back(&back(first.identity, range(5, 4))).await.unwrap(), "not the end");
@@ -154,9 +154,9 @@ async fn the_rest_of_a_range_is_taken_back_once_and_only_from_the_end() {
 
     store.create(&name("end"), bounds(u64::MAX - 5, u64::MAX)).await.unwrap();
     let all = store.reserve(&request("end", 6)).await.unwrap();
-    let rest = GiveBack { name: name("end"), identity: all.identity, rest: range(u64::MAX, 1) };
+    let rest = GiveBack::new(name("end"), all.identity, range(u64::MAX, 1));
     assert!(store.give_back(&rest).await.unwrap());
     assert_eq!(reserve(&store, "end", 5).await.unwrap(), (u64::MAX, 1));
-    let below = GiveBack { rest: range(u64::MAX - 7, 8), ..rest };
+    let below = rest.rest(range(u64::MAX - 7, 8));
     assert!(!store.give_back(&below).await.unwrap(), "below the start");
 }

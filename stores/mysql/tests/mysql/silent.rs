@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use idmill_conformance::Proxy;
 use idmill_mysql::MysqlStore;
-use idmill_testing::engines::proxy::{Proxy, one_silence_is_unknown};
+use idmill_testing::engines::silence::one_silence_is_unknown;
 
 use crate::{server, url};
 
 #[tokio::test]
 async fn one_that_is_silent_costs_one_unknown_outcome_and_not_one_each() {
     let Some(engine) = server().await else { return };
-    let proxy = Proxy::to(engine.address()).await;
+    let proxy = Proxy::start(engine.address()).await.unwrap();
     let store = MysqlStore::open(&url(proxy.address(), "silent", "&timeout=10s")).await.unwrap();
     one_silence_is_unknown(Arc::new(store), &proxy).await;
 }

@@ -75,8 +75,8 @@ async fn all_or_nothing_and_only_what_the_type_holds() {
     store.create(&name("short"), bounds(1, 10)).await.unwrap();
     store.create(&name("zero"), bounds(0, 10)).await.unwrap();
     store.create(&name("big"), bounds(1, u64::MAX)).await.unwrap();
-    let near = i32::MAX.unsigned_abs().into();
-    let change = idmill::store::Change { next: Some(near), ..Default::default() };
+    let near = u64::from(i32::MAX.unsigned_abs());
+    let change = idmill::store::Change::new().next(near);
     store.set(&name("big"), change).await.unwrap();
     let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
     let kind = async |tx: &mut _, text: &str, count| ids(text).reserve(tx, count).await.map_err(|e| e.kind());

@@ -158,7 +158,7 @@ async fn a_restart_by_others_is_another_epoch_and_stands_for_one_id() {
     }
     let again = inspect(&store, "s").await;
     assert_eq!(again.identity.incarnation, before.identity.incarnation);
-    let change = Change { next: Some(100), backwards: true, ..Change::default() };
+    let change = Change::new().next(100).backwards(true);
     let set = store.set(&name("s"), change).await.unwrap();
     assert_eq!((set.next, set.identity.epoch), (Some(100), again.identity.epoch + 1));
     assert_eq!(inspect(&store, "s").await, set);
@@ -270,7 +270,7 @@ async fn names_are_kept_as_they_are() {
     names.sort();
     for sequence in &names {
         assert_eq!(draw(&store, sequence, 3).await.start(), 1, "{sequence}");
-        let change = Change { next: Some(50), ..Change::default() };
+        let change = Change::new().next(50);
         store.set(&name(sequence), change).await.unwrap();
         assert_eq!(draw(&store, sequence, 3).await.start(), 50, "{sequence}");
     }

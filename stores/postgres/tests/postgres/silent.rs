@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill_conformance::Proxy;
 use idmill_postgres::PostgresStore;
-use idmill_testing::engines::proxy::{Proxy, one_silence_is_unknown};
+use idmill_testing::engines::silence::one_silence_is_unknown;
 
 use crate::{client, open, reserve, server, url};
 
 #[tokio::test]
 async fn one_that_is_silent_costs_one_unknown_outcome_and_not_one_each() {
     let Some(engine) = server().await else { return };
-    let proxy = Proxy::to(engine.address()).await;
+    let proxy = Proxy::start(engine.address()).await.unwrap();
     let direct = engine.address().to_string();
     let url = url(&engine, "").replace(&direct, &proxy.address().to_string()).replace("20s", "10s");
     let store = PostgresStore::open(&url).await.unwrap();

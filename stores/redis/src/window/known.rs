@@ -54,7 +54,7 @@ mod tests {
 
     fn info(name: &str, next: Option<u64>) -> SequenceInfo {
         let (name, bounds) = (SequenceName::new(name).unwrap(), Bounds::new(1, 1_000_000).unwrap());
-        SequenceInfo { name, next, bounds, identity: Identity { incarnation: 255, epoch: 2 } }
+        SequenceInfo::stored(name, next, bounds, Identity { incarnation: 255, epoch: 2 })
     }
 
     #[test]

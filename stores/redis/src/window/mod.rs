@@ -59,7 +59,7 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// let store = idmill::store::connect("sqlite:ids.db").await?;
 /// let window = RedisWindow::new(RedisWindowOptions::new("127.0.0.1:6379")?)?;
-/// let tier: Arc<dyn Store> = Arc::new(Tiered::new(store, window));
+/// let tier = Tiered::new(store, window);
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```
@@ -207,7 +207,7 @@ impl RedisWindow {
             self.sequences.forget(&request.name);
             bounds = range.last().and_then(|last| Bounds::new(bounds.start(), last).ok()).unwrap_or(bounds);
         }
-        Drawn::Ids { grant: Grant { range, identity: known.identity, bounds }, low }
+        Drawn::Ids { grant: Grant::new(range, known.identity, bounds), low }
     }
 
     async fn install(&self, request: &Reserve, held: RedisToken, grant: Grant) -> Result<Installed> {
@@ -236,7 +236,7 @@ impl RedisWindow {
                 count(&self.counts.abandoned, grant.range.len() - refill.len);
                 // Nothing below its ceiling: the others go on with all of it.
                 let own = (!refill.own.is_empty()).then_some(refill.own);
-                Ok(own.map_or(Installed::Done, |range| Installed::Ids(Grant { range, ..grant })))
+                Ok(own.map_or(Installed::Done, |range| Installed::Ids(grant.range(range))))
             }
             Installed::Refused if ahead.is_none() && took >= lives => {
                 Err(self.late(took, lives, grant.range.len()).of(&request.name))

@@ -13,7 +13,7 @@ use crate::server::start;
 
 fn request() -> Reserve {
     let name = SequenceName::new("s").unwrap();
-    Reserve { name, count: 1, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+    Reserve::new(name, 1).create(Bounds::new(1, u64::MAX).unwrap())
 }
 
 async fn time(what: &str, store: &dyn Store, times: u32) {

@@ -8,8 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 async fn first(url: &str) -> idmill::Result<u64> {
     let name = SequenceName::new("s").unwrap();
-    let request =
-        Reserve { name, count: 1, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) };
+    let request = Reserve::new(name, 1).create(Bounds::new(1, u64::MAX).unwrap());
     idmill_redis::register()?;
     idmill_sqlite::register()?;
     let store = connect(url).await?;

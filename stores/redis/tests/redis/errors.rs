@@ -8,7 +8,7 @@ use crate::server::{ask, start};
 
 fn request() -> Reserve {
     let name = SequenceName::new("s").unwrap();
-    Reserve { name, count: 1, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+    Reserve::new(name, 1).create(Bounds::new(1, u64::MAX).unwrap())
 }
 
 /// Each time: the kind, that nothing was reserved, and that it passes.

@@ -52,7 +52,7 @@ async fn reserves_are_the_arithmetic_of_all_stores() {
             let create = some_bounds(&mut rng);
             let ceiling = if rng.bool() { u64::MAX } else { near_an_edge(&mut rng) };
             let create = Some(create);
-            let request = Reserve { name: name.clone(), count: some_count(&mut rng), ceiling, create };
+            let request = Reserve::new(name.clone(), some_count(&mut rng)).ceiling(ceiling).create(create);
             step(&store, &mut info, &request).await;
             let stored = store.inspect(&name).await.unwrap();
             assert_eq!(stored.as_ref().map(|info| info.next), info.as_ref().map(|info| info.next));
@@ -60,7 +60,7 @@ async fn reserves_are_the_arithmetic_of_all_stores() {
                 && rng.u8(..4) == 0
             {
                 let next = rng.u64(info.bounds.start()..=info.bounds.max());
-                let change = Change { next: Some(next), backwards: true, ..Change::default() };
+                let change = Change::new().next(next).backwards(true);
                 *info = store.set(&name, change).await.unwrap();
                 assert_eq!(info.next, Some(next));
             }
@@ -70,19 +70,18 @@ async fn reserves_are_the_arithmetic_of_all_stores() {
 
 async fn step(store: &RedisStore, info: &mut Option<SequenceInfo>, request: &Reserve) {
     let create = request.create.unwrap();
-    let fresh = SequenceInfo {
-        name: request.name.clone(),
-        next: Some(create.start()),
-        bounds: create,
-        identity: Identity { incarnation: 0, epoch: 0 },
-    };
+    let fresh = SequenceInfo::stored(
+        request.name.clone(),
+        Some(create.start()),
+        create,
+        Identity { incarnation: 0, epoch: 0 },
+    );
     let mut expected = info.clone().unwrap_or(fresh);
     match (expected.grant(request.count, request.ceiling), store.reserve(request).await) {
         (Ok(grant), Ok(granted)) => {
             assert_eq!((grant.range, grant.bounds), (granted.range, granted.bounds), "{request:?}");
             expected.identity = granted.identity;
-            let back =
-                GiveBack { name: request.name.clone(), identity: granted.identity, rest: granted.range };
+            let back = GiveBack::new(request.name.clone(), granted.identity, granted.range);
             if request.count.is_multiple_of(3) {
                 assert_eq!(store.give_back(&back).await.unwrap(), expected.take_back(&back));
             }
@@ -122,13 +121,8 @@ async fn windows_decide_as_is_explored() {
         let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap();
         let name = SequenceName::new(&format!("s{n}")).unwrap();
         let bounds = Bounds::new(0, u64::MAX).unwrap();
-        let info = SequenceInfo {
-            name: name.clone(),
-            next: Some(0),
-            bounds,
-            identity: Identity { incarnation: 5, epoch: n },
-        };
-        let request = Reserve { name, count: 1, ceiling: u64::MAX, create: Some(bounds) };
+        let info = SequenceInfo::stored(name.clone(), Some(0), bounds, Identity { incarnation: 5, epoch: n });
+        let request = Reserve::new(name, 1).create(bounds);
         let window = RedisWindow::new(options).unwrap();
         window.introduce(&info);
         let mut pair = Pair { window, request, info, kept: None, here: 0, tokens: Vec::new() };
@@ -196,7 +190,7 @@ impl Pair {
             None => fenced::refill(range, self.request.count, self.request.ceiling),
             Some(left) => fenced::prepared(range, left),
         };
-        let grant = Grant { range, identity: self.info.identity, bounds: self.info.bounds };
+        let grant = Grant::new(range, self.info.identity, self.info.bounds);
         let installed = self.window.install(&self.request, token, grant).await.unwrap();
         let fits = fenced::install(&mut self.kept, &self.here, number, &refill);
         let expected = if !fits {
@@ -204,7 +198,7 @@ impl Pair {
         } else if refill.own.is_empty() {
             Installed::Done
         } else {
-            Installed::Ids(Grant { range: refill.own, ..grant })
+            Installed::Ids(grant.range(refill.own))
         };
         assert_eq!(installed, expected);
     }

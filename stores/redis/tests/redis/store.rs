@@ -12,7 +12,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+    Reserve::new(name(text), count).create(Bounds::new(1, u64::MAX).unwrap())
 }
 
 async fn open(engine: &Engine, options: &str) -> Result<RedisStore, Error> {
@@ -162,11 +162,11 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
     let create = Bounds::new(5, 14).unwrap();
     for count in [4, 100] {
         // First in the middle, then at the very end of the sequence.
-        let request = Reserve { count, create: Some(create), ..request("s", 1) };
+        let request = request("s", 1).count(count).create(create);
         let grant = store.reserve(&request).await.unwrap();
         let mut rest = grant.range;
         let _ = rest.take_front(1);
-        let back = GiveBack { name: request.name.clone(), identity: grant.identity, rest };
+        let back = GiveBack::new(request.name.clone(), grant.identity, rest);
         let mut other = back.clone();
         other.identity.epoch += 1;
         assert!(!store.give_back(&other).await.unwrap(), "of another identity");
@@ -174,11 +174,8 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
         assert!(!store.give_back(&back).await.unwrap(), "twice");
         assert_eq!(store.inspect(&request.name).await.unwrap().unwrap().next, Some(rest.start()));
     }
-    let missing = GiveBack {
-        name: name("none"),
-        identity: idmill::store::Identity::fresh(),
-        rest: idmill::Range::new(1, 1).unwrap(),
-    };
+    let missing =
+        GiveBack::new(name("none"), idmill::store::Identity::fresh(), idmill::Range::new(1, 1).unwrap());
     assert!(!store.give_back(&missing).await.unwrap());
 }
 
@@ -217,7 +214,7 @@ async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebo
     assert_eq!(first(&store, "new").await.unwrap(), 1, "what is created here is not in doubt");
     // This is what it protects from.
     assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
-    store.set(&name("s"), Change { next: Some(3), ..Change::default() }).await.unwrap();
+    store.set(&name("s"), Change::new().next(3)).await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 3);
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn tier_at(store: &MemoryStore, address: SocketAddr, replicas: u32) -
 
 fn request(count: u64) -> Reserve {
     let name = SequenceName::new("s").unwrap();
-    Reserve { name, count, ceiling: u64::MAX, create: Some(Bounds::new(1, u64::MAX).unwrap()) }
+    Reserve::new(name, count).create(Bounds::new(1, u64::MAX).unwrap())
 }
 
 async fn draw(tier: &Tier) -> Result<u64> {
@@ -182,11 +182,11 @@ async fn a_sequence_that_is_set_takes_back_what_is_in_its_window() {
     let tiers = [tier(&store, &engine, 0), tier(&store, &engine, 0)];
     assert_eq!(draw(&tiers[0]).await.unwrap(), 1);
     assert_eq!(draw(&tiers[1]).await.unwrap(), 2);
-    let change = Change { next: Some(5000), ..Change::default() };
+    let change = Change::new().next(5000);
     tiers[0].set(&request(1).name, change).await.unwrap();
     assert_eq!(draw(&tiers[1]).await.unwrap(), 5000);
     engine.kill();
-    let error = tiers[0].set(&request(1).name, Change { next: Some(6000), ..change }).await.unwrap_err();
+    let error = tiers[0].set(&request(1).name, change.next(6000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert!(error.to_string().contains("set it again"), "{error}");
 }
@@ -205,8 +205,8 @@ async fn a_window_without_its_server_is_unavailable_and_takes_nothing() {
 async fn nothing_is_lost_at_the_end_nor_at_a_ceiling() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
     let tier = tier(&MemoryStore::new(), &engine, 0);
-    let low = Reserve { ceiling: 120, create: Some(Bounds::new(1, 250).unwrap()), ..request(7) };
-    let high = Reserve { ceiling: u64::MAX, ..low.clone() };
+    let low = request(7).ceiling(120).create(Bounds::new(1, 250).unwrap());
+    let high = low.clone().ceiling(u64::MAX);
     let mut ids = BTreeSet::new();
     for request in [&low, &high] {
         let error = loop {

@@ -23,7 +23,7 @@ async fn every_call_reaches_the_table() {
     store.create(&name("c"), Bounds::new(10, 20).unwrap()).await.unwrap();
     let error = store.create(&name("c"), Bounds::new(10, 20).unwrap()).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::AlreadyExists, Some("c")), "{error}");
-    store.set(&name("c"), Change { next: Some(15), ..Change::default() }).await.unwrap();
+    store.set(&name("c"), Change::new().next(15)).await.unwrap();
     assert_eq!(store.inspect(&name("c")).await.unwrap().unwrap().next, Some(15));
     let names: Vec<_> =
         store.list_all().await.unwrap().iter().map(|info| info.name.as_str().to_owned()).collect();

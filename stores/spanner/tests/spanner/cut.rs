@@ -1,13 +1,16 @@
 //! Connections that break, answers that never come: what is said of the ids, and what became of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idmill::ErrorKind;
 use idmill::store::Store;
+use idmill_conformance::Proxy;
+use idmill_conformance::proxy::{Fault, Gate};
 use idmill_spanner::gcloud_spanner::client::ClientConfig;
 use idmill_spanner::{InTransaction, SequenceTransaction, SpannerStore};
 
-use crate::proxy::{Cut, Proxy};
 use crate::setup::{Emulator, client, request};
 
 /// A reserve sends three requests.
@@ -16,12 +19,43 @@ const NEXT: &str = "SELECT next_value FROM idmill_sequences WHERE name = 's'";
 /// A guard against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
+/// HTTP/2, as far as where its frames end: RFC 9113, sections 3.4 and 4.1.
+fn frame(bytes: &[u8]) -> Option<usize> {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let [a, b, c, _, ..] = *bytes else { return None };
+    if bytes.starts_with(&PREFACE[..4]) {
+        return Some(PREFACE.len());
+    }
+    Some(9 + (usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c)))
+}
+
+fn begins_request(frame: &[u8]) -> bool {
+    const HEADERS: u8 = 1;
+    frame.get(3) == Some(&HEADERS)
+}
+
+/// Has the fault befall the request of this number, counted from now; returns how many have begun since.
+fn arm(proxy: &Proxy, fault: Fault, number: usize) -> Arc<AtomicUsize> {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = seen.clone();
+    proxy.arm(fault, move |frame| {
+        begins_request(frame) && count.fetch_add(1, Ordering::Relaxed) + 1 == number
+    });
+    seen
+}
+
+/// Answers are not passed on; the connection ends when the proxy cuts it.
+fn withhold() -> Fault {
+    Fault::Withhold(Gate::new())
+}
+
 async fn behind_a_proxy() -> Option<(Emulator, Proxy, SpannerStore)> {
     let emulator = Emulator::start().await?;
     // Ids 1 to 10 are gone, and the table is there.
     emulator.store().await.reserve(&request("s", 10)).await.unwrap();
-    let proxy = Proxy::to(emulator.address()).await;
-    let store = SpannerStore::open_with(emulator.options().emulator(&proxy.address)).await.unwrap();
+    let proxy = Proxy::builder(emulator.daemon().address()).frames(frame).start().await.unwrap();
+    let options = emulator.options().emulator(proxy.address().to_string());
+    let store = SpannerStore::open_with(options).await.unwrap();
     Some((emulator, proxy, store))
 }
 
@@ -51,11 +85,11 @@ async fn reserve_five(store: &SpannerStore) -> u64 {
 #[tokio::test]
 async fn a_connection_cut_before_the_commit_has_reserved_nothing() {
     let Some((emulator, proxy, store)) = behind_a_proxy().await else { return };
-    for cut in [Cut::Before(1), Cut::Before(2)] {
-        proxy.cut(cut);
+    for number in 1..COMMIT {
+        arm(&proxy, Fault::CutBefore, number);
         let error = store.reserve(&request("s", 5)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{cut:?}: {error:?}");
-        assert_eq!(emulator.numbers(NEXT).await, [11], "{cut:?}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{number}: {error:?}");
+        assert_eq!(emulator.numbers(NEXT).await, [11], "{number}");
     }
     assert_eq!(reserve_five(&store).await, 11);
 }
@@ -63,20 +97,20 @@ async fn a_connection_cut_before_the_commit_has_reserved_nothing() {
 #[tokio::test]
 async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
     let Some((emulator, proxy, store)) = behind_a_proxy().await else { return };
-    proxy.cut(Cut::Before(COMMIT));
+    arm(&proxy, Fault::CutBefore, COMMIT);
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::UnknownOutcome, Some("s")), "{error:?}");
     assert_eq!(emulator.numbers(NEXT).await, [11], "it was not applied, which nobody could know");
     // Afterwards the emulator has forgotten the transaction that was left open, and would abort others for.
     assert_eq!(reserve_five(&store).await, 11);
-    proxy.cut(Cut::Withhold(COMMIT));
+    let seen = arm(&proxy, withhold(), COMMIT);
     let (outcome, ()) = tokio::join!(async { store.reserve(&request("s", 5)).await }, async {
         applied(&emulator, 21).await;
-        proxy.end();
+        proxy.cut();
     });
     let error = outcome.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:?}");
-    assert_eq!(proxy.seen(), COMMIT, "the commit is not sent again");
+    assert_eq!(seen.load(Ordering::Relaxed), COMMIT, "the commit is not sent again");
     assert_eq!(reserve_five(&store).await, 21, "16 to 20 are a gap");
 }
 
@@ -88,19 +122,19 @@ fn impatient(config: &mut ClientConfig) {
 #[tokio::test]
 async fn a_commit_that_is_not_answered_in_time_is_unknown_too() {
     let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
-    let own = client(&proxy.address, impatient).await;
+    let own = client(&proxy.address().to_string(), impatient).await;
     let store = SpannerStore::from_client(own.clone(), "idmill_sequences").await.unwrap();
-    proxy.cut(Cut::Withhold(COMMIT));
+    arm(&proxy, withhold(), COMMIT);
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:?}");
     assert!(error.to_string().contains("Timeout expired"), "{error}");
     applied(&emulator, 16).await;
-    proxy.end();
+    proxy.cut();
     // The same inside a transaction of the caller's: begin, read, commit.
     let sequence = InTransaction::<i64>::new("s").unwrap();
     let mut tx = SequenceTransaction::begun(own.begin_read_write_transaction().await).unwrap();
     assert_eq!(tx.next(&sequence).await.unwrap(), 16);
-    proxy.cut(Cut::Withhold(1));
+    arm(&proxy, withhold(), 1);
     assert_eq!(tx.commit().await.err().unwrap().kind(), ErrorKind::UnknownOutcome);
     applied(&emulator, 17).await;
 }
@@ -108,12 +142,12 @@ async fn a_commit_that_is_not_answered_in_time_is_unknown_too() {
 #[tokio::test]
 async fn a_read_that_is_not_answered_in_time_has_reserved_nothing() {
     let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
-    let own = client(&proxy.address, impatient).await;
+    let own = client(&proxy.address().to_string(), impatient).await;
     let store = SpannerStore::from_client(own, "idmill_sequences").await.unwrap();
-    proxy.cut(Cut::Withhold(COMMIT - 1));
+    arm(&proxy, withhold(), COMMIT - 1);
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert_eq!(emulator.numbers(NEXT).await, [11]);
-    proxy.end();
+    proxy.cut();
     assert_eq!(reserve_five(&store).await, 11);
 }

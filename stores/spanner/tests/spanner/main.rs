@@ -4,7 +4,6 @@ mod cut;
 mod errors;
 mod faults;
 mod modes;
-mod proxy;
 mod published;
 mod setup;
 mod transactions;

@@ -23,7 +23,7 @@ async fn a_sequence_is_created_drawn_from_changed_and_removed() {
     assert_eq!(store.inspect(&name("a")).await.unwrap().unwrap(), created);
     let names: Vec<_> = other.list_all().await.unwrap().into_iter().map(|info| info.name).collect();
     assert_eq!(names, [name("a"), name("s")]);
-    let back = Change { next: Some(3), backwards: true, ..Change::default() };
+    let back = Change::new().next(3).backwards(true);
     let set = store.set(&name("s"), back).await.unwrap();
     assert_eq!((set.next, set.identity.epoch), (Some(3), 1));
     assert_eq!(set.identity.incarnation, first.identity.incarnation);

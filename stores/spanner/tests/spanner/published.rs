@@ -77,10 +77,10 @@ async fn what_a_published_table_cannot_say_is_refused_with_the_ddl() {
     let Some((emulator, store)) = published().await else { return };
     let orders = name("orders");
     let before = store.inspect(&orders).await.unwrap().unwrap();
-    let forward = Change { next: Some(2000), ..Change::default() };
+    let forward = Change::new().next(2000);
     assert_eq!(store.set(&orders, forward).await.unwrap().next, Some(2000));
-    let back = Change { next: Some(50), backwards: true, ..Change::default() };
-    let lower = Change { max: Some(5000), ..Change::default() };
+    let back = Change::new().next(50).backwards(true);
+    let lower = Change::new().max(5000);
     let refusals = [
         store.set(&orders, back).await.unwrap_err(),
         store.set(&orders, lower).await.unwrap_err(),

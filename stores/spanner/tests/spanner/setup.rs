@@ -107,7 +107,7 @@ pub(crate) fn name(name: &str) -> SequenceName {
 }
 
 pub(crate) fn request(sequence: &str, count: u64) -> Reserve {
-    Reserve { name: name(sequence), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(sequence), count).create(Bounds::of::<u64>())
 }
 
 /// Ranges that hold each id from `first` on once, whatever their order.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
-    RetryCost, SequenceInfo, already_exists, not_found,
+    SequenceInfo, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
@@ -19,13 +19,7 @@ use crate::Executor;
 use crate::executor::{must_be_alone, to_write};
 
 /// What a store of [`Calls`] can do.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    durability: Durability::Disk,
-    retry: RetryCost::Gap,
-    batches: false,
-    shared: true,
-    gives_back: true,
-};
+pub const CAPABILITIES: Capabilities = Capabilities::new(Durability::Disk).shared(true).gives_back(true);
 
 /// The sequences of a table: the calls of [`Store`](idmill::store::Store), each over an executor of the
 /// adapter's, whose connection commits each statement. Clones share what is known of the sequences.

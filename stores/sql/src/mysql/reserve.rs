@@ -71,7 +71,7 @@ async fn advance<E: Executor>(
     let Some(room) = known.room(request) else { return Ok(None) };
     let answer = write(executor, &table.advance(request, known, room)).await?;
     let taken = taken(&answer, request.count, room).map_err(|fault| failed(fault, to_write::<E>()))?;
-    Ok(taken.map(|range| Grant { range, identity: known.identity, bounds: known.bounds }))
+    Ok(taken.map(|range| Grant::new(range, known.identity, known.bounds)))
 }
 
 /// The range that an answer speaks of. What cannot be an answer is refused: somebody's

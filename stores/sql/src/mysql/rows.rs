@@ -45,7 +45,7 @@ fn decode(row: &Row) -> Result<SequenceInfo, String> {
     if identity.incarnation == 0 {
         return Err("has incarnation 0, which never is".to_owned());
     }
-    Ok(SequenceInfo { name, next, bounds, identity })
+    Ok(SequenceInfo::stored(name, next, bounds, identity))
 }
 
 /// The name of a row, in its bytes.

@@ -305,20 +305,20 @@ mod tests {
         let table = Table::new("t").unwrap();
         let all = table.select_page(&Page::default().limit(2)).unwrap();
         assert!(all.ends_with(" FROM `t` WHERE `name` >= x'' ORDER BY `name` LIMIT 2"), "{all}");
-        let after = Page { after: Some(idmill::store::Cursor::of_bytes(b"b\xff")), ..Page::of("b") };
+        let after = Page::of("b").after(idmill::store::Cursor::of_bytes(b"b\xff"));
         let after = table.select_page(&after.limit(1)).unwrap();
         assert!(
             after.ends_with(" WHERE `name` > x'62ff' AND `name` < x'63' ORDER BY `name` LIMIT 1"),
             "{after}"
         );
-        let foreign = Page { after: Some(idmill::store::Cursor::new("x")), ..Page::default() };
+        let foreign = Page::default().after(idmill::store::Cursor::new("x"));
         assert_eq!(table.select_page(&foreign).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
     #[test]
     fn there_is_room_only_where_all_fits_and_no_id_is_0() {
         let known = |start, max| Known::of(&SequenceInfo::new(named("s"), Bounds::new(start, max).unwrap()));
-        let ask = |count, ceiling| Reserve { name: named("s"), count, ceiling, create: None };
+        let ask = |count, ceiling| Reserve::new(named("s"), count).ceiling(ceiling);
         for (start, max, count, ceiling, room) in [
             (1, 100, 10, u64::MAX, Some((1, 90))),
             (0, 100, 10, u64::MAX, Some((1, 90))),

@@ -48,7 +48,7 @@ fn name() -> SequenceName {
 }
 
 fn request(count: u64) -> Reserve {
-    Reserve { name: name(), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(), count).create(Bounds::of::<u64>())
 }
 
 fn found(rows: impl IntoIterator<Item = Row>) -> Reply {
@@ -185,7 +185,7 @@ async fn somebody_who_is_always_faster_has_an_end() {
         );
     assert_eq!(refused(&calls, &mut server, "others changed the sequence").await, ErrorKind::Unavailable);
     assert_eq!(server.asked.len(), 399);
-    let up = Change { next: Some(50), ..Change::default() };
+    let up = Change::new().next(50);
     let error = calls.set(&mut server, &name(), up).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(server.asked.len(), 799);
@@ -219,7 +219,7 @@ async fn to_look_only_changes_nothing() {
     let calls = open(Mode::ReadOnly, &mut server).await.unwrap();
     let (bounds, change) = (Bounds::of::<u64>(), Change::default());
     let SequenceInfo { identity, .. } = SequenceInfo::new(name(), bounds);
-    let back = GiveBack { name: name(), identity, rest: Range::new(1, 1).unwrap() };
+    let back = GiveBack::new(name(), identity, Range::new(1, 1).unwrap());
     let server = &mut server;
     let errors = [
         calls.reserve(server, &request(1)).await.unwrap_err(),

@@ -84,7 +84,7 @@ impl<T: Id> InTransaction<T> {
         if count == 0 {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }
-        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: Some(self.bounds) };
+        let request = Reserve::new(self.name.clone(), count).ceiling(T::MAX).create(self.bounds);
         // A second time where another transaction has created the sequence meanwhile, and committed.
         for _ in 0..2 {
             if let Some(range) = self.advance(transaction, &request).await? {

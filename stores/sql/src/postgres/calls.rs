@@ -2,7 +2,7 @@
 
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
-    RetryCost, SequenceInfo, already_exists, not_found,
+    SequenceInfo, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
@@ -17,13 +17,8 @@ use crate::{Executor, Patience, Row, Statement, Value, must_be_alone};
 pub const TRIES: usize = 1_000;
 
 /// What a store of [`Calls`] can do.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    durability: Durability::Disk,
-    retry: RetryCost::Gap,
-    batches: true,
-    shared: true,
-    gives_back: true,
-};
+pub const CAPABILITIES: Capabilities =
+    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true);
 
 /// The calls of a store over the rows of a table, which was found or created: what
 /// [`Store`](idmill::store::Store) asks for, but for the sequence and the operation in its errors.

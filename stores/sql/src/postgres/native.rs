@@ -119,7 +119,7 @@ impl Seen {
         };
         let bounds = Bounds::new(self.first().cast_unsigned(), self.max.cast_unsigned())?;
         let name = SequenceName::new(&self.name)?;
-        Ok(SequenceInfo { name, next: next.map(i64::cast_unsigned), bounds, identity: self.identity() })
+        Ok(SequenceInfo::stored(name, next.map(i64::cast_unsigned), bounds, self.identity()))
     }
 
     /// As idmill noted it, if the sequence is still in the file that it was in then. A restart,

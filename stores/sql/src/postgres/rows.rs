@@ -36,7 +36,8 @@ pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     let Some(from) = from.filter(|from| *from >= after.bounds.start()) else {
         return Err(unsound(&after.name, "does not say which ids were reserved"));
     };
-    let mut before = SequenceInfo { next: Some(from), ..after.clone() };
+    let mut before = after.clone();
+    before.next = Some(from);
     let grant = before.grant(request.count, request.ceiling)?;
     if reached(&before) != reached(&after) {
         return Err(unsound(&after.name, "did not move as far as it was to: a trigger may have changed it"));
@@ -79,7 +80,7 @@ pub(super) fn decode(row: &Row) -> Result<SequenceInfo> {
         return Err(unsound(name, &fault));
     };
     let next = u64::try_from(next).ok().filter(|next| *next <= bounds.max());
-    Ok(SequenceInfo { name: valid, next, bounds, identity: Identity { incarnation, epoch } })
+    Ok(SequenceInfo::stored(valid, next, bounds, Identity { incarnation, epoch }))
 }
 
 fn unsound(name: &str, fault: &str) -> Error {
@@ -100,7 +101,7 @@ mod tests {
             let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
             let identity = Identity { epoch, ..Identity::fresh() };
-            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
             let [name, next, _, start, max, incarnation, epoch] = values(&info, None);
             let row = [name, next, start, max, incarnation, epoch, FORMAT.to_owned()];
             prop_assert_eq!(decode(&Row::new(row.map(Value::from).into())).unwrap(), info);

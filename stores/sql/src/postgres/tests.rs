@@ -57,7 +57,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::new(1, 100).unwrap()) }
+    Reserve::new(name(text), count).create(Bounds::new(1, 100).unwrap())
 }
 
 fn texts(texts: &[&str]) -> Row {
@@ -111,10 +111,10 @@ async fn a_write_that_is_not_durable_is_refused() {
         is(calls.reserve_many(&Session::of([wrote()]), &[request("s", 3)]).await.remove(0).unwrap_err());
         let bounds = Bounds::new(1, 100).unwrap();
         is(calls.create(&mut Session::of([wrote()]), &name("s"), bounds).await.unwrap_err());
-        let back = GiveBack { name: name("s"), identity: IDENTITY, rest: Range::new(4, 3).unwrap() };
+        let back = GiveBack::new(name("s"), IDENTITY, Range::new(4, 3).unwrap());
         is(calls.give_back(&mut Session::of([wrote()]), &back).await.unwrap_err());
         let read = Ok(vec![row("s", "1", "4", "")]);
-        let change = Change { next: Some(50), ..Change::default() };
+        let change = Change::new().next(50);
         is(calls.set(&mut Session::of([read, wrote()]), &name("s"), change).await.unwrap_err());
         is(calls.remove(&mut Session::of([wrote()]), &name("s")).await.unwrap_err());
     }

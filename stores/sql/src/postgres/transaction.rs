@@ -97,7 +97,7 @@ impl<T: Id> InTransaction<T> {
         if count == 0 {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }
-        let request = Reserve { name: self.name.clone(), count, ceiling: T::MAX, create: Some(self.bounds) };
+        let request = Reserve::new(self.name.clone(), count).ceiling(T::MAX).create(self.bounds);
         let fit = Fit::Exactly { floor: T::MIN };
         Ok(self.calls.reserve_with(transaction, &request, fit, Patience::Full).await?.range)
     }

@@ -1,8 +1,8 @@
 //! The calls of [`Store`](idmill::store::Store), and reserves in a transaction of the caller's.
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
-    SequenceInfo, already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    already_exists, not_found,
 };
 use idmill::{Error, Id, Operation, Range, Result, SequenceName};
 
@@ -12,13 +12,8 @@ use super::table::Table;
 use crate::{Answer, Executor, Fault, Statement, must_be_within};
 
 /// What a store of this dialect can do.
-pub const CAPABILITIES: Capabilities = Capabilities {
-    durability: Durability::Disk,
-    retry: RetryCost::Gap,
-    batches: true,
-    shared: true,
-    gives_back: true,
-};
+pub const CAPABILITIES: Capabilities =
+    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true);
 
 /// As the methods of [`Store`](idmill::store::Store) of the same names; the errors do not yet say during
 /// which operation.
@@ -132,7 +127,7 @@ pub async fn reserve_in<T: Id, E: Executor>(
     bounds: Bounds,
     count: u64,
 ) -> Result<Range<T>> {
-    let request = Reserve { name: name.clone(), count, ceiling: T::MAX, create: Some(bounds) };
+    let request = Reserve::new(name.clone(), count).ceiling(T::MAX).create(bounds);
     let grant = reserve_exactly(db, table, &request, T::MIN).await;
     let range = grant.map(|grant| grant.range.cast());
     range.map_err(|error| error.of(name).during(Operation::Reserve))

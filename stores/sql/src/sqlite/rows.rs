@@ -89,7 +89,7 @@ fn decode(row: &Row) -> Result<SequenceInfo, String> {
         return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
     }
     let identity = Identity { incarnation: decode_u64(incarnation), epoch: decode_u64(epoch) };
-    Ok(SequenceInfo { name, next, bounds, identity })
+    Ok(SequenceInfo::stored(name, next, bounds, identity))
 }
 
 /// Text as it is, or whatever else there is, legibly.
@@ -138,7 +138,7 @@ mod tests {
             let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
             let identity = Identity { epoch, ..Identity::fresh() };
-            let info = SequenceInfo { name, next: (!all).then_some(next), bounds, identity };
+            let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
             let table = Table::new("t").unwrap();
             prop_assert_eq!(table.decode(&Row::new(table.insert(&info).values)).unwrap(), info);
         }

@@ -16,7 +16,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(text: &str, count: u64) -> Reserve {
-    Reserve { name: name(text), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(name(text), count).create(Bounds::of::<u64>())
 }
 
 async fn reserve(store: &SqliteStore, text: &str, count: u64) -> Result<(u64, u64)> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, Store};
+use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Store};
 use idmill::{Error, ErrorKind, Operation, Range};
 use idmill_sqlite::{SqliteOptions, SqliteStore};
 use idmill_testing::grants::disjoint;
@@ -101,7 +101,7 @@ async fn a_batch_is_one_transaction_in_which_each_failure_is_its_own() {
 async fn a_reserve_that_grants_nothing_creates_nothing() {
     let place = Place::new();
     let store = place.open().await;
-    let request = Reserve { ceiling: 9, create: Some(Bounds::new(10, 20).unwrap()), ..request("s", 1) };
+    let request = request("s", 1).ceiling(9).create(Bounds::new(10, 20).unwrap());
     assert_eq!(store.reserve(&request).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(store.list_all().await.unwrap(), []);
 }
@@ -125,10 +125,10 @@ async fn the_rest_of_a_range_is_taken_back_once_and_from_its_own_sequence() {
     let place = Place::new();
     let store = place.open().await;
     let Grant { range, identity, .. } = store.reserve(&request("orders", 10)).await.unwrap();
-    let back = GiveBack { name: name("orders"), identity, rest: Range::new(range.start() + 3, 7).unwrap() };
+    let back = GiveBack::new(name("orders"), identity, Range::new(range.start() + 3, 7).unwrap());
     let later = Identity { epoch: 1, ..identity };
-    assert!(!store.give_back(&GiveBack { identity: later, ..back.clone() }).await.unwrap());
-    assert!(!store.give_back(&GiveBack { name: name("users"), ..back.clone() }).await.unwrap());
+    assert!(!store.give_back(&back.clone().identity(later)).await.unwrap());
+    assert!(!store.give_back(&back.clone().name(name("users"))).await.unwrap());
     assert!(store.give_back(&back).await.unwrap());
     assert_eq!(place.open().await.inspect(&name("orders")).await.unwrap().unwrap().next, Some(4));
     assert!(!store.give_back(&back).await.unwrap());
@@ -146,14 +146,14 @@ async fn administration_follows_the_contract() {
     let created = store.create(&s, Bounds::new(10, 100).unwrap()).await.unwrap();
     assert_eq!(store.create(&s, Bounds::of::<u64>()).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(inspect(&store, "s").await, created);
-    let forward = Change { next: Some(50), max: Some(200), ..Change::default() };
+    let forward = Change::new().next(50).max(200);
     let set = store.set(&s, forward).await.unwrap();
     assert_eq!((set.next, set.bounds.max(), set.identity), (Some(50), 200, created.identity));
-    let back = Change { next: Some(20), ..Change::default() };
+    let back = Change::new().next(20);
     let error = store.set(&s, back).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Conflict, Some(Operation::Set)));
     assert_eq!(inspect(&store, "s").await, set, "a refused change changes nothing");
-    let back = store.set(&s, Change { backwards: true, ..back }).await.unwrap();
+    let back = store.set(&s, back.backwards(true)).await.unwrap();
     assert_eq!((back.next, back.identity.epoch), (Some(20), created.identity.epoch + 1));
     assert_eq!(inspect(&place.open().await, "s").await, back);
     assert!(store.remove(&s).await.unwrap());

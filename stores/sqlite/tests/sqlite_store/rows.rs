@@ -80,7 +80,7 @@ async fn pages_have_each_row_once_whatever_it_holds() {
         assert_eq!((good, bad), (expected(false), expected(true)), "{prefix}");
         assert!(most <= 4);
     }
-    let strange = Page { after: Some(Cursor::new("strange")), ..Page::default() };
+    let strange = Page::default().after(Cursor::new("strange"));
     assert_eq!(store.list(&strange).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 

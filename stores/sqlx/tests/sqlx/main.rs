@@ -48,7 +48,7 @@ fn name(text: &str) -> SequenceName {
 }
 
 fn request(name: &str, count: u64) -> Reserve {
-    Reserve { name: self::name(name), count, ceiling: u64::MAX, create: Some(Bounds::of::<u64>()) }
+    Reserve::new(self::name(name), count).create(Bounds::of::<u64>())
 }
 
 async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {

@@ -1,0 +1,382 @@
+//! The proxy itself: what it does to connections, and what it leaves alone.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idmill_conformance::proxy::{Fault, Gate, Nonsense, nth};
+use idmill_conformance::{Proxy, free_port};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// A guard against hanging.
+const LONG: Duration = Duration::from_secs(20);
+/// Enough for what is on its way to come.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// An engine that answers with as many bytes, each one larger, and keeps all that came.
+struct Engine {
+    address: SocketAddr,
+    arrived: watch::Receiver<Vec<u8>>,
+    /// Connections that have ended, as it sees them.
+    ended: watch::Receiver<u64>,
+}
+
+impl Engine {
+    async fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (came, arrived) = watch::channel(Vec::new());
+        let (over, ended) = watch::channel(0);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (came, over) = (came.clone(), over.clone());
+                tokio::spawn(async move {
+                    let mut piece = [0; 1024];
+                    while let Ok(length @ 1..) = stream.read(&mut piece).await {
+                        came.send_modify(|all| all.extend(&piece[..length]));
+                        piece[..length].iter_mut().for_each(|byte| *byte += 1);
+                        let _ = stream.write_all(&piece[..length]).await;
+                    }
+                    over.send_modify(|ended| *ended += 1);
+                });
+            }
+        });
+        Self { address, arrived, ended }
+    }
+
+    /// Until exactly this has come, and for a moment nothing more.
+    async fn has(&self, all: &str) {
+        let mut arrived = self.arrived.clone();
+        in_time(arrived.wait_for(|came| came.len() >= all.len())).await.unwrap();
+        tokio::time::sleep(SHORT).await;
+        assert_eq!(String::from_utf8_lossy(&self.arrived.borrow()), all);
+    }
+
+    async fn ended(&self, connections: u64) {
+        in_time(self.ended.clone().wait_for(|ended| *ended >= connections)).await.unwrap();
+    }
+}
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    timeout(LONG, what).await.expect("it comes")
+}
+
+async fn connect(proxy: &Proxy) -> TcpStream {
+    TcpStream::connect(proxy.address()).await.unwrap()
+}
+
+/// What comes for it; nothing where that is the end.
+async fn ask(stream: &mut TcpStream, request: &str) -> String {
+    match stream.write_all(request.as_bytes()).await {
+        Ok(()) => hear(stream).await,
+        Err(_) => String::new(),
+    }
+}
+
+async fn hear(stream: &mut TcpStream) -> String {
+    let mut answer = [0; 1024];
+    let length = in_time(stream.read(&mut answer)).await.unwrap_or(0);
+    String::from_utf8_lossy(&answer[..length]).into_owned()
+}
+
+async fn is_silent(stream: &mut TcpStream) {
+    let heard = timeout(SHORT, stream.read_u8()).await;
+    assert!(heard.is_err(), "{heard:?}");
+}
+
+/// A message is its length in one byte, and as many more.
+fn framed(bytes: &[u8]) -> Option<usize> {
+    bytes.first().map(|length| usize::from(*length) + 1)
+}
+
+#[tokio::test]
+async fn each_fault_does_what_it_says() {
+    let (engine, mut all) = (Engine::start().await, String::new());
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    for (fault, arrives) in [(Fault::CutBefore, ""), (Fault::CutAfter, "abc"), (Fault::CutReply, "abc")] {
+        let mut stream = connect(&proxy).await;
+        assert_eq!(ask(&mut stream, "abc").await, "bcd");
+        proxy.arm(fault.clone(), nth(1, |_| true));
+        assert_eq!(ask(&mut stream, "abc").await, "bcd", "one is let through");
+        assert_eq!(proxy.disarm(), 0, "{fault:?}: not met yet");
+        proxy.arm(fault.clone(), nth(0, |_| true));
+        assert_eq!(ask(&mut stream, "abc").await, "", "{fault:?}");
+        assert_eq!(proxy.disarm(), 1);
+        all = all + "abcabc" + arrives;
+        engine.has(&all).await;
+    }
+    assert_eq!(proxy.pieces(), 9);
+}
+
+#[tokio::test]
+async fn nonsense_is_no_answer_and_then_comes_the_end() {
+    let engine = Engine::start().await;
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    for nonsense in [Nonsense::Noise, Nonsense::Half, Nonsense::Stranger, Nonsense::Flipped] {
+        let mut stream = connect(&proxy).await;
+        proxy.arm(Fault::Garble(nonsense), nth(0, |_| true));
+        // So many that noise is nothing else by chance.
+        let answer = ask(&mut stream, "abcdefghijklmnop").await;
+        assert!(!answer.is_empty() && answer != "bcdefghijklmnopq", "{nonsense:?}: {answer:?}");
+        assert_eq!(ask(&mut stream, "abc").await, "", "and then the end");
+    }
+}
+
+#[tokio::test]
+async fn what_is_withheld_can_be_let_go_or_cut() {
+    let engine = Engine::start().await;
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    let (mut stream, mut other, gate) = (connect(&proxy).await, connect(&proxy).await, Gate::new());
+    proxy.arm(Fault::Withhold(gate.clone()), nth(0, |_| true));
+    stream.write_all(b"abc").await.unwrap();
+    in_time(gate.caught()).await;
+    engine.has("abc").await;
+    is_silent(&mut stream).await;
+    assert_eq!(ask(&mut other, "x").await, "y", "others are answered");
+    assert!(timeout(SHORT, gate.passed()).await.is_err());
+    gate.open();
+    in_time(gate.passed()).await;
+    assert_eq!(hear(&mut stream).await, "bcd");
+    assert_eq!(ask(&mut stream, "abc").await, "bcd", "and all is as before");
+    let gate = Gate::new();
+    proxy.arm(Fault::Withhold(gate.clone()), nth(0, |_| true));
+    stream.write_all(b"abc").await.unwrap();
+    in_time(gate.caught()).await;
+    proxy.cut();
+    assert_eq!(hear(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn what_is_held_arrives_in_order_when_it_is_let_go() {
+    let engine = Engine::start().await;
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    let (mut stream, gate) = (connect(&proxy).await, Gate::new());
+    proxy.arm(Fault::Hold(gate.clone()), |request| request.contains(&b'b'));
+    assert_eq!(ask(&mut stream, "a").await, "b");
+    for (pieces, piece) in (2..).zip(["b", "c", "b"]) {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+        in_time(async {
+            while proxy.pieces() < pieces {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+    assert_eq!(proxy.disarm(), 2);
+    engine.has("a").await;
+    is_silent(&mut stream).await;
+    gate.open();
+    assert_eq!(hear(&mut stream).await, "cdc");
+    assert_eq!(ask(&mut stream, "d").await, "e", "and all is as before");
+    engine.has("abcbd").await;
+}
+
+#[tokio::test]
+async fn what_is_held_arrives_although_its_client_is_gone() {
+    for cut in [true, false] {
+        let engine = Engine::start().await;
+        let proxy = Proxy::start(engine.address).await.unwrap();
+        let (mut stream, gate) = (connect(&proxy).await, Gate::new());
+        proxy.arm(Fault::Hold(gate.clone()), nth(0, |_| true));
+        stream.write_all(b"late").await.unwrap();
+        in_time(gate.caught()).await;
+        if cut {
+            proxy.cut();
+            assert_eq!(hear(&mut stream).await, "");
+        }
+        drop(stream);
+        engine.has("").await;
+        assert_eq!(*engine.ended.borrow(), 0, "for the engine, the client is still there");
+        gate.open();
+        in_time(gate.passed()).await;
+        engine.has("late").await;
+        assert_eq!(*engine.ended.borrow(), 0, "also afterwards");
+        drop(proxy);
+        engine.ended(1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_held_alone_is_overtaken() {
+    let engine = Engine::start().await;
+    let proxy = Proxy::builder(engine.address).frames(framed).start().await.unwrap();
+    let (mut stream, first, second) = (connect(&proxy).await, Gate::new(), Gate::new());
+    for (gate, letter) in [(&first, b'a'), (&second, b'b')] {
+        proxy.arm(Fault::HoldAlone(gate.clone()), nth(0, move |request| request.contains(&letter)));
+        stream.write_all(&[1, letter]).await.unwrap();
+        in_time(gate.caught()).await;
+    }
+    stream.write_all(b"\x01c").await.unwrap();
+    engine.has("\x01c").await;
+    second.open();
+    in_time(second.passed()).await;
+    engine.has("\x01c\x01b").await;
+    first.open();
+    engine.has("\x01c\x01b\x01a").await;
+}
+
+#[tokio::test]
+async fn messages_are_whole_however_they_come() {
+    let engine = Engine::start().await;
+    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let requests = seen.clone();
+    let builder = Proxy::builder(engine.address).frames(framed).requests(move |piece| {
+        requests.lock().push((piece.connection, piece.bytes.clone()));
+        None
+    });
+    let proxy = builder.start().await.unwrap();
+    let mut stream = connect(&proxy).await;
+    for part in [&b"\x03a"[..], b"b", b"c\x01d\0\x02e"] {
+        stream.write_all(part).await.unwrap();
+        tokio::time::sleep(SHORT).await;
+    }
+    engine.has("\x03abc\x01d\0").await;
+    let mut other = connect(&proxy).await;
+    other.write_all(b"\x01x").await.unwrap();
+    engine.has("\x03abc\x01d\0\x01x").await;
+    stream.shutdown().await.unwrap();
+    engine.has("\x03abc\x01d\0\x01x\x02e").await;
+    let all: [(u64, &[u8]); 4] = [(0, b"\x03abc"), (0, b"\x01d"), (0, b"\0"), (1, b"\x01x")];
+    assert!(seen.lock().iter().map(|(number, bytes)| (*number, &bytes[..])).eq(all), "{:?}", seen.lock());
+    assert_eq!((proxy.pieces(), proxy.connections()), (4, 2), "but for the half");
+}
+
+#[tokio::test]
+async fn who_is_shown_what_passes_can_rewrite_it_and_choose_a_fault() {
+    let (engine, answers) = (Engine::start().await, Arc::new(AtomicU64::new(0)));
+    let count = answers.clone();
+    let builder = Proxy::builder(engine.address).requests(|piece| {
+        let cut = piece.bytes.ends_with(b"!").then_some(Fault::CutAfter);
+        piece.bytes.retain(|byte| *byte != b'!');
+        cut
+    });
+    let builder = builder.answers(move |piece| {
+        count.fetch_add(1, Ordering::Relaxed);
+        piece.bytes.insert(0, b'>');
+    });
+    let proxy = builder.start().await.unwrap();
+    let mut stream = connect(&proxy).await;
+    assert_eq!(ask(&mut stream, "a!b").await, ">bc");
+    // What is armed sees what was made of the request, and only if nothing else befalls it.
+    proxy.arm(Fault::CutBefore, |request| request.contains(&b'!') || request == b"z");
+    assert_eq!(ask(&mut stream, "a!b").await, ">bc");
+    assert_eq!(answers.load(Ordering::Relaxed), 2);
+    assert_eq!(ask(&mut stream, "z!").await, "", "the fault of its own");
+    assert_eq!(proxy.disarm(), 0);
+    engine.has("ababz").await;
+}
+
+#[tokio::test]
+async fn all_connections_can_be_cut_refused_or_led_elsewhere() {
+    let (engine, other) = (Engine::start().await, Engine::start().await);
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    let mut stream = connect(&proxy).await;
+    assert_eq!(ask(&mut stream, "a").await, "b");
+    proxy.cut();
+    assert_eq!(hear(&mut stream).await, "");
+    engine.ended(1).await;
+    let mut stream = connect(&proxy).await;
+    assert_eq!(ask(&mut stream, "b").await, "c", "later ones are as before");
+    proxy.refuse(true);
+    assert_eq!(hear(&mut stream).await, "");
+    assert_eq!(ask(&mut connect(&proxy).await, "c").await, "");
+    proxy.refuse(false);
+    let mut stream = connect(&proxy).await;
+    assert_eq!(ask(&mut stream, "d").await, "e");
+    proxy.redirect(other.address);
+    assert_eq!(hear(&mut stream).await, "");
+    assert_eq!(ask(&mut connect(&proxy).await, "e").await, "f");
+    engine.has("abd").await;
+    other.has("e").await;
+    assert_eq!(proxy.connections(), 4, "but the one that was refused");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_only_being_made_is_cut_too() {
+    let engine = Engine::start().await;
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    let mut stream = connect(&proxy).await;
+    // From here on, the proxy connects to the engine, which takes it longer than us to be here again.
+    in_time(async {
+        while proxy.connections() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    proxy.refuse(true);
+    assert_eq!(ask(&mut stream, "a").await, "");
+    engine.has("").await;
+}
+
+#[tokio::test]
+async fn connections_that_are_forgotten_are_silent_and_stay() {
+    let engine = Engine::start().await;
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    let mut stream = connect(&proxy).await;
+    assert_eq!(ask(&mut stream, "a").await, "b");
+    proxy.forget();
+    let mut later = connect(&proxy).await;
+    assert_eq!(ask(&mut later, "b").await, "c", "later ones are as ever");
+    stream.write_all(b"lost").await.unwrap();
+    is_silent(&mut stream).await;
+    engine.has("ab").await;
+    assert_eq!(*engine.ended.borrow(), 0, "the engine hears nothing of it either");
+    proxy.cut();
+    assert_eq!(hear(&mut stream).await, "");
+    engine.has("ab").await;
+}
+
+#[tokio::test]
+async fn dropped_it_is_gone_and_what_was_held_never_comes() {
+    let engine = Engine::start().await;
+    let proxy = Proxy::start(engine.address).await.unwrap();
+    let (mut plain, mut held, mut forgotten) =
+        (connect(&proxy).await, connect(&proxy).await, connect(&proxy).await);
+    assert_eq!(ask(&mut forgotten, "a").await, "b");
+    proxy.forget();
+    tokio::time::sleep(SHORT).await;
+    for stream in [&mut plain, &mut held] {
+        *stream = connect(&proxy).await;
+        assert_eq!(ask(stream, "a").await, "b");
+    }
+    let gate = Gate::new();
+    proxy.arm(Fault::Hold(gate.clone()), nth(0, |_| true));
+    held.write_all(b"held").await.unwrap();
+    in_time(gate.caught()).await;
+    let address = proxy.address();
+    drop(proxy);
+    for stream in [&mut plain, &mut held, &mut forgotten] {
+        assert_eq!(hear(stream).await, "");
+    }
+    engine.ended(3).await;
+    gate.open();
+    engine.has("aaa").await;
+    let refused = async {
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::time::sleep(SHORT).await;
+        }
+    };
+    in_time(refused).await;
+}
+
+#[tokio::test]
+async fn it_listens_where_it_is_told_to() {
+    let engine = Engine::start().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let proxy = Proxy::builder(engine.address).listen(address).start().await.unwrap();
+    assert_eq!(proxy.address(), address);
+    assert_eq!(ask(&mut connect(&proxy).await, "a").await, "b");
+    let taken = Proxy::builder(engine.address).listen(address).start().await.unwrap_err();
+    assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[tokio::test]
+async fn without_an_engine_clients_are_cut_off() {
+    let proxy = Proxy::start(([127, 0, 0, 1], free_port()).into()).await.unwrap();
+    assert_eq!(ask(&mut connect(&proxy).await, "a").await, "");
+}

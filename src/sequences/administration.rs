@@ -1,0 +1,154 @@
+//! Looking at the store's sequences and changing them, from any executor or none.
+
+use std::future::Future;
+
+use super::Sequences;
+use crate::allocator::block_on_reply;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
+use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFuture};
+
+/// Administration of the store. Each call is that of [`Store`] of the same name, and works from any executor:
+/// the store's work runs where its refills do.
+///
+/// A call ends within the [store's timeout](crate::SequencesBuilder::store_timeout). One that reads then
+/// fails with [`ErrorKind::Deadline`], and one that writes with [`ErrorKind::UnknownOutcome`], since it may
+/// have been applied. A call whose future is dropped may have been applied too. After
+/// [`close`](Self::close), each fails with [`ErrorKind::Closed`]. A name that cannot be is
+/// [`ErrorKind::InvalidInput`].
+///
+/// The twins named `_blocking` are for threads outside any async runtime. In async code of a runtime that
+/// drives the refills and has no other thread, they fail at once with [`ErrorKind::InvalidInput`], and name
+/// the method to use.
+impl Sequences {
+    /// Creates a sequence in the store. Opening one does so too.
+    ///
+    /// # Errors
+    /// Those of [`Store::create`], and those common to all calls here.
+    pub fn create(
+        &self,
+        name: impl AsRef<str>,
+        bounds: Bounds,
+    ) -> impl Future<Output = Result<SequenceInfo>> + Send {
+        self.of(Operation::Create, SequenceName::new(name.as_ref()), move |store, name| {
+            store.create(name, bounds)
+        })
+    }
+
+    /// [`create`](Self::create) for threads outside any async runtime.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create); [`ErrorKind::InvalidInput`] where it would wait for itself.
+    pub fn create_blocking(&self, name: impl AsRef<str>, bounds: Bounds) -> Result<SequenceInfo> {
+        self.wait_for("`create`", self.create(name, bounds))
+    }
+
+    /// Reads a sequence as it is stored; `None` if there is none of this name. Consumes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Store::inspect`], and those common to all calls here.
+    pub fn inspect(
+        &self,
+        name: impl AsRef<str>,
+    ) -> impl Future<Output = Result<Option<SequenceInfo>>> + Send {
+        self.of(Operation::Inspect, SequenceName::new(name.as_ref()), |store, name| store.inspect(name))
+    }
+
+    /// [`inspect`](Self::inspect) for threads outside any async runtime.
+    ///
+    /// # Errors
+    /// Those of [`inspect`](Self::inspect); [`ErrorKind::InvalidInput`] where it would wait for itself.
+    pub fn inspect_blocking(&self, name: impl AsRef<str>) -> Result<Option<SequenceInfo>> {
+        self.wait_for("`inspect`", self.inspect(name))
+    }
+
+    /// Reads a page of the store's sequences, whether or not they are open. To read on, pass the listing's
+    /// `next` as the `after` of the next page.
+    ///
+    /// # Errors
+    /// Those of [`Store::list`], and those common to all calls here.
+    pub async fn list(&self, page: Page) -> Result<Listing> {
+        let store = self.store().clone();
+        let listed = self.ask(Operation::List, async move { store.list(&page).await });
+        listed.await.map_err(|error| error.during(Operation::List))
+    }
+
+    /// [`list`](Self::list) for threads outside any async runtime.
+    ///
+    /// # Errors
+    /// Those of [`list`](Self::list); [`ErrorKind::InvalidInput`] where it would wait for itself.
+    pub fn list_blocking(&self, page: Page) -> Result<Listing> {
+        self.wait_for("`list`", self.list(page))
+    }
+
+    /// Changes a stored sequence, as [`SequenceInfo::apply`] describes; returns it as it is now. An allocator
+    /// that is open notices a change at its next refill.
+    ///
+    /// # Errors
+    /// Those of [`Store::set`], and those common to all calls here.
+    pub fn set(
+        &self,
+        name: impl AsRef<str>,
+        change: Change,
+    ) -> impl Future<Output = Result<SequenceInfo>> + Send {
+        self.of(Operation::Set, SequenceName::new(name.as_ref()), move |store, name| store.set(name, change))
+    }
+
+    /// [`set`](Self::set) for threads outside any async runtime.
+    ///
+    /// # Errors
+    /// Those of [`set`](Self::set); [`ErrorKind::InvalidInput`] where it would wait for itself.
+    pub fn set_blocking(&self, name: impl AsRef<str>, change: Change) -> Result<SequenceInfo> {
+        self.wait_for("`set`", self.set(name, change))
+    }
+
+    /// Removes a sequence from the store; `false` if there was none. Allocators that are open go on with the
+    /// ids in memory, and fail at their next refill.
+    ///
+    /// # Errors
+    /// Those of [`Store::remove`], and those common to all calls here.
+    pub fn remove(&self, name: impl AsRef<str>) -> impl Future<Output = Result<bool>> + Send {
+        self.of(Operation::Remove, SequenceName::new(name.as_ref()), |store, name| store.remove(name))
+    }
+
+    /// [`remove`](Self::remove) for threads outside any async runtime.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove); [`ErrorKind::InvalidInput`] where it would wait for itself.
+    pub fn remove_blocking(&self, name: impl AsRef<str>) -> Result<bool> {
+        self.wait_for("`remove`", self.remove(name))
+    }
+
+    /// A call that concerns one sequence.
+    async fn of<R: Send + 'static>(
+        &self,
+        operation: Operation,
+        name: Result<SequenceName>,
+        call: impl for<'a> FnOnce(&'a dyn Store, &'a SequenceName) -> StoreFuture<'a, Result<R>> + Send + 'static,
+    ) -> Result<R> {
+        let name = name?;
+        let (store, asked) = (self.store().clone(), name.clone());
+        let outcome = self.ask(operation, async move { call(&*store, &asked).await }).await;
+        outcome.map_err(|error| error.of(&name).during(operation))
+    }
+
+    async fn ask<R: Send + 'static>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<R>> + Send + 'static,
+    ) -> Result<R> {
+        let limit = self.shared.store_timeout;
+        self.shared.ask_store(limit, work).await.map_err(|error| match (error.kind(), operation) {
+            (ErrorKind::Deadline, Operation::Create | Operation::Set | Operation::Remove) => {
+                let message =
+                    format!("the store did not answer within {limit:?}; look whether it was applied");
+                Error::new(ErrorKind::UnknownOutcome, message).because(error)
+            }
+            _ => error,
+        })
+    }
+
+    fn wait_for<R>(&self, instead: &str, reply: impl Future<Output = Result<R>>) -> Result<R> {
+        block_on_reply(&self.shared.runtime, instead, reply, self.shared.store_timeout)
+    }
+}

@@ -1,0 +1,97 @@
+//! A store that is shared is a store.
+
+use std::sync::Arc;
+
+use super::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
+};
+use crate::error::Result;
+use crate::name::SequenceName;
+
+/// All calls go to the store itself, those that the trait provides included: it may do them better.
+// Not `&S` and `Box<S>`: what implements `CompareAndSet` is a store, and somebody may yet do so for these.
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        (**self).reserve(request)
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        (**self).reserve_many(requests)
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        (**self).give_back(back)
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        (**self).create(name, bounds)
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        (**self).inspect(name)
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        (**self).list(page)
+    }
+
+    fn list_all(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
+        (**self).list_all()
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        (**self).set(name, change)
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        (**self).remove(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::Sequences;
+    use crate::store::MemoryStore;
+
+    /// A batch is one round trip through an `Arc` too, and not what the trait provides.
+    async fn is_the_store_itself(store: impl Store, memory: &MemoryStore) {
+        let name = SequenceName::new("orders").unwrap();
+        let request = Reserve { name, count: 5, ceiling: 100, create: Some(Bounds::of::<u64>()) };
+        let before = memory.reserves();
+        let grants = store.reserve_many(&[request.clone(), request.clone()]).await;
+        assert!(grants.iter().all(Result::is_ok));
+        assert_eq!(memory.reserves(), before + 1);
+        let last = grants.into_iter().next_back().unwrap().unwrap();
+        let back = GiveBack { name: request.name, identity: last.identity, rest: last.range };
+        assert!(store.give_back(&back).await.unwrap());
+        assert_eq!(store.capabilities(), memory.capabilities());
+    }
+
+    #[tokio::test]
+    async fn an_arc_of_a_store_is_that_store() {
+        let memory = MemoryStore::new();
+        is_the_store_itself(Arc::new(memory.clone()), &memory).await;
+        is_the_store_itself(Arc::new(memory.clone()) as Arc<dyn Store>, &memory).await;
+    }
+
+    #[tokio::test]
+    async fn sequences_take_a_store_as_it_comes() {
+        let memory = MemoryStore::new();
+        let shared: Arc<dyn Store> = Arc::new(memory.clone());
+        let all = [
+            Sequences::new(memory.clone()),
+            Sequences::new(Arc::new(memory.clone())),
+            Sequences::new(shared),
+        ];
+        for (ids, first) in all.into_iter().zip([1, 11, 21]) {
+            let orders = ids.unwrap().sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
+            assert_eq!(orders.next().await.unwrap(), first);
+        }
+        assert_eq!(memory.requests(), 3);
+    }
+}

@@ -1,0 +1,281 @@
+//! How ranges, bounds and identities are written, and read back.
+//!
+//! Ranges are written as Rust writes them: `1..11`, whose end is not part of it. `1..=10` is read as well.
+//! The end of a range is up to 2^64, so that every range has this form, an empty one and one up to the last
+//! `u64` included.
+
+use std::fmt;
+use std::ops;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::range::{Range, Ranges};
+use crate::store::{Bounds, Cursor, Identity};
+
+/// A start, an end, and whether the end is part of it.
+fn ends(text: &str) -> Option<(u64, u128, bool)> {
+    let (start, end) = text.split_once("..")?;
+    let (end, inclusive) = end.strip_prefix('=').map_or((end, false), |end| (end, true));
+    Some((number(start)?, number(end)?, inclusive))
+}
+
+/// Digits alone: `FromStr` of the integers reads a sign too.
+fn number<N: FromStr>(digits: &str) -> Option<N> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// The ids from `start` up to and without `end`.
+fn range<T: Id>(start: u64, end: u128, shown: &dyn fmt::Display) -> Result<Range<T>> {
+    let len = end
+        .checked_sub(start.into())
+        .ok_or_else(|| Error::invalid(format!("the range {shown} ends before it starts")))?;
+    let fits = u64::try_from(len).ok().and_then(|len| Range::new(start, len));
+    fits.ok_or_else(|| {
+        let (floor, ceiling) = (T::MIN, T::MAX);
+        Error::invalid(format!(
+            "the range {shown} does not fit the id type, which holds {floor}..={ceiling}, or is all of it"
+        ))
+    })
+}
+
+/// As Rust writes it: `1..11` for the ids 1 to 10.
+impl<T> fmt::Display for Range<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.start(), self.end())
+    }
+}
+
+/// Reads `1..11` and `1..=10`. The ids are checked against what `T` holds.
+impl<T: Id> FromStr for Range<T> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (start, end, inclusive) = ends(text)
+            .ok_or_else(|| Error::invalid(format!("{text:?} is no range of ids, such as 1..11 or 1..=10")))?;
+        range(start, end.saturating_add(inclusive.into()), &text)
+    }
+}
+
+/// The ids are checked against what `T` holds. A range that ends before it starts is an error.
+impl<T: Id> TryFrom<ops::Range<u64>> for Range<T> {
+    type Error = Error;
+
+    fn try_from(ids: ops::Range<u64>) -> Result<Self> {
+        range(ids.start, ids.end.into(), &format_args!("{ids:?}"))
+    }
+}
+
+/// The ids are checked against what `T` holds. A range that ends before it starts is an error.
+impl<T: Id> TryFrom<ops::RangeInclusive<u64>> for Range<T> {
+    type Error = Error;
+
+    fn try_from(ids: ops::RangeInclusive<u64>) -> Result<Self> {
+        range(*ids.start(), u128::from(*ids.end()) + 1, &format_args!("{ids:?}"))
+    }
+}
+
+/// Each range, with a comma between: `1..11, 21..31`.
+impl<T> fmt::Display for Ranges<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.as_slice().iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{range}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The ranges in their order, which has to be that of their ids. No id may be in two of them, and none may be
+/// empty.
+impl<T> TryFrom<Vec<Range<T>>> for Ranges<T> {
+    type Error = Error;
+
+    fn try_from(ranges: Vec<Range<T>>) -> Result<Self> {
+        if let Some(empty) = ranges.iter().find(|range| range.is_empty()) {
+            return Err(Error::invalid(format!("the range {empty} holds no ids")));
+        }
+        let pairs = || ranges.iter().zip(ranges.iter().skip(1));
+        if let Some((one, next)) = pairs().find(|(one, next)| one.end() > u128::from(next.start())) {
+            return Err(Error::invalid(format!("the range {next} does not come after {one}")));
+        }
+        let mut all = Self::none();
+        for range in ranges {
+            all.push(range);
+        }
+        Ok(all)
+    }
+}
+
+impl<T> From<Ranges<T>> for Vec<Range<T>> {
+    fn from(ranges: Ranges<T>) -> Self {
+        ranges.into_iter().collect()
+    }
+}
+
+/// As Rust writes it: `1..=100`.
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..={}", self.start(), self.max())
+    }
+}
+
+/// Reads `1..=100` and `1..101`.
+impl FromStr for Bounds {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || Error::invalid(format!("{text:?} is no pair of bounds, such as 1..=100"));
+        let (start, end, inclusive) = ends(text).ok_or_else(wrong)?;
+        let max = end.checked_sub((!inclusive).into()).and_then(|max| u64::try_from(max).ok());
+        Self::new(start, max.ok_or_else(wrong)?)
+    }
+}
+
+impl TryFrom<ops::RangeInclusive<u64>> for Bounds {
+    type Error = Error;
+
+    fn try_from(ids: ops::RangeInclusive<u64>) -> Result<Self> {
+        Self::new(*ids.start(), *ids.end())
+    }
+}
+
+impl From<Bounds> for ops::RangeInclusive<u64> {
+    fn from(bounds: Bounds) -> Self {
+        bounds.start()..=bounds.max()
+    }
+}
+
+/// The incarnation in 16 hexadecimal digits, a point, and the epoch: `00c0ffee00c0ffee.3`.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}.{}", self.incarnation, self.epoch)
+    }
+}
+
+impl FromStr for Identity {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once('.').filter(|(incarnation, _)| {
+            incarnation.len() == 16 && incarnation.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+        let read = parts.and_then(|(incarnation, epoch)| {
+            Some(Self { incarnation: u64::from_str_radix(incarnation, 16).ok()?, epoch: number(epoch)? })
+        });
+        read.ok_or_else(|| {
+            Error::invalid(format!("{text:?} is no identity of a sequence, such as 00c0ffee00c0ffee.3"))
+        })
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Never fails: what a cursor reads like is its store's matter.
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(Self::new(text))
+    }
+}
+
+impl From<String> for Cursor {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl AsRef<str> for Cursor {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use proptest::prelude::*;
+
+    fn near_edges() -> impl Strategy<Value = u64> {
+        prop_oneof![0..200_u64, any::<u64>(), u64::MAX - 200..=u64::MAX]
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_read_back(start in near_edges(), len in near_edges()) {
+            let Some(range) = Range::<u64>::new(start, len) else { return Ok(()) };
+            prop_assert_eq!(range.to_string().parse::<Range>().unwrap(), range);
+            if let Some(last) = range.last() {
+                prop_assert_eq!(format!("{start}..={last}").parse::<Range>().unwrap(), range);
+                prop_assert_eq!(Range::try_from(start..=last).unwrap(), range);
+            }
+        }
+
+        #[test]
+        fn bounds_and_identities_read_back(a in near_edges(), b in near_edges()) {
+            let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
+            prop_assert_eq!(bounds.to_string().parse::<Bounds>().unwrap(), bounds);
+            prop_assert_eq!(Bounds::try_from(std::ops::RangeInclusive::from(bounds)).unwrap(), bounds);
+            let identity = Identity { incarnation: a, epoch: b };
+            prop_assert_eq!(identity.to_string().parse::<Identity>().unwrap(), identity);
+        }
+    }
+
+    fn fault<T: FromStr<Err = Error> + fmt::Debug>(text: &str) -> String {
+        let error = text.parse::<T>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        error.to_string()
+    }
+
+    #[test]
+    fn what_is_no_range_says_why() {
+        for wrong in [
+            "",
+            "..",
+            "1..",
+            "..5",
+            "1..+5",
+            "-1..5",
+            "1-5",
+            "1...5",
+            "1.. 5",
+            "1..=",
+            "99999999999999999999..1",
+        ] {
+            assert!(fault::<Range>(wrong).contains("such as 1..11"), "{wrong:?}");
+            assert!(fault::<Bounds>(wrong).contains("such as 1..=100"), "{wrong:?}");
+        }
+        assert!(fault::<Range>("5..3").contains("ends before it starts"));
+        let too_large = fault::<Range<i32>>("1..=2147483648");
+        assert!(too_large.contains("holds 0..=2147483647"), "{too_large}");
+        assert!(fault::<Range<std::num::NonZeroU64>>("0..2").contains("holds 1..="));
+        assert!(fault::<Range>("0..=18446744073709551615").contains("or is all of it"));
+        assert!(fault::<Range>("1..=340282366920938463463374607431768211455").contains("does not fit"));
+        assert!(fault::<Bounds>("5..=3").contains("larger than max"));
+        assert!(fault::<Bounds>("0..0").contains("no pair"));
+        for wrong in ["", "1.2", "00c0ffee00c0ffee", "00c0ffee00c0ffee.", "+0c0ffee00c0ffee.1"] {
+            assert!(fault::<Identity>(wrong).contains("no identity"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    // A range that is reversed is what is refused.
+    #[allow(clippy::reversed_empty_ranges)]
+    fn ranges_are_checked_as_they_are_put_in_a_row() {
+        assert!(Range::<u64>::try_from(5..3).is_err());
+        assert_eq!(Range::<u64>::try_from(3..3).unwrap().len(), 0);
+        let range = |text: &str| text.parse::<Range>().unwrap();
+        let ranges = Ranges::try_from(vec![range("1..3"), range("3..5"), range("9..10")]).unwrap();
+        assert_eq!(ranges.to_string(), "1..5, 9..10");
+        assert_eq!(Vec::from(ranges), [range("1..5"), range("9..10")]);
+        assert!(Ranges::try_from(vec![range("1..3"), range("2..5")]).is_err());
+        assert!(Ranges::try_from(vec![range("5..6"), range("1..2")]).is_err());
+        assert!(Ranges::try_from(vec![range("5..5")]).is_err());
+    }
+}

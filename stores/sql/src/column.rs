@@ -1,0 +1,54 @@
+//! Ids in columns of signed integers, as SQL has them.
+
+use std::fmt::Display;
+
+use idmill::{Error, Id, Result};
+
+/// Returns what a column holds for an id.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id that is larger than the column's largest
+/// number.
+pub fn to_column<C: TryFrom<u64>>(id: impl Id) -> Result<C> {
+    let raw = id.into_raw();
+    C::try_from(raw).map_err(|_| {
+        Error::invalid(format!("the id {raw} does not fit the column, which has {} bits", 8 * size_of::<C>()))
+    })
+}
+
+/// Returns the id that a column holds.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number that the id type does not hold: a negative
+/// one is no id.
+pub fn from_column<T: Id>(value: impl TryInto<u64> + Display + Copy) -> Result<T> {
+    let fits = value.try_into().ok().and_then(|raw| T::try_from_raw(raw).ok());
+    fits.ok_or_else(|| {
+        let (floor, ceiling) = (T::MIN, T::MAX);
+        Error::invalid(format!("{value} does not fit the id type, which holds {floor}..={ceiling}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    #[test]
+    fn both_ends_survive_and_what_is_beyond_is_refused() {
+        for raw in [0, i64::MAX.unsigned_abs()] {
+            assert_eq!(from_column::<u64>(to_column::<i64>(raw).unwrap()).unwrap(), raw);
+        }
+        let fault = to_column::<i64>(u64::MAX).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "the id 18446744073709551615 does not fit the column, which has 64 bits"
+        );
+        assert!(to_column::<i32>(1_u64 << 31).is_err());
+        assert!(
+            from_column::<u64>(-1_i64).unwrap_err().to_string().starts_with("-1 does not fit the id type")
+        );
+        assert!(from_column::<i32>(1_i64 << 31).is_err() && from_column::<NonZeroU32>(0_i32).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+../../sqlx/src/ids.rs

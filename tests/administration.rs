@@ -1,0 +1,108 @@
+//! Administration by way of the sequences, and every twin for threads without a runtime.
+
+use std::time::Duration;
+
+use idmill::store::{Bounds, Change, Faults, MemoryStore, Page};
+use idmill::{ErrorKind, Order, Sequences};
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// No runtime is anywhere near this thread.
+#[test]
+fn a_program_without_a_runtime_has_everything() {
+    let ids = Sequences::connect_blocking_with("memory:", |settings| settings.store_timeout(LONG)).unwrap();
+    let created = ids.create_blocking("orders", Bounds::new(5, 100).unwrap()).unwrap();
+    assert_eq!(ids.inspect_blocking("orders").unwrap(), Some(created.clone()));
+    assert_eq!(ids.list_blocking(Page::of("or")).unwrap().sequences, [created]);
+    let moved = ids.set_blocking("orders", Change::new().next(10)).unwrap();
+    assert_eq!(moved.next, Some(10));
+
+    let orders = ids.sequence::<u32>("orders").order(Order::Thread).open_blocking().unwrap();
+    orders.warm_blocking(LONG).unwrap();
+    assert_eq!(orders.try_next().unwrap(), 10);
+    assert_eq!(orders.next_blocking(LONG).unwrap(), 11);
+    assert_eq!(orders.take_blocking(2, LONG).unwrap().len(), 2);
+    let mut handle = orders.handle();
+    assert!(handle.next_blocking(LONG).is_ok());
+    assert_eq!(handle.take_blocking(3, LONG).unwrap().len(), 3);
+    assert!(orders.lease(2).unwrap().next_blocking(LONG).is_ok());
+
+    assert!(ids.remove_blocking("orders").unwrap());
+    assert!(!ids.remove_blocking("orders").unwrap());
+    assert_eq!(ids.inspect_blocking("orders").unwrap(), None);
+    ids.close_blocking().unwrap();
+    assert_eq!(ids.inspect_blocking("orders").unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Where waiting could never end, each twin says at once what to use.
+#[tokio::test]
+async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
+    let ids = Sequences::new(MemoryStore::new()).unwrap();
+    let orders = ids.sequence::<u64>("orders").lazy().unwrap();
+    let faults = [
+        (ids.create_blocking("a", Bounds::of::<u64>()).unwrap_err(), "use `create`"),
+        (ids.inspect_blocking("a").unwrap_err(), "use `inspect`"),
+        (ids.list_blocking(Page::default()).unwrap_err(), "use `list`"),
+        (ids.set_blocking("a", Change::default()).unwrap_err(), "use `set`"),
+        (ids.remove_blocking("a").unwrap_err(), "use `remove`"),
+        (orders.warm_blocking(LONG).unwrap_err(), "use `warm`"),
+        (orders.handle().take_blocking(3, LONG).unwrap_err(), "use `take`"),
+    ];
+    for (fault, instead) in faults {
+        assert_eq!(fault.kind(), ErrorKind::InvalidInput);
+        assert!(fault.to_string().contains(instead), "{fault}");
+    }
+}
+
+/// In a task whose budget is used up, nobody wakes whoever waits for more of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_twin_waits_outside_of_the_tasks_budget() {
+    let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
+    let task = tokio::spawn(async move {
+        while tokio::task::coop::has_budget_remaining() {
+            tokio::task::coop::consume_budget().await;
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            while tokio::task::coop::poll_proceed(&mut context).map(|step| step.made_progress()).is_ready() {}
+        }
+        ids.create_blocking("orders", Bounds::of::<u64>()).unwrap();
+        let orders = ids.sequence::<u64>("orders").lazy().unwrap();
+        orders.warm_blocking(LONG).unwrap();
+        ids.inspect_blocking("orders").unwrap().unwrap().next
+    });
+    assert!(task.await.unwrap() > Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_and_says_whether_it_may_have_been_applied() {
+    let store = MemoryStore::new();
+    let ids = Sequences::builder(store.clone()).store_timeout(Duration::from_secs(3)).start().unwrap();
+    store.set_faults(Faults::none().latency(Duration::from_secs(60)));
+    let read = ids.inspect("orders").await.unwrap_err();
+    assert_eq!((read.kind(), read.sequence()), (ErrorKind::Deadline, Some("orders")));
+    assert_eq!(ids.list(Page::default()).await.unwrap_err().kind(), ErrorKind::Deadline);
+    for written in [
+        ids.create("orders", Bounds::of::<u64>()).await.map(drop),
+        ids.set("orders", Change::default()).await.map(drop),
+        ids.remove("orders").await.map(drop),
+    ] {
+        assert_eq!(written.unwrap_err().kind(), ErrorKind::UnknownOutcome);
+    }
+    store.set_faults(Faults::none());
+    let missing = ids.set("orders", Change::default()).await.unwrap_err();
+    assert_eq!(missing.to_string(), "set `orders`: no such sequence; create it, or reserve from it");
+    assert_eq!(ids.remove("a\n").await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+/// The store's work runs on the store's runtime, whoever polls.
+#[test]
+fn administration_needs_no_runtime_of_the_caller() {
+    let ids =
+        Sequences::new(MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(1)))).unwrap();
+    let (polled, name) = (ids.clone(), String::from("orders"));
+    let future = std::thread::spawn(move || {
+        let info = futures_util::FutureExt::now_or_never(polled.create(&name, Bounds::of::<u64>()));
+        assert!(info.is_none(), "it takes a while");
+    });
+    future.join().unwrap();
+    ids.close_blocking().unwrap();
+}

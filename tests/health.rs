@@ -1,0 +1,123 @@
+//! What a readiness probe hears.
+
+use std::time::Duration;
+
+use idmill::store::{Change, Faults, MemoryStore};
+use idmill::{ErrorKind, Health, Order, Sequences};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn start(store: &MemoryStore) -> Sequences {
+    Sequences::builder(store.clone()).seed(1).start().unwrap()
+}
+
+fn troubles(ids: &Sequences) -> Vec<(String, Health, ErrorKind)> {
+    let report = ids.health();
+    assert_eq!(
+        report.is_ready(),
+        report.troubles.iter().all(|one| one.health == Health::Failing),
+        "{report}"
+    );
+    report.troubles.iter().map(|one| (one.name.to_string(), one.health, one.error.kind())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_sequence_in_trouble_is_named_with_the_reason_and_the_worst_first() {
+    let store = MemoryStore::new();
+    let ids = start(&store);
+    assert!(ids.health().is_ready() && ids.health().sequences == 0);
+    let fine = ids.sequence::<u64>("fine").await.unwrap();
+    let lasts = ids.sequence::<u64>("lasts").step(10).watermark(9).await.unwrap();
+    let dry = ids.sequence::<u64>("dry").patience(MINUTE).await.unwrap();
+    for one in [&fine, &lasts] {
+        one.warm().await.unwrap();
+    }
+    assert!(troubles(&ids).is_empty());
+
+    store.fail_sequence("lasts", ErrorKind::Unavailable);
+    store.fail_sequence("dry", ErrorKind::Denied);
+    lasts.next().await.unwrap();
+    lasts.next().await.unwrap();
+    dry.next().await.unwrap_err();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let expected = [
+        ("dry".to_owned(), Health::Dry, ErrorKind::Denied),
+        ("lasts".to_owned(), Health::Failing, ErrorKind::Unavailable),
+    ];
+    assert_eq!(troubles(&ids), expected);
+    let report = ids.health();
+    assert_eq!((report.health, report.sequences, report.is_ready()), (Health::Dry, 3, false));
+    let shown = report.to_string();
+    assert!(shown.starts_with("not ready: 3 sequences, 2 in trouble; `dry` is dry ("), "{shown}");
+
+    store.heal_sequence("dry");
+    dry.next().await.unwrap();
+    assert_eq!(troubles(&ids), expected[1..]);
+    assert!(ids.health().is_ready());
+}
+
+/// Without traffic nobody draws, and without a draw nobody would ask the store.
+#[tokio::test(start_paused = true)]
+async fn a_probe_alone_notices_that_the_store_is_back() {
+    let store = MemoryStore::new();
+    let ids = start(&store);
+    let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(1)).await.unwrap();
+    for kind in [ErrorKind::Unavailable, ErrorKind::Denied] {
+        orders.revoke();
+        store.fail_sequence("orders", kind);
+        orders.next().await.unwrap_err();
+        tokio::time::sleep(MINUTE).await;
+        assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Dry, kind)]);
+        store.heal_sequence("orders");
+        let mut probes = 0;
+        while !ids.health().is_ready() {
+            probes += 1;
+            assert!(probes < 10, "{}", ids.health());
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        assert!(orders.try_next().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sequence_that_keeps_nothing_in_memory_is_not_ready_while_callers_wait() {
+    let store = MemoryStore::new();
+    let ids = start(&store);
+    let orders = ids.sequence::<u64>("orders").order(Order::Global).patience(MINUTE).await.unwrap();
+    orders.next().await.unwrap();
+    store.set_faults(Faults::outage());
+    let waiting = tokio::spawn({
+        let orders = orders.clone();
+        async move { orders.next().await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Dry, ErrorKind::Unavailable)]);
+    waiting.await.unwrap().unwrap_err();
+    // Nobody is refused an id now, and only a caller finds out whether the next would be.
+    assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Failing, ErrorKind::Unavailable)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sequence_without_ids_left_is_not_ready_until_its_max_is_raised() {
+    let store = MemoryStore::new();
+    let ids = start(&store);
+    let orders = ids.sequence::<u64>("orders").max(3).await.unwrap();
+    let _ids = orders.take(3).await.unwrap();
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Ended, ErrorKind::Exhausted)]);
+    ids.set("orders", Change::new().max(9)).await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(orders.next().await.unwrap(), 4);
+    assert!(troubles(&ids).is_empty());
+}
+
+#[tokio::test]
+async fn what_is_closed_is_not_ready() {
+    let ids = start(&MemoryStore::new());
+    let orders = ids.sequence::<u64>("orders").await.unwrap();
+    orders.next().await.unwrap();
+    ids.close().await;
+    let report = ids.health();
+    assert_eq!((report.health, report.is_ready()), (Health::Ended, false));
+    assert!(report.troubles.iter().all(|one| one.error.kind() == ErrorKind::Closed), "{report}");
+}
