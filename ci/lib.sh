@@ -204,7 +204,7 @@ find_stores() {
 # test_files: every test target of the workspace, by its main file.
 test_files() {
     local path
-    for path in {,*/,stores/*/}tests/{*,*/main}.rs; do
+    for path in {,*/,stores/*/,examples/blocking/}tests/{*,*/main}.rs; do
         # fuzz/ is a workspace of its own.
         [[ ! -f $path || $path == fuzz/* || $path == target/* ]] || is_apart "$path" || printf '%s\n' "$path"
     done

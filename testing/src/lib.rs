@@ -17,4 +17,6 @@ pub mod hooked;
 pub mod load;
 pub mod seeds;
 #[cfg(feature = "engines")]
+pub mod service;
+#[cfg(feature = "engines")]
 pub mod switch;

@@ -1,0 +1,25 @@
+//! The service over a real PostgreSQL, which `ci/engines/postgres` starts: one for each test.
+
+use idmill_testing::service;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_axum-sea-orm");
+
+#[tokio::test]
+async fn ids_are_unique_and_invoices_gapless() {
+    service::ids_are_unique_and_invoices_gapless(PROGRAM).await;
+}
+
+#[tokio::test]
+async fn clients_may_go_away() {
+    service::clients_may_go_away(PROGRAM).await;
+}
+
+#[tokio::test]
+async fn the_next_start_goes_on() {
+    service::the_next_start_goes_on(PROGRAM).await;
+}
+
+#[tokio::test]
+async fn ends_under_load() {
+    service::ends_under_load(PROGRAM).await;
+}

@@ -1,0 +1,93 @@
+//! What all three services do alike: say how they are, answer errors, and end when they are told to.
+
+use std::env;
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use idmill::{Allocator, Health, Sequences};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) type AnyError = Box<dyn Error + Send + Sync>;
+
+/// How long requests that are under way may take once the service has been told to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The pages for those who watch the service.
+pub(crate) fn watched(ids: Sequences, orders: Allocator<i64>, metrics: PrometheusHandle) -> Router {
+    let page = async move || {
+        ids.record_metrics(); // as they are now, not as they were at the last refill
+        metrics.run_upkeep();
+        metrics.render()
+    };
+    Router::new().route("/metrics", get(page)).route("/health", get(async move || health(&orders)))
+}
+
+/// A store that fails is no reason to take the service down as long as there are ids in memory.
+fn health(orders: &Allocator<i64>) -> (StatusCode, String) {
+    let health = orders.snapshot().health();
+    let status = if health == Health::Dry { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    (status, format!("{health:?}\n"))
+}
+
+/// Serves until SIGTERM or Ctrl-C, and then until the requests that are under way have been answered.
+pub(crate) async fn until_told_to_end(app: Router) -> Result<(), AnyError> {
+    let (told, told_too) = (told_to_end()?, told_to_end()?);
+    let listener = TcpListener::bind(env::var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
+    println!("listening on {}", listener.local_addr()?);
+    // A client that never ends its request must not keep the ids from going back.
+    let too_long = async {
+        told_too.await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = axum::serve(listener, app).with_graceful_shutdown(told) => served?,
+        () = too_long => eprintln!("requests that took longer than {GRACE:?} are left"),
+    }
+    Ok(())
+}
+
+/// Listens from now on, not from when it is first awaited.
+fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// An answer that is no success.
+pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) &'static str);
+
+/// What went wrong is for the log. The client learns that it may try again.
+impl<E: Into<AnyError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        eprintln!("{}", error.into());
+        Self(StatusCode::SERVICE_UNAVAILABLE, "not now\n")
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, self.1).into_response()
+    }
+}
+
+/// There is no such order.
+pub(crate) const UNKNOWN: Failure = Failure(StatusCode::NOT_FOUND, "no such order\n");
+/// An order has one invoice.
+pub(crate) const BILLED: Failure = Failure(StatusCode::CONFLICT, "it has an invoice\n");
+
+/// One number a line.
+pub(crate) fn lines(numbers: &[i64]) -> String {
+    numbers.iter().map(|number| number.to_string() + "\n").collect()
+}

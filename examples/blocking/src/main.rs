@@ -1,0 +1,45 @@
+//! A program without an async runtime: threads draw ids from an SQLite file, and what is left goes back at
+//! the end.
+//!
+//! `cargo run -p blocking -- ids.db`
+
+use std::env;
+use std::thread;
+use std::time::Duration;
+
+use idmill::{Allocator, Result, Sequences};
+
+const THREADS: usize = 4;
+
+/// How long a thread waits for an id, should it find none in memory.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn main() -> Result<()> {
+    idmill_sqlite::register()?; // once, early: `sqlite:` is read from now on
+    let path = env::args().nth(1).unwrap_or_else(|| "ids.db".to_owned());
+    // Where there is no async runtime, refills run on threads of idmill's own. (A program that has one, but
+    // whose threads are not for that, says `Sequences::builder(store).own_thread()`.)
+    let ids = Sequences::connect_blocking(&format!("sqlite:{path}"))?;
+    // A program that ends soon reserves nothing ahead: a refill that is under way as it ends goes to nobody.
+    let orders = ids.sequence::<u64>("orders").step(100).watermark(0).open_blocking()?;
+
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| draw(&orders))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no thread panics"))
+    })?;
+
+    ids.close_blocking()?;
+    println!("{} given back", orders.snapshot().given_back);
+    Ok(())
+}
+
+/// Draws some ids one by one, and some more as a block.
+fn draw(orders: &Allocator<u64>) -> Result<()> {
+    for _ in 0..5 {
+        println!("{}", orders.next_blocking(PATIENCE)?);
+    }
+    for id in orders.take_blocking(5, PATIENCE)?.ids() {
+        println!("{id}");
+    }
+    Ok(())
+}
