@@ -26,7 +26,7 @@
 //! # Ok::<(), idmill::Error>(())
 //! ```
 //!
-//! [`query`](super::query) reads what is not in a table: options that belong to a driver, say.
+//! [`query`] reads what is not in a table: options that belong to a driver, say.
 
 mod field;
 mod kind;
