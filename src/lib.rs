@@ -44,6 +44,7 @@
 //! - [`Error`]: what went wrong, and whether to try again.
 //! - [`codec`]: how ids look outside: permuted, spread over the key space, written for people.
 //! - [`store`]: the stores, and how to write one.
+//! - [`guard`]: no id twice although the store lost what it had committed.
 //! - [`guide`]: the pages that are longer than a type.
 //!
 //! # Stores
@@ -85,6 +86,7 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod guard;
 #[cfg(doc)]
 pub mod guide;
 mod id;

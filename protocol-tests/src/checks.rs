@@ -5,8 +5,9 @@ use crate::datacenter::{Bug, Windows};
 use crate::era::{Befalls, Bug as Forgetful, Life};
 use crate::explore::{Verdict, breaks, holds};
 use crate::fenced::{self, FencedWindow};
+use crate::guard::{self, Guard};
 use crate::paxos::{Call, Commit, Level, Paxos};
-use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, UNIQUE};
+use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, SERVED, TRUSTED, UNIQUE};
 use crate::specimen::Specimen;
 
 pub(crate) const HOLDS: &str = "holds";
@@ -29,7 +30,7 @@ fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync
 }
 
 pub(crate) fn all() -> Vec<Check> {
-    [caches(), fenced_windows(), datacenters(), lives(), levels(), specimens()]
+    [caches(), fenced_windows(), datacenters(), lives(), levels(), guards(), specimens()]
         .into_iter()
         .flatten()
         .collect()
@@ -232,5 +233,58 @@ fn levels() -> Vec<Check> {
     let published =
         Paxos { next: 0, late_is_never: true, ..paxos(&[refill, local, read, local], quorum, true, 4) };
     mixed("published-scheme", quorum, published, None);
+    checks
+}
+
+fn guards() -> Vec<Check> {
+    let two = Guard {
+        processes: 2,
+        calls: if large() { 4 } else { 3 },
+        backs: 1,
+        witness_backs: 0,
+        losses: 1,
+        crashes: 1,
+        resets: 0,
+        removals: 0,
+        kept: 1,
+        bug: guard::Bug::None,
+    };
+    let alone = Guard { processes: 1, losses: 0, backs: 0, resets: 1, removals: 1, ..two };
+    let mut checks = vec![
+        check(HOLDS, "guard/the-store-goes-back", move || holds(two, 180_000)),
+        check(HOLDS, "guard/the-store-goes-back-twice", move || {
+            holds(Guard { backs: 2, losses: 0, ..two }, 165_000)
+        }),
+        check(HOLDS, "guard/with-a-reset", move || holds(Guard { resets: 1, ..two }, 850_000)),
+        check(HOLDS, "guard/with-a-removal", move || {
+            holds(Guard { removals: 1, losses: u8::from(large()), ..two }, 860_000)
+        }),
+        check(HOLDS, "guard/three-processes", move || {
+            holds(Guard { processes: 3, losses: 0, crashes: 0, ..two }, 55_000)
+        }),
+        check(HOLDS, "guard/the-witness-goes-back", move || {
+            holds(Guard { backs: 0, witness_backs: 1, ..two }, 340_000)
+        }),
+        check(HOLDS, "guard/nothing-befalls-the-store", move || holds(alone, 9_500)),
+    ];
+    let reset = Guard { resets: 1, ..two };
+    for (name, world, bug, promise) in [
+        ("mark-alone", two, guard::Bug::MarkAlone, UNIQUE),
+        ("uses-the-unknown", two, guard::Bug::UsesTheUnknown, UNIQUE),
+        ("any-incarnation", two, guard::Bug::AnyIncarnation, UNIQUE),
+        ("any-epoch", reset, guard::Bug::AnyEpoch, UNIQUE),
+        ("lookahead", two, guard::Bug::Lookahead, UNIQUE),
+        ("heals-to-its-own-end", two, guard::Bug::HealsToItsOwnEnd, SERVED),
+        ("claims-after-use", two, guard::Bug::ClaimsAfterUse, UNIQUE),
+        (
+            "forgets-the-lowest",
+            Guard { calls: 6, losses: 0, crashes: 0, ..two },
+            guard::Bug::ForgetsTheLowest,
+            UNIQUE,
+        ),
+        ("told-last", alone, guard::Bug::ToldLast, TRUSTED),
+    ] {
+        checks.push(check(CAUGHT, &format!("guard/{name}"), move || breaks(Guard { bug, ..world }, promise)));
+    }
     checks
 }

@@ -6,6 +6,7 @@ mod datacenter;
 mod era;
 mod explore;
 mod fenced;
+mod guard;
 mod paxos;
 mod promises;
 mod specimen;

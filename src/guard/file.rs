@@ -1,0 +1,265 @@
+//! A witness in a file.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::text;
+use super::{Ledger, Witness};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::SequenceName;
+use crate::store::StoreFuture;
+
+/// How long a call waits for other processes that hold the file.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A witness in a file, for the processes of one machine.
+///
+/// Every write replaces the file by a new one, which is on disk before it takes the old one's name; a lock on
+/// `FILE.lock` beside it keeps the processes apart. A write costs as much as the file is long: some hundred
+/// bytes for each sequence. Choose another database for thousands of sequences, or for processes on several
+/// machines; a network file system may not keep its locks.
+///
+/// Put it on another disk than the store, and leave it out of the store's backups: what is restored together
+/// with the store notices nothing.
+#[derive(Clone, Debug)]
+pub struct FileWitness(Arc<Place>);
+
+#[derive(Debug)]
+struct Place {
+    file: PathBuf,
+    lock: PathBuf,
+    new: PathBuf,
+}
+
+impl FileWitness {
+    /// Opens the file, and makes it if it does not exist. Blocks.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) if its directory does not exist; [`Denied`](ErrorKind::Denied);
+    /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or no witness of idmill's;
+    /// [`Unavailable`](ErrorKind::Unavailable) if others hold it for 10 s.
+    pub fn open(file: impl Into<PathBuf>) -> Result<Self> {
+        let file = file.into();
+        let beside = |ending: &str| {
+            let mut name = file.clone().into_os_string();
+            name.push(ending);
+            PathBuf::from(name)
+        };
+        let place = Place { lock: beside(".lock"), new: beside(".new"), file };
+        let lock = place.lock()?;
+        if !place.file.try_exists().map_err(|error| place.failed(&error))? {
+            place.write(&BTreeMap::new())?;
+        }
+        place.read()?;
+        drop(lock);
+        Ok(Self(Arc::new(place)))
+    }
+
+    /// The file, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.0.file
+    }
+
+    /// Runs `work` where it may block, under the lock.
+    async fn locked<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Place) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let place = self.0.clone();
+        let working = tokio::task::spawn_blocking(move || {
+            let _lock = place.lock()?;
+            work(&place)
+        });
+        working.await.unwrap_or_else(|error| {
+            Err(Error::new(ErrorKind::UnknownOutcome, "the work on the witness's file was cut off")
+                .because(error))
+        })
+    }
+}
+
+impl Witness for FileWitness {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+        let name = name.clone();
+        Box::pin(self.locked(move |place| Ok(place.read()?.remove(&name))))
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>> {
+        let (name, seen, wanted) = (name.clone(), seen.cloned(), wanted.clone());
+        Box::pin(self.locked(move |place| {
+            let mut ledgers = place.read()?;
+            if ledgers.get(&name) != seen.as_ref() {
+                return Ok(false);
+            }
+            ledgers.insert(name, wanted);
+            place.write(&ledgers)?;
+            Ok(true)
+        }))
+    }
+}
+
+impl Place {
+    fn lock(&self) -> Result<File> {
+        let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&self.lock);
+        let lock = opened.map_err(|error| self.failed(&error))?;
+        let begun = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(lock),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    let message =
+                        format!("{} is held by another process for {PATIENCE:?}", self.lock.display());
+                    return Err(Error::new(ErrorKind::Unavailable, message));
+                }
+                Err(TryLockError::Error(error)) => return Err(self.failed(&error)),
+            }
+        }
+    }
+
+    fn read(&self) -> Result<BTreeMap<SequenceName, Ledger>> {
+        let mut text = Vec::new();
+        File::open(&self.file)
+            .and_then(|mut file| file.read_to_end(&mut text))
+            .map_err(|error| self.failed(&error))?;
+        text::decode(&text).map_err(|fault| {
+            let message = format!(
+                "{} {fault}; nothing was changed. Restore it, or move it away: a new one knows nothing of what was claimed",
+                self.file.display()
+            );
+            Error::new(ErrorKind::StoreViolation, message)
+        })
+    }
+
+    fn write(&self, ledgers: &BTreeMap<SequenceName, Ledger>) -> Result<()> {
+        let write = || {
+            let mut new = File::create(&self.new)?;
+            new.write_all(text::encode(ledgers).as_bytes())?;
+            new.sync_all()
+        };
+        write().map_err(|error| self.failed(&error))?;
+        let replace = || {
+            std::fs::rename(&self.new, &self.file)?;
+            self.sync_directory()
+        };
+        replace().map_err(|error| {
+            let message = format!("whether {} was replaced is not known", self.file.display());
+            Error::new(ErrorKind::UnknownOutcome, message).because(error)
+        })
+    }
+
+    /// What the file is called is on disk once its directory is.
+    fn sync_directory(&self) -> io::Result<()> {
+        if cfg!(unix) {
+            let parent = self.file.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        let (kind, advice) = match error.kind() {
+            io::ErrorKind::NotFound => (
+                ErrorKind::NotFound,
+                "make its directory, or restore the file: a new one knows nothing of what was claimed",
+            ),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                (ErrorKind::Denied, "this process has to be able to write it, and its directory")
+            }
+            _ => (ErrorKind::Unavailable, "nothing was claimed"),
+        };
+        Error::new(kind, format!("{}: {error}; {advice}", self.file.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::range::Range;
+    use crate::store::Identity;
+
+    const ORDERS: Identity = Identity { incarnation: 7, epoch: 0 };
+
+    fn name(name: &str) -> SequenceName {
+        SequenceName::new(name).unwrap()
+    }
+
+    fn ledger(seen: Option<&Ledger>, start: u64) -> Ledger {
+        Ledger::claim(seen, ORDERS, Range::new(start, 10).unwrap()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_claimed_is_there_for_the_next_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ids.witness");
+        let witness = FileWitness::open(&file).unwrap();
+        let first = ledger(None, 1);
+        assert_eq!(witness.read(&name("orders")).await.unwrap(), None);
+        assert!(witness.swap(&name("orders"), None, &first).await.unwrap());
+        assert!(!witness.swap(&name("orders"), None, &first).await.unwrap());
+        let second = ledger(Some(&first), 31);
+        assert!(witness.swap(&name("orders"), Some(&first), &second).await.unwrap());
+        assert!(witness.swap(&name("a b%\u{e9}"), None, &first).await.unwrap());
+
+        let another = FileWitness::open(&file).unwrap();
+        assert_eq!(another.read(&name("orders")).await.unwrap(), Some(second));
+        assert_eq!(another.read(&name("a b%\u{e9}")).await.unwrap(), Some(first));
+    }
+
+    #[tokio::test]
+    async fn many_at_once_lose_no_claim() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ids.witness");
+        let claim = |witness: FileWitness, start: u64| async move {
+            loop {
+                let seen = witness.read(&name("orders")).await.unwrap();
+                let wanted = ledger(seen.as_ref(), start);
+                if witness.swap(&name("orders"), seen.as_ref(), &wanted).await.unwrap() {
+                    return;
+                }
+            }
+        };
+        FileWitness::open(&file).unwrap();
+        claim(FileWitness::open(&file).unwrap(), 1).await;
+        let claims = (0..6).map(|n| tokio::spawn(claim(FileWitness::open(&file).unwrap(), 11 + n * 10)));
+        for claimed in claims.collect::<Vec<_>>() {
+            claimed.await.unwrap();
+        }
+        let whole = FileWitness::open(&file).unwrap().read(&name("orders")).await.unwrap().unwrap();
+        assert_eq!((whole.floor, whole.claims.len(), whole.version), (71, 0, 6));
+    }
+
+    #[tokio::test]
+    async fn what_is_damaged_or_gone_is_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ids.witness");
+        let witness = FileWitness::open(&file).unwrap();
+        assert!(witness.swap(&name("orders"), None, &ledger(None, 1)).await.unwrap());
+        let whole = std::fs::read_to_string(&file).unwrap();
+        for damaged in [whole.replace("orders", "ordres"), whole[..whole.len() / 2].to_owned(), String::new()]
+        {
+            std::fs::write(&file, &damaged).unwrap();
+            for error in
+                [FileWitness::open(&file).unwrap_err(), witness.read(&name("orders")).await.unwrap_err()]
+            {
+                assert_eq!(error.kind(), ErrorKind::StoreViolation, "{damaged:?}: {error}");
+                assert!(error.to_string().contains("ids.witness"), "{error}");
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+        let gone = witness.swap(&name("orders"), None, &ledger(None, 1)).await.unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
+        let nowhere = FileWitness::open(directory.path().join("no/ids.witness")).unwrap_err();
+        assert_eq!(nowhere.kind(), ErrorKind::NotFound, "{nowhere}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Guards a store by a witness, so that no id is handed out twice although the store lost what it had
+//! committed.
+//!
+//! A store that goes back in time grants the same ids again: a backup that was restored, a replica that was
+//! promoted without the last writes, a URL that suddenly leads to an empty database. A *witness* is a second
+//! durable place. Before a range is used, it is claimed there, and what was claimed before is refused. The
+//! witness never grants ids, so losing it loses no id; only losing both at the same moment does.
+//!
+//! ```text
+//!   reserve ──► store grants a range ──► witness: claimed before? ──► no: it is used
+//!                                                               └──► yes: the store went back
+//! ```
+//!
+//! - [`Ledger`]: what the witness remembers of a sequence, and every decision. Pure.
+//! - [`Witness`]: where ledgers are kept; [`FileWitness`] for the processes of one machine.
+//! - [`Guarded`]: a store whose grants are claimed before they are used.
+
+mod file;
+mod guarded;
+mod ledger;
+mod text;
+mod witness;
+
+pub use file::FileWitness;
+pub use guarded::Guarded;
+pub use ledger::{Heal, Ledger, Refusal};
+pub use witness::{MemoryWitness, Witness};

@@ -1,0 +1,103 @@
+//! Ledgers as text, a line for each sequence, between a first line that says what it is and a last one that
+//! shows whether all of it is there.
+//!
+//! ```text
+//! idmill-witness 1
+//! orders 16a8c0ffee 0 3 21 - 30+10,50+5
+//! crc32 8c736521
+//! ```
+
+use std::collections::BTreeMap;
+
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
+
+use super::Ledger;
+use crate::name::SequenceName;
+use crate::range::Range;
+use crate::store::Identity;
+use crate::store::kit::query::ESCAPED;
+
+const FIRST: &str = "idmill-witness 1\n";
+const LAST: &str = "crc32 ";
+
+pub(super) fn encode(ledgers: &BTreeMap<SequenceName, Ledger>) -> String {
+    let mut text = FIRST.to_owned();
+    for (name, ledger) in ledgers {
+        text += &line(name, ledger);
+    }
+    let sum = crc32fast::hash(text.as_bytes());
+    text + &format!("{LAST}{sum:08x}\n")
+}
+
+fn line(name: &SequenceName, ledger: &Ledger) -> String {
+    let Ledger { identity: Identity { incarnation, epoch }, floor, claims, removed, version } = ledger;
+    let removed = if *removed { "removed" } else { "-" };
+    let claims: Vec<_> = claims.iter().map(|claim| format!("{}+{}", claim.start(), claim.len())).collect();
+    let claims = if claims.is_empty() { "-".to_owned() } else { claims.join(",") };
+    let name = utf8_percent_encode(name, ESCAPED);
+    format!("{name} {incarnation:x} {epoch} {version} {floor} {removed} {claims}\n")
+}
+
+/// # Errors
+/// What is wrong with it, after the file's name.
+pub(super) fn decode(text: &[u8]) -> Result<BTreeMap<SequenceName, Ledger>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "is no text, and so no witness of idmill's")?;
+    let lines = text.strip_prefix(FIRST).ok_or("is no witness of idmill's, or of a later version")?;
+    let (lines, sum) = lines.rsplit_once(LAST).ok_or("is cut off")?;
+    let covered = &text[..FIRST.len() + lines.len()];
+    if sum.strip_suffix('\n') != Some(&format!("{:08x}", crc32fast::hash(covered.as_bytes()))) {
+        return Err("is damaged: its checksum is wrong".to_owned());
+    }
+    let read = |line| read(line).ok_or_else(|| format!("has a line that cannot be read: {line:?}"));
+    lines.lines().map(read).collect()
+}
+
+fn read(line: &str) -> Option<(SequenceName, Ledger)> {
+    let mut words = line.split(' ');
+    let mut word = || words.next();
+    let name = percent_decode_str(word()?).decode_utf8().ok()?;
+    let incarnation = u64::from_str_radix(word()?, 16).ok()?;
+    let (epoch, version, floor) = (word()?.parse().ok()?, word()?.parse().ok()?, word()?.parse().ok()?);
+    let removed = word()? == "removed";
+    let claims = match word()? {
+        "-" => Vec::new(),
+        claims => claims.split(',').map(claim).collect::<Option<_>>()?,
+    };
+    let ledger = Ledger { identity: Identity { incarnation, epoch }, floor, claims, removed, version };
+    Some((SequenceName::new(&name).ok()?, ledger))
+}
+
+fn claim(text: &str) -> Option<Range> {
+    let (start, len) = text.split_once('+')?;
+    Range::new(start.parse().ok()?, len.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back_and_what_is_damaged_does_not(
+            names in prop::collection::btree_set("[a-z %\u{e9}=+]{1,12}", 0..4),
+            numbers in prop::collection::vec(any::<(u64, u32, u64, bool)>(), 4),
+            at: prop::sample::Index,
+        ) {
+            let mut ledgers = BTreeMap::new();
+            let names = names.iter().filter_map(|name| SequenceName::new(name).ok());
+            for (name, (incarnation, epoch, floor, removed)) in names.zip(numbers) {
+                let claims = if removed { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or(Range::EMPTY)] };
+                let identity = Identity { incarnation, epoch: epoch.into() };
+                ledgers.insert(name, Ledger { identity, floor: floor.into(), claims, removed, version: floor });
+            }
+            let text = encode(&ledgers);
+            prop_assert_eq!(decode(text.as_bytes()).unwrap(), ledgers);
+            let mut damaged = text.into_bytes();
+            let at = at.index(damaged.len());
+            damaged[at] ^= 1;
+            prop_assert!(decode(&damaged).is_err());
+            prop_assert!(decode(&damaged[..at]).is_err());
+        }
+    }
+}
