@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::text;
-use super::{Ledger, Witness};
+use super::{Ledger, Ledgers, Witness, Write};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::store::StoreFuture;
+use crate::store::{Page, StoreFuture};
 
 /// How long a call waits for other processes that hold the file.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -83,6 +83,28 @@ impl FileWitness {
     }
 }
 
+impl FileWitness {
+    /// Makes these writes, each if its condition holds, and returns which were made.
+    async fn written(&self, writes: Vec<Write>) -> Result<Vec<bool>> {
+        self.locked(move |place| {
+            let mut ledgers = place.read()?;
+            let mut written = Vec::with_capacity(writes.len());
+            for Write { name, seen, wanted } in writes {
+                let holds = ledgers.get(&name) == seen.as_ref();
+                if holds {
+                    ledgers.insert(name, wanted);
+                }
+                written.push(holds);
+            }
+            if written.contains(&true) {
+                place.write(&ledgers)?;
+            }
+            Ok(written)
+        })
+        .await
+    }
+}
+
 impl Witness for FileWitness {
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
         let name = name.clone();
@@ -95,17 +117,42 @@ impl Witness for FileWitness {
         seen: Option<&'a Ledger>,
         wanted: &'a Ledger,
     ) -> StoreFuture<'a, Result<bool>> {
-        let (name, seen, wanted) = (name.clone(), seen.cloned(), wanted.clone());
-        Box::pin(self.locked(move |place| {
-            let mut ledgers = place.read()?;
-            if ledgers.get(&name) != seen.as_ref() {
-                return Ok(false);
-            }
-            ledgers.insert(name, wanted);
-            place.write(&ledgers)?;
-            Ok(true)
-        }))
+        let write = Write::new(name.clone(), seen.cloned(), wanted.clone());
+        Box::pin(async move {
+            let mut written = self.written(vec![write]).await?;
+            Ok(written.pop().expect("one answer to each write"))
+        })
     }
+
+    fn read_many<'a>(&'a self, names: &'a [SequenceName]) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
+        Box::pin(async move {
+            match self.locked(Place::read).await {
+                Ok(mut ledgers) => names.iter().map(|name| Ok(ledgers.remove(name))).collect(),
+                Err(error) => all_failed(names.len(), error),
+            }
+        })
+    }
+
+    /// The file is replaced once for all of them.
+    fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        Box::pin(async move {
+            match self.written(writes.to_vec()).await {
+                Ok(written) => written.into_iter().map(Ok).collect(),
+                Err(error) => all_failed(writes.len(), error),
+            }
+        })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        Box::pin(async move { Ok(Ledgers::of(&self.locked(Place::read).await?, page)) })
+    }
+}
+
+/// The same failure for each of several.
+fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
+    let (kind, cause) = (error.kind(), Arc::new(error));
+    let failed = || Err(Error::new(kind, "the witness's file was not changed").because_shared(cause.clone()));
+    std::iter::repeat_with(failed).take(count).collect()
 }
 
 impl Place {

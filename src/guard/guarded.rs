@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::{Heal, Ledger, Refusal, Witness};
+use super::{Heal, Ledger, Refusal, Witness, Write};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::kit::Contention;
-use crate::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
-    exhausted,
-};
+use crate::store::{Capabilities, Change, GiveBack, Grant, Reserve, Store, StoreFuture, exhausted};
 use crate::sync::{AtomicU64, Ordering};
 
 /// How often a reserve is repeated whose ids were claimed before: once after the store was raised, and again
@@ -21,9 +18,9 @@ const TRIES: usize = 8;
 
 /// A store whose grants are used only after a [`Witness`] has recorded them.
 ///
-/// A reserve asks the witness first whether it is there, then reserves from the store, then claims what was
-/// granted: two more round trips, all of them in the refill, so that draws do not wait for them while there
-/// are ids in memory. While the witness is away, reserves fail with
+/// A reserve reads what the witness has, then reserves from the store, then claims what was granted: two more
+/// round trips, all of them in the refill, so that draws do not wait for them while there are ids in memory.
+/// A batch of reserves has no more. While the witness is away, reserves fail with
 /// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim whose outcome is unknown makes the
 /// range a gap.
 ///
@@ -79,26 +76,69 @@ impl Guarded {
 
     async fn claimed(&self, request: &Reserve) -> Result<Grant> {
         // Nothing is reserved that could not be claimed.
-        self.look(&request.name).await?;
-        let granted = self.store.reserve(request).await;
-        self.use_or_again(request, granted).await
+        let seen = self.witness.read(&request.name).await.map_err(of_the_witness)?;
+        let grant = self.store.reserve(request).await?;
+        let first = match Ledger::claim(seen.as_ref(), grant.identity, grant.range) {
+            Ok(wanted) => Some(self.witness.swap(&request.name, seen.as_ref(), &wanted).await),
+            Err(_) => None,
+        };
+        self.settled(request, grant, first).await
     }
 
-    async fn look(&self, name: &SequenceName) -> Result<Option<Ledger>> {
-        self.witness.read(name).await.map_err(of_the_witness)
+    /// As [`claimed`](Self::claimed), with as many round trips for all of them as for one.
+    async fn claimed_many(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
+        let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
+        let looked = self.witness.read_many(&names).await;
+        let known = requests.iter().zip(&looked);
+        let (asked, seen): (Vec<_>, Vec<_>) = known
+            .filter_map(|(request, ledger)| Some((request.clone(), ledger.as_ref().ok()?.clone())))
+            .unzip();
+        let mut claimed = self.reserved_many(&asked, &seen).await.into_iter();
+        let answer = |looked: Result<_>| match looked {
+            Ok(_) => claimed.next().expect("one answer to each request"),
+            Err(error) => Err(of_the_witness(error)),
+        };
+        looked.into_iter().map(answer).collect()
+    }
+
+    /// Reserves, and claims what was granted: `seen` are the ledgers of before.
+    async fn reserved_many(&self, asked: &[Reserve], seen: &[Option<Ledger>]) -> Vec<Result<Grant>> {
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let granted = self.store.reserve_many(asked).await;
+        let writes: Vec<_> = asked.iter().zip(&granted).zip(seen).map(first_claim).collect();
+        let mut written =
+            self.witness.swap_many(&writes.iter().flatten().cloned().collect::<Vec<_>>()).await.into_iter();
+        let first: Vec<_> = writes.iter().map(|write| write.as_ref().and_then(|_| written.next())).collect();
+        let settled =
+            asked.iter().zip(granted).zip(first).map(|((request, granted), first)| async move {
+                self.settled(request, granted?, first).await
+            });
+        join_all(settled).await
+    }
+
+    /// What comes of a grant, by what came of the first attempt to claim it: `None` where the ledger that was
+    /// seen before speaks against it.
+    async fn settled(&self, request: &Reserve, grant: Grant, first: Option<Result<bool>>) -> Result<Grant> {
+        match first {
+            Some(Ok(true)) => Ok(grant),
+            Some(Err(error)) => Err(lost(of_the_witness(error))),
+            // That ledger may be out of date.
+            Some(Ok(false)) | None => self.use_or_again(request, grant).await,
+        }
     }
 
     /// Claims what was granted; reserves another range in place of one that must not be used.
-    async fn use_or_again(&self, request: &Reserve, mut granted: Result<Grant>) -> Result<Grant> {
+    async fn use_or_again(&self, request: &Reserve, mut grant: Grant) -> Result<Grant> {
         let mut last = None;
         for _ in 0..TRIES {
-            let grant = granted?;
             match self.claim(&request.name, &grant).await {
                 Ok(()) => return Ok(grant),
                 Err(Unused::Failed(error)) => return Err(error),
                 Err(Unused::Again(error)) => last = Some(error),
             }
-            granted = self.store.reserve(request).await;
+            grant = self.store.reserve(request).await?;
         }
         let message = "the ids that the store granted were claimed before, each time; use larger steps, or see what else \
                        changes this sequence";
@@ -110,20 +150,18 @@ impl Guarded {
     }
 
     async fn claim(&self, name: &SequenceName, grant: &Grant) -> Result<(), Unused> {
+        let failed = |error| Unused::Failed(lost(of_the_witness(error)));
         let mut contest = Contention::new().begin();
         loop {
-            let seen = self.look(name).await.map_err(|error| Unused::Failed(lost(error)))?;
+            let seen = self.witness.read(name).await.map_err(failed)?;
             let wanted = match Ledger::claim(seen.as_ref(), grant.identity, grant.range) {
                 Ok(wanted) => wanted,
                 Err(refusal) => return Err(self.refused(name, grant, refusal).await),
             };
-            match self.witness.swap(name, seen.as_ref(), &wanted).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
-                    contest.lost(None).await.map_err(|error| Unused::Failed(lost(of_the_witness(error))))?;
-                }
-                Err(error) => return Err(Unused::Failed(lost(of_the_witness(error)))),
+            if self.witness.swap(name, seen.as_ref(), &wanted).await.map_err(failed)? {
+                return Ok(());
             }
+            contest.lost(None).await.map_err(failed)?;
         }
     }
 
@@ -180,7 +218,8 @@ impl Guarded {
     /// Has the witness let go of what is given back, before the store can grant it again. After a crash
     /// between the two it is a gap.
     async fn released(&self, back: &GiveBack) -> Result<bool> {
-        let Some(seen) = self.look(&back.name).await? else { return Ok(false) };
+        let seen = self.witness.read(&back.name).await.map_err(of_the_witness)?;
+        let Some(seen) = seen else { return Ok(false) };
         let Some(wanted) = seen.release(back.identity, back.rest) else { return Ok(false) };
         self.witness.swap(&back.name, Some(&seen), &wanted).await.map_err(of_the_witness)
     }
@@ -188,7 +227,7 @@ impl Guarded {
     /// Tells the witness that another incarnation may follow.
     async fn announce_removal(&self, name: &SequenceName) -> Result<()> {
         let mut contest = Contention::new().begin();
-        while let Some(seen) = self.look(name).await? {
+        while let Some(seen) = self.witness.read(name).await.map_err(of_the_witness)? {
             if seen.removed
                 || self.witness.swap(name, Some(&seen), &seen.remove()).await.map_err(of_the_witness)?
             {
@@ -210,13 +249,11 @@ impl Guarded {
     }
 }
 
-fn all_failed(requests: &[Reserve], error: Error) -> Vec<Result<Grant>> {
-    let (kind, cause) = (error.kind(), Arc::new(error));
-    let failed = |request: &Reserve| {
-        let error = Error::new(kind, "nothing was reserved").because_shared(cause.clone());
-        Err(error.of(&request.name).during(Operation::Reserve))
-    };
-    requests.iter().map(failed).collect()
+/// How what was granted is claimed, by a ledger that may be out of date; `None` if that speaks against it.
+fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<Ledger>)) -> Option<Write> {
+    let grant = granted.as_ref().ok()?;
+    let wanted = Ledger::claim(seen.as_ref(), grant.identity, grant.range).ok()?;
+    Some(Write::new(request.name.clone(), seen.clone(), wanted))
 }
 
 fn claimed_before(grant: &Grant, top: u128) -> Error {
@@ -260,17 +297,11 @@ impl Store for Guarded {
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move {
-            let Some(first) = requests.first() else { return Vec::new() };
-            // Nothing is reserved that could not be claimed.
-            if let Err(error) = self.look(&first.name).await {
-                return all_failed(requests, error);
-            }
-            let granted = self.store.reserve_many(requests).await;
-            let claims = requests.iter().zip(granted).map(|(request, granted)| async move {
-                let outcome = self.use_or_again(request, granted).await;
+            let claimed = self.claimed_many(requests).await.into_iter().zip(requests);
+            let named = |(outcome, request): (Result<Grant>, &Reserve)| {
                 outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
-            });
-            join_all(claims).await
+            };
+            claimed.map(named).collect()
         })
     }
 
@@ -283,21 +314,8 @@ impl Store for Guarded {
         })
     }
 
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.store.inspect(name)
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        self.store.list(page)
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.set(name, change)
-    }
+    crate::store_calls!(|this| this.store =>
+        create inspect list set record swap_record list_records);
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(
@@ -310,7 +328,7 @@ impl Store for Guarded {
 mod tests {
     use super::*;
     use crate::guard::MemoryWitness;
-    use crate::store::MemoryStore;
+    use crate::store::{Bounds, MemoryStore};
 
     fn guarded() -> (MemoryStore, MemoryWitness, Guarded) {
         let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
@@ -338,7 +356,7 @@ mod tests {
         store.restore(&backup);
         assert_eq!(starts(&guarded, 5).await.unwrap(), 101);
         assert_eq!(guarded.healed(), 1);
-        // As many at once.
+        // As many at once, of which two are of one ledger.
         store.restore(&backup);
         let many = guarded.reserve_many(&[orders(1), orders(1)]).await;
         let many: Vec<_> = many.into_iter().map(|grant| grant.unwrap().range.start()).collect();
@@ -397,6 +415,22 @@ mod tests {
         let lost = starts(&guarded, 10).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::UnknownOutcome, "{lost}");
         assert_eq!(starts(&guarded, 10).await.unwrap(), 21);
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_claimed_as_one_and_each_answer_is_its_own() {
+        let (store, witness, guarded) = guarded();
+        let users = Reserve::new(SequenceName::new("users").unwrap(), 5).create(Bounds::of::<u64>());
+        let missing = Reserve::new(SequenceName::new("missing").unwrap(), 5);
+        let batch = [orders(10), missing, users];
+        let answers = guarded.reserve_many(&batch).await;
+        assert_eq!(store.reserves(), 1);
+        assert_eq!(answers[0].as_ref().unwrap().range.start(), 1);
+        assert_eq!(answers[1].as_ref().unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(answers[2].as_ref().unwrap().range.len(), 5);
+        assert_eq!(witness.ledger("orders").unwrap().top(), 11);
+        assert_eq!(witness.ledger("users").unwrap().top(), 6);
+        assert!(guarded.reserve_many(&[]).await.is_empty());
     }
 
     #[tokio::test]

@@ -12,16 +12,19 @@
 //! ```
 //!
 //! - [`Ledger`]: what the witness remembers of a sequence, and every decision. Pure.
-//! - [`Witness`]: where ledgers are kept; [`FileWitness`] for the processes of one machine.
+//! - [`Witness`]: where ledgers are kept: [`StoreWitness`], in any other store; [`FileWitness`], for the processes of
+//!   one machine.
 //! - [`Guarded`]: a store whose grants are claimed before they are used.
 
 mod file;
 mod guarded;
 mod ledger;
+mod store;
 mod text;
 mod witness;
 
 pub use file::FileWitness;
 pub use guarded::Guarded;
 pub use ledger::{Heal, Ledger, Refusal};
-pub use witness::{MemoryWitness, Witness};
+pub use store::StoreWitness;
+pub use witness::{Ledgers, MemoryWitness, Witness, Write};

@@ -1,5 +1,5 @@
-//! Ledgers as text, a line for each sequence, between a first line that says what it is and a last one that
-//! shows whether all of it is there.
+//! Ledgers as text. In a store, each is a record. In a file, each is a line after the sequence's name, between a
+//! first line that says what the file is and a last one that shows whether all of it is there.
 //!
 //! ```text
 //! idmill-witness 1
@@ -30,12 +30,16 @@ pub(super) fn encode(ledgers: &BTreeMap<SequenceName, Ledger>) -> String {
 }
 
 fn line(name: &SequenceName, ledger: &Ledger) -> String {
+    format!("{} {}\n", utf8_percent_encode(name, ESCAPED), record(ledger))
+}
+
+/// The ledger of one sequence. The same ledger is always the same text.
+pub(super) fn record(ledger: &Ledger) -> String {
     let Ledger { identity: Identity { incarnation, epoch }, floor, claims, removed, version } = ledger;
     let removed = if *removed { "removed" } else { "-" };
     let claims: Vec<_> = claims.iter().map(|claim| format!("{}+{}", claim.start(), claim.len())).collect();
     let claims = if claims.is_empty() { "-".to_owned() } else { claims.join(",") };
-    let name = utf8_percent_encode(name, ESCAPED);
-    format!("{name} {incarnation:x} {epoch} {version} {floor} {removed} {claims}\n")
+    format!("{incarnation:x} {epoch} {version} {floor} {removed} {claims}")
 }
 
 /// # Errors
@@ -53,18 +57,28 @@ pub(super) fn decode(text: &[u8]) -> Result<BTreeMap<SequenceName, Ledger>, Stri
 }
 
 fn read(line: &str) -> Option<(SequenceName, Ledger)> {
-    let mut words = line.split(' ');
+    let (name, ledger) = line.split_once(' ')?;
+    let name = percent_decode_str(name).decode_utf8().ok()?;
+    Some((SequenceName::new(&name).ok()?, ledger_of(ledger)?))
+}
+
+/// What [`record`] wrote; `None` for any other text.
+pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
+    let mut words = record.split(' ');
     let mut word = || words.next();
-    let name = percent_decode_str(word()?).decode_utf8().ok()?;
     let incarnation = u64::from_str_radix(word()?, 16).ok()?;
     let (epoch, version, floor) = (word()?.parse().ok()?, word()?.parse().ok()?, word()?.parse().ok()?);
-    let removed = word()? == "removed";
+    let removed = match word()? {
+        "removed" => true,
+        "-" => false,
+        _ => return None,
+    };
     let claims = match word()? {
         "-" => Vec::new(),
         claims => claims.split(',').map(claim).collect::<Option<_>>()?,
     };
-    let ledger = Ledger { identity: Identity { incarnation, epoch }, floor, claims, removed, version };
-    Some((SequenceName::new(&name).ok()?, ledger))
+    words.next().is_none().then_some(())?;
+    Some(Ledger { identity: Identity { incarnation, epoch }, floor, claims, removed, version })
 }
 
 fn claim(text: &str) -> Option<Range> {
@@ -75,7 +89,22 @@ fn claim(text: &str) -> Option<Range> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Records;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_longest_ledger_fits_a_record() {
+        let claims = vec![Range::new(u64::MAX - 1, 1).unwrap(); Ledger::MOST_CLAIMS];
+        let identity = Identity { incarnation: u64::MAX, epoch: u64::MAX };
+        let longest = Ledger { identity, floor: 1 << 64, claims, removed: true, version: u64::MAX };
+        let text = record(&longest);
+        assert!(text.len() <= Records::LONGEST, "{}: {text}", text.len());
+        assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+        assert_eq!(ledger_of(&text), Some(longest));
+        for other in ["", "1 0 0 5 - - -", "1 0 0 5 gone -", "1 0 0 5 - 7+", "x 0 0 5 - -"] {
+            assert_eq!(ledger_of(other), None, "{other:?}");
+        }
+    }
 
     proptest! {
         #[test]
@@ -90,6 +119,9 @@ mod tests {
                 let claims = if removed { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or(Range::EMPTY)] };
                 let identity = Identity { incarnation, epoch: epoch.into() };
                 ledgers.insert(name, Ledger { identity, floor: floor.into(), claims, removed, version: floor });
+            }
+            for ledger in ledgers.values() {
+                prop_assert_eq!(ledger_of(&record(ledger)), Some(ledger.clone()));
             }
             let text = encode(&ledgers);
             prop_assert_eq!(decode(text.as_bytes()).unwrap(), ledgers);

@@ -1,13 +1,15 @@
 //! Where ledgers are kept.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+use futures_util::future::join_all;
 
 use super::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::store::StoreFuture;
+use crate::store::{Cursor, Page, StoreFuture, Unreadable, page_of};
 use crate::sync::Mutex;
 
 /// Keeps the ledger of each sequence, durably and away from the store. It never grants an id; it remembers
@@ -32,6 +34,69 @@ pub trait Witness: Send + Sync + fmt::Debug {
         seen: Option<&'a Ledger>,
         wanted: &'a Ledger,
     ) -> StoreFuture<'a, Result<bool>>;
+
+    /// Reads the ledgers of several sequences at once; the results are in the order of the names.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), for each.
+    fn read_many<'a>(&'a self, names: &'a [SequenceName]) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
+        Box::pin(join_all(names.iter().map(|name| self.read(name))))
+    }
+
+    /// Makes several writes at once; the results are in their order, and each is its own.
+    ///
+    /// # Errors
+    /// As [`swap`](Self::swap), for each.
+    fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        let swap = |write: &'a Write| self.swap(&write.name, write.seen.as_ref(), &write.wanted);
+        Box::pin(join_all(writes.iter().map(swap)))
+    }
+
+    /// Reads a page of the ledgers, with what pages of [`Store::list`](crate::store::Store::list) promise.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>>;
+}
+
+/// One of several [writes](Witness::swap_many).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Write {
+    /// The sequence.
+    pub name: SequenceName,
+    /// What is expected to be kept; `None`: nothing.
+    pub seen: Option<Ledger>,
+    /// What is to be kept.
+    pub wanted: Ledger,
+}
+
+impl Write {
+    /// This ledger in the place of the one that was seen.
+    pub fn new(name: SequenceName, seen: Option<Ledger>, wanted: Ledger) -> Self {
+        Self { name, seen, wanted }
+    }
+}
+
+/// A page of a witness's ledgers.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Ledgers {
+    /// Each sequence and its ledger.
+    pub ledgers: Vec<(SequenceName, Ledger)>,
+    /// What is kept among them, and cannot be read as a ledger.
+    pub unreadable: Vec<Unreadable>,
+    /// Where the next page begins; `None` if this was the last.
+    pub next: Option<Cursor>,
+}
+
+impl Ledgers {
+    /// A page of these.
+    pub(super) fn of(kept: &BTreeMap<SequenceName, Ledger>, page: &Page) -> Self {
+        let (rows, next) = page_of(kept, page);
+        let ledgers = rows.into_iter().map(|(name, ledger)| (name.clone(), ledger.clone())).collect();
+        Self { ledgers, unreadable: Vec::new(), next }
+    }
 }
 
 /// A witness in memory, for tests. Clones share one state.
@@ -40,7 +105,7 @@ pub struct MemoryWitness(Arc<Mutex<Memory>>);
 
 #[derive(Clone, Debug, Default)]
 struct Memory {
-    ledgers: HashMap<SequenceName, Ledger>,
+    ledgers: BTreeMap<SequenceName, Ledger>,
     away: bool,
     lose_replies: u32,
 }
@@ -107,6 +172,13 @@ impl Witness for MemoryWitness {
                 return Err(Error::new(ErrorKind::UnknownOutcome, "the witness's answer was lost"));
             }
             Ok(holds)
+        })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        Box::pin(async move {
+            let memory = self.0.lock();
+            if memory.away { Err(away()) } else { Ok(Ledgers::of(&memory.ledgers, page)) }
         })
     }
 }

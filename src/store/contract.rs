@@ -4,7 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Bounds, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Unreadable, not_found};
+use super::{
+    Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, not_found,
+    records,
+};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::named::named;
@@ -47,6 +50,7 @@ named! { RetryCost, "cost of a retry":
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "each is an answer of its own, not a state")]
 pub struct Capabilities {
     /// How long a grant survives.
     pub durability: Durability,
@@ -59,6 +63,9 @@ pub struct Capabilities {
     pub shared: bool,
     /// Whether [`Store::give_back`] takes anything back.
     pub gives_back: bool,
+    /// Whether it keeps [records](Store::swap_record), so that it can be the witness of another store.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub records: bool,
 }
 
 impl Capabilities {
@@ -72,7 +79,14 @@ impl Capabilities {
     /// assert!(!database.batches);
     /// ```
     pub const fn new(durability: Durability) -> Self {
-        Self { durability, retry: RetryCost::Gap, batches: false, shared: false, gives_back: false }
+        Self {
+            durability,
+            retry: RetryCost::Gap,
+            batches: false,
+            shared: false,
+            gives_back: false,
+            records: false,
+        }
     }
 
     /// With another [`retry`](Self::retry).
@@ -97,6 +111,12 @@ impl Capabilities {
     #[must_use]
     pub const fn gives_back(self, gives_back: bool) -> Self {
         Self { gives_back, ..self }
+    }
+
+    /// With or without [`records`](Self::records).
+    #[must_use]
+    pub const fn records(self, records: bool) -> Self {
+        Self { records, ..self }
     }
 }
 
@@ -193,6 +213,48 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Removes a sequence; `false` if there was none. One created later under the same
     /// name is another incarnation.
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
+
+    /// Reads a record; `None` if nothing was written under this name.
+    ///
+    /// A *record* is a short text under a name, kept apart from the sequences: a
+    /// [witness](crate::guard::StoreWitness) keeps what was claimed of another store's sequence there. Whether
+    /// there is a sequence of the same name here makes no difference.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect); [`ErrorKind::Unsupported`] if this store keeps none, as
+    /// [`Capabilities::records`] says.
+    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(async move { Err(records::unsupported().of(name).during(Operation::Inspect)) })
+    }
+
+    /// Writes a record if `seen` (`None`: nothing) is still what is kept, in one atomic step; returns whether
+    /// it was. Once it has returned `true`, the record is as durable as a grant.
+    ///
+    /// It may be sent again after an unknown outcome: whoever writes records never writes the same text twice
+    /// under a name. A text has at most [`Records::LONGEST`] bytes, all of them printable ASCII.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set), where nothing was written; [`ErrorKind::UnknownOutcome`] where it may have been;
+    /// [`ErrorKind::Unsupported`] if this store keeps no records.
+    fn swap_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        let _ = (seen, wanted);
+        Box::pin(async move { Err(records::unsupported().of(name).during(Operation::Set)) })
+    }
+
+    /// Reads a page of the records. All pages together have what those of [`list`](Self::list) have of
+    /// sequences.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list); [`ErrorKind::Unsupported`] if this store keeps no records.
+    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        let _ = page;
+        Box::pin(async { Err(records::unsupported().during(Operation::List)) })
+    }
 }
 
 /// Reads a sequence, and creates it first if it does not exist. Several may create it at once.

@@ -1,9 +1,6 @@
 //! A store in which no sequence is created by using it.
 
-use super::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
-    already_exists,
-};
+use super::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, already_exists};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::sync::Arc;
@@ -49,9 +46,8 @@ fn absent(name: &SequenceName) -> Error {
 }
 
 impl Store for Existing {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
+    crate::store_calls!(|this| this.0 =>
+        capabilities give_back inspect list set remove record swap_record list_records);
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(async move {
@@ -67,10 +63,6 @@ impl Store for Existing {
         })
     }
 
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        self.0.give_back(back)
-    }
-
     fn create<'a>(&'a self, name: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {
             match self.0.inspect(name).await? {
@@ -78,22 +70,6 @@ impl Store for Existing {
                 None => Err(absent(name).during(Operation::Create)),
             }
         })
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.0.inspect(name)
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        self.0.list(page)
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.0.set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.0.remove(name)
     }
 }
 

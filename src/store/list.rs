@@ -1,9 +1,12 @@
 //! Lists of sequences, a page at a time: a store can hold more of them than memory does.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::ops::Bound;
 
 use super::SequenceInfo;
 use crate::error::{Error, Operation, Result};
+use crate::name::SequenceName;
 
 /// Which part of a store's sequences [`Store::list`](super::Store::list) reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -163,6 +166,23 @@ impl Listing {
         self.sequences.dedup_by(|a, b| a.name == b.name);
         self
     }
+}
+
+/// The rows of a page, and where the next one begins.
+pub(crate) fn page_of<'a, T>(
+    rows: &'a BTreeMap<SequenceName, T>,
+    page: &Page,
+) -> (Vec<(&'a SequenceName, &'a T)>, Option<Cursor>) {
+    let first = match &page.after {
+        Some(after) => Bound::Excluded(after.as_str()),
+        None => Bound::Included(page.prefix.as_str()),
+    };
+    let rest = rows.range::<str, _>((first, Bound::Unbounded));
+    let mut rest = rest.filter(|(name, _)| name.starts_with(&page.prefix));
+    let rows: Vec<_> = rest.by_ref().take(page.limit.max(1)).collect();
+    let more = rest.next().and(rows.last());
+    let next = more.map(|(last, _)| Cursor::new(last.as_str()));
+    (rows, next)
 }
 
 #[cfg(test)]

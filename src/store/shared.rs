@@ -2,61 +2,23 @@
 
 use std::sync::Arc;
 
-use super::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
-};
-use crate::error::Result;
-use crate::name::SequenceName;
+use super::Store;
 
 /// All calls go to the store itself, those that the trait provides included: it may do them better.
 // Not `&S` and `Box<S>`: what implements `CompareAndSet` is a store, and somebody may yet do so for these.
 impl<S: Store + ?Sized> Store for Arc<S> {
-    fn capabilities(&self) -> Capabilities {
-        (**self).capabilities()
-    }
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        (**self).reserve(request)
-    }
-
-    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
-        (**self).reserve_many(requests)
-    }
-
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        (**self).give_back(back)
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        (**self).create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        (**self).inspect(name)
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        (**self).list(page)
-    }
-
-    fn list_all(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
-        (**self).list_all()
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        (**self).set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        (**self).remove(name)
-    }
+    crate::store_calls!(|this| **this =>
+        capabilities reserve reserve_many give_back create inspect list list_all set remove
+        record swap_record list_records);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Result;
+    use crate::name::SequenceName;
     use crate::sequences::Sequences;
-    use crate::store::MemoryStore;
+    use crate::store::{Bounds, GiveBack, MemoryStore, Reserve};
 
     /// A batch is one round trip through an `Arc` too, and not what the trait provides.
     async fn is_the_store_itself(store: impl Store, memory: &MemoryStore) {

@@ -7,8 +7,8 @@ use super::{Claimed, Drawn, Installed, Source, Window};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{
-    Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, RetryCost, SequenceInfo, Store, StoreFuture,
-    ensure, exhausted, not_found,
+    Capabilities, Change, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture, ensure, exhausted,
+    not_found,
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
@@ -281,17 +281,8 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
         Box::pin(self.inner.reserve(request))
     }
 
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.inner.source.store().create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.inner.source.store().inspect(name)
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        self.inner.source.store().list(page)
-    }
+    crate::store_calls!(|this| this.inner.source.store() =>
+        create inspect list remove record swap_record list_records);
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {
@@ -301,10 +292,6 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
             }
             Ok(info)
         })
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.inner.source.store().remove(name)
     }
 }
 

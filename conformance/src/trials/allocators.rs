@@ -3,10 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idmill::store::{
-    Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
-};
-use idmill::{ErrorKind, Range, Result, SequenceName, Sequences};
+use idmill::store::{Bounds, Capabilities, Grant, Reserve, Store, StoreFuture};
+use idmill::{ErrorKind, Range, Result, Sequences};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -70,25 +68,7 @@ impl Store for Liar {
         Box::pin(async move { self.store.reserve(request).await.map(|grant| self.falsify(grant)) })
     }
 
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.store.inspect(name)
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        self.store.list(page)
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.store.set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.store.remove(name)
-    }
+    idmill::store_calls!(|this| this.store => create inspect list set remove);
 }
 
 pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {

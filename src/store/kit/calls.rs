@@ -1,7 +1,9 @@
-//! The calls of a store whose work is in methods of its own, named `try_…`.
+//! The calls of a store whose work is done elsewhere: in methods of its own, or by another store.
 
-/// The calls of [`Store`](crate::store::Store) that are named here. Each boxes the store's own method of that
-/// name with `try_` before it, and its errors say what was being done, and to which sequence.
+/// The calls of [`Store`](crate::store::Store) that are named here.
+///
+/// Each boxes the store's own method of that name with `try_` before it, and its errors say what was being
+/// done, and to which sequence:
 ///
 /// ```ignore
 /// impl Store for ToyStore {
@@ -10,80 +12,140 @@
 ///     idmill::store_calls!(reserve give_back create inspect list set remove);
 /// }
 /// ```
+///
+/// Or each is passed on to another store, for one that wraps it:
+///
+/// ```ignore
+/// idmill::store_calls!(|this| this.inner => give_back create inspect list set remove);
+/// ```
 #[macro_export]
 macro_rules! store_calls {
+    (|$this:ident| $inner:expr => $($call:ident)*) => {
+        $($crate::store_call!($call (|$this| $inner));)*
+    };
     ($($call:ident)*) => {
-        $($crate::store_call!($call);)*
+        $($crate::store_call!($call ());)*
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_call {
-    (reserve) => {
+    (capabilities $to:tt) => {
+        fn capabilities(&self) -> $crate::store::Capabilities {
+            $crate::store_call!(@body $to self, capabilities())
+        }
+    };
+    (reserve $to:tt) => {
         fn reserve<'a>(
             &'a self,
             request: &'a $crate::store::Reserve,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<$crate::store::Grant>> {
-            $crate::store_call!(@boxed self.try_reserve(request), &request.name, Reserve)
+            $crate::store_call!(@body $to self, reserve try_reserve(request) Reserve &request.name)
         }
     };
-    (give_back) => {
+    (reserve_many $to:tt) => {
+        fn reserve_many<'a>(
+            &'a self,
+            requests: &'a [$crate::store::Reserve],
+        ) -> $crate::store::StoreFuture<'a, Vec<$crate::Result<$crate::store::Grant>>> {
+            $crate::store_call!(@body $to self, reserve_many(requests))
+        }
+    };
+    (give_back $to:tt) => {
         fn give_back<'a>(
             &'a self,
             back: &'a $crate::store::GiveBack,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<bool>> {
-            $crate::store_call!(@boxed self.try_give_back(back), &back.name, GiveBack)
+            $crate::store_call!(@body $to self, give_back try_give_back(back) GiveBack &back.name)
         }
     };
-    (create) => {
+    (create $to:tt) => {
         fn create<'a>(
             &'a self,
             name: &'a $crate::SequenceName,
             bounds: $crate::store::Bounds,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<$crate::store::SequenceInfo>> {
-            $crate::store_call!(@boxed self.try_create(name, bounds), name, Create)
+            $crate::store_call!(@body $to self, create try_create(name, bounds) Create name)
         }
     };
-    (inspect) => {
+    (inspect $to:tt) => {
         fn inspect<'a>(
             &'a self,
             name: &'a $crate::SequenceName,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<Option<$crate::store::SequenceInfo>>> {
-            $crate::store_call!(@boxed self.try_inspect(name), name, Inspect)
+            $crate::store_call!(@body $to self, inspect try_inspect(name) Inspect name)
         }
     };
-    (list) => {
+    (list $to:tt) => {
         fn list<'a>(
             &'a self,
             page: &'a $crate::store::Page,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<$crate::store::Listing>> {
-            Box::pin(async move {
-                self.try_list(page).await.map_err(|error| error.during($crate::Operation::List))
-            })
+            $crate::store_call!(@body $to self, list try_list(page) List)
         }
     };
-    (set) => {
+    (list_all $to:tt) => {
+        fn list_all(
+            &self,
+        ) -> $crate::store::StoreFuture<'_, $crate::Result<Vec<$crate::store::SequenceInfo>>> {
+            $crate::store_call!(@body $to self, list_all())
+        }
+    };
+    (set $to:tt) => {
         fn set<'a>(
             &'a self,
             name: &'a $crate::SequenceName,
             change: $crate::store::Change,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<$crate::store::SequenceInfo>> {
-            $crate::store_call!(@boxed self.try_set(name, change), name, Set)
+            $crate::store_call!(@body $to self, set try_set(name, change) Set name)
         }
     };
-    (remove) => {
+    (remove $to:tt) => {
         fn remove<'a>(
             &'a self,
             name: &'a $crate::SequenceName,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<bool>> {
-            $crate::store_call!(@boxed self.try_remove(name), name, Remove)
+            $crate::store_call!(@body $to self, remove try_remove(name) Remove name)
         }
     };
-    (@boxed $store:ident.$method:ident($($argument:expr),*), $name:expr, $operation:ident) => {
+    (record $to:tt) => {
+        fn record<'a>(
+            &'a self,
+            name: &'a $crate::SequenceName,
+        ) -> $crate::store::StoreFuture<'a, $crate::Result<Option<String>>> {
+            $crate::store_call!(@body $to self, record try_record(name) Inspect name)
+        }
+    };
+    (swap_record $to:tt) => {
+        fn swap_record<'a>(
+            &'a self,
+            name: &'a $crate::SequenceName,
+            seen: Option<&'a str>,
+            wanted: &'a str,
+        ) -> $crate::store::StoreFuture<'a, $crate::Result<bool>> {
+            $crate::store_call!(@body $to self, swap_record try_swap_record(name, seen, wanted) Set name)
+        }
+    };
+    (list_records $to:tt) => {
+        fn list_records<'a>(
+            &'a self,
+            page: &'a $crate::store::Page,
+        ) -> $crate::store::StoreFuture<'a, $crate::Result<$crate::store::Records>> {
+            $crate::store_call!(@body $to self, list_records try_list_records(page) List)
+        }
+    };
+    // By another store.
+    (@body (|$this:ident| $inner:expr) $self:ident,
+     $call:ident $($try:ident)? ($($argument:expr),*) $($operation:ident $($name:expr)?)?) => {{
+        let $this = $self;
+        $inner.$call($($argument),*)
+    }};
+    // By a method of its own.
+    (@body () $self:ident, $call:ident $try:ident($($argument:expr),*) $operation:ident $($name:expr)?) => {
         Box::pin(async move {
-            let outcome = $store.$method($($argument),*).await;
-            outcome.map_err(|error| error.of($name).during($crate::Operation::$operation))
+            let outcome = $self.$try($($argument),*).await;
+            outcome.map_err(|error| error$(.of($name))?.during($crate::Operation::$operation))
         })
     };
 }

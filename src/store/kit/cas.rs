@@ -7,8 +7,8 @@ use super::{Contention, Contest};
 use crate::error::{Error, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
+    StoreFuture, already_exists, not_found, records,
 };
 
 /// A sequence as it was read, with what tells later whether it has changed.
@@ -85,6 +85,38 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`Store::list`].
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
+
+    /// [`Store::record`], for a store that keeps records.
+    ///
+    /// # Errors
+    /// As [`Store::record`].
+    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        let _ = name;
+        Box::pin(async { Err(records::unsupported()) })
+    }
+
+    /// [`Store::swap_record`], for a store that keeps records.
+    ///
+    /// # Errors
+    /// As [`Store::swap_record`].
+    fn write_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        let _ = (name, seen, wanted);
+        Box::pin(async { Err(records::unsupported()) })
+    }
+
+    /// [`Store::list_records`], for a store that keeps records.
+    ///
+    /// # Errors
+    /// As [`Store::list_records`].
+    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        let _ = page;
+        Box::pin(async { Err(records::unsupported()) })
+    }
 
     /// Refuses bounds that this store cannot hold.
     ///
@@ -276,6 +308,23 @@ impl<S: CompareAndSet> Store for S {
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move { named(remove(self, name).await, name, Operation::Remove) })
+    }
+
+    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(async move { named(self.read_record(name).await, name, Operation::Inspect) })
+    }
+
+    fn swap_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { named(self.write_record(name, seen, wanted).await, name, Operation::Set) })
+    }
+
+    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        Box::pin(async move { self.read_records(page).await.map_err(|error| error.during(Operation::List)) })
     }
 }
 

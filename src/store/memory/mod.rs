@@ -13,7 +13,7 @@ use crate::sync::Mutex;
 use self::faults::{injected, named};
 use self::state::State;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, RetryCost,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Records, Reserve, RetryCost,
     SequenceInfo, Store, StoreFuture,
 };
 use crate::error::{ErrorKind, Operation, Result};
@@ -187,6 +187,7 @@ impl Store for MemoryStore {
             batches: true,
             shared: true,
             gives_back: true,
+            records: true,
         }
     }
 
@@ -226,6 +227,23 @@ impl Store for MemoryStore {
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(self.call(Operation::Remove, move |state| Ok(state.remove(name))))
+    }
+
+    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(self.call(Operation::Inspect, move |state| Ok(state.record(name))))
+    }
+
+    fn swap_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(self.call(Operation::Set, move |state| Ok(state.swap_record(name, seen, wanted))))
+    }
+
+    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        Box::pin(self.call(Operation::List, |state| Ok(state.list_records(page))))
     }
 }
 

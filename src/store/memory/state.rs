@@ -1,7 +1,6 @@
 //! What a store in memory holds, and what each call does to it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 use std::time::Duration;
 
 use super::faults::{Fault, Faults, injected, named};
@@ -9,7 +8,8 @@ use crate::error::{ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::{
-    Bounds, Change, Cursor, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, already_exists, not_found,
+    Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, already_exists,
+    not_found, page_of,
 };
 
 #[derive(Debug, Default)]
@@ -20,7 +20,14 @@ pub(super) struct State {
     pub(super) requests: u64,
     pub(super) recording: bool,
     pub(super) granted: HashMap<SequenceName, Vec<Grant>>,
+    stored: Stored,
+}
+
+/// What a backup has.
+#[derive(Clone, Debug, Default)]
+struct Stored {
     sequences: BTreeMap<SequenceName, Entry>,
+    records: BTreeMap<SequenceName, String>,
 }
 
 #[derive(Clone, Debug)]
@@ -29,9 +36,9 @@ struct Entry {
     previous: Option<Grant>,
 }
 
-/// The sequences of a [`MemoryStore`](super::MemoryStore) at one moment, as in a backup.
+/// All that a [`MemoryStore`](super::MemoryStore) holds at one moment, as in a backup.
 #[derive(Clone, Debug)]
-pub struct Snapshot(BTreeMap<SequenceName, Entry>);
+pub struct Snapshot(Stored);
 
 impl State {
     pub(super) fn begin_reserve(&mut self, requests: usize) -> (Option<Fault>, Duration) {
@@ -44,7 +51,7 @@ impl State {
         if let Some(kind) = self.failing.get(request.name.as_str()) {
             return Err(injected(*kind));
         }
-        let grant = if let Some(entry) = self.sequences.get_mut(&request.name) {
+        let grant = if let Some(entry) = self.stored.sequences.get_mut(&request.name) {
             let grant = entry.info.grant(request.count, request.ceiling)?;
             entry.previous = Some(grant);
             grant
@@ -52,7 +59,7 @@ impl State {
             let mut info = SequenceInfo::new(request.name.clone(), request.creation()?);
             // Only a reserve that grants something creates its sequence.
             let grant = info.grant(request.count, request.ceiling)?;
-            self.sequences.insert(request.name.clone(), Entry { info, previous: Some(grant) });
+            self.stored.sequences.insert(request.name.clone(), Entry { info, previous: Some(grant) });
             grant
         };
         if self.recording {
@@ -62,7 +69,7 @@ impl State {
     }
 
     pub(super) fn take_back(&mut self, back: &GiveBack) -> bool {
-        let taken = self.sequences.get_mut(&back.name).is_some_and(|entry| entry.info.take_back(back));
+        let taken = self.stored.sequences.get_mut(&back.name).is_some_and(|entry| entry.info.take_back(back));
         if taken && let Some(granted) = self.granted.get_mut(&back.name) {
             shorten(granted, back);
         }
@@ -76,7 +83,7 @@ impl State {
     }
 
     fn lie_once(&mut self, request: &Reserve, nonsense: Fault) -> Result<Grant> {
-        let entry = self.sequences.get(&request.name);
+        let entry = self.stored.sequences.get(&request.name);
         let info = match entry {
             Some(entry) => entry.info.clone(),
             None => SequenceInfo::new(request.name.clone(), request.creation()?),
@@ -96,47 +103,56 @@ impl State {
     }
 
     pub(super) fn create(&mut self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        if self.sequences.contains_key(name) {
+        if self.stored.sequences.contains_key(name) {
             return Err(already_exists(name));
         }
         let info = SequenceInfo::new(name.clone(), bounds);
-        self.sequences.insert(name.clone(), Entry { info: info.clone(), previous: None });
+        self.stored.sequences.insert(name.clone(), Entry { info: info.clone(), previous: None });
         Ok(info)
     }
 
     pub(super) fn inspect(&self, name: &SequenceName) -> Option<SequenceInfo> {
-        self.sequences.get(name).map(|entry| entry.info.clone())
+        self.stored.sequences.get(name).map(|entry| entry.info.clone())
     }
 
     pub(super) fn list(&self, page: &Page) -> Listing {
-        let first = match &page.after {
-            Some(after) => Bound::Excluded(after.as_str()),
-            None => Bound::Included(page.prefix.as_str()),
-        };
-        let rest = self.sequences.range::<str, _>((first, Bound::Unbounded)).map(|(_, entry)| &entry.info);
-        let mut rest = rest.filter(|info| info.name.starts_with(&page.prefix));
-        let sequences: Vec<_> = rest.by_ref().take(page.limit.max(1)).cloned().collect();
-        let more = rest.next().and(sequences.last());
-        let next = more.map(|last| Cursor::new(last.name.as_str()));
-        Listing { sequences, unreadable: Vec::new(), next }
+        let (rows, next) = page_of(&self.stored.sequences, page);
+        Listing::new(rows.into_iter().map(|(_, entry)| entry.info.clone()).collect(), next)
+    }
+
+    pub(super) fn record(&self, name: &SequenceName) -> Option<String> {
+        self.stored.records.get(name).cloned()
+    }
+
+    pub(super) fn swap_record(&mut self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> bool {
+        let holds = self.stored.records.get(name).map(String::as_str) == seen;
+        if holds {
+            self.stored.records.insert(name.clone(), wanted.to_owned());
+        }
+        holds
+    }
+
+    pub(super) fn list_records(&self, page: &Page) -> Records {
+        let (rows, next) = page_of(&self.stored.records, page);
+        Records::new(rows.into_iter().map(|(name, record)| (name.clone(), record.clone())).collect(), next)
     }
 
     pub(super) fn set(&mut self, name: &SequenceName, change: &Change) -> Result<SequenceInfo> {
-        let entry = self.sequences.get_mut(name).ok_or_else(|| not_found(name))?;
+        let entry = self.stored.sequences.get_mut(name).ok_or_else(|| not_found(name))?;
         entry.info.apply(change)?;
         Ok(entry.info.clone())
     }
 
     pub(super) fn remove(&mut self, name: &SequenceName) -> bool {
-        self.sequences.remove(name).is_some()
+        self.stored.sequences.remove(name).is_some()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot(self.sequences.clone())
+        Snapshot(self.stored.clone())
     }
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
-        self.sequences.clone_from(&snapshot.0);
+        self.stored.clone_from(&snapshot.0);
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
-};
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill::store::Store;
+use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_sqlx::driver::PgPool;
 use idmill_sqlx::postgres::{PostgresOptions, PostgresStore as Inner};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
@@ -71,41 +69,9 @@ pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
 }
 
 impl Store for PostgresStore {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        self.0.reserve(request)
-    }
-
-    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
-        self.0.reserve_many(requests)
-    }
-
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        self.0.give_back(back)
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.0.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.0.inspect(name)
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        self.0.list(page)
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.0.set(name, change)
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.0.remove(name)
-    }
+    idmill::store_calls!(|this| this.0 =>
+        capabilities reserve reserve_many give_back create inspect list set remove
+        record swap_record list_records);
 }
 
 impl fmt::Debug for PostgresStore {

@@ -1,0 +1,41 @@
+//! Short texts that a store keeps beside its sequences, for the witness of another store.
+
+use super::{Cursor, Unreadable};
+use crate::error::{Error, ErrorKind};
+use crate::name::SequenceName;
+
+/// A page of a store's [records](super::Store::swap_record).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Records {
+    /// Each name and what is kept under it. Where a store keeps no order among names, the next page can hold
+    /// names that belong before these.
+    pub records: Vec<(SequenceName, String)>,
+    /// What is stored among them, and cannot be read as a record.
+    pub unreadable: Vec<Unreadable>,
+    /// Where the next page begins; `None` if this was the last.
+    pub next: Option<Cursor>,
+}
+
+impl Records {
+    /// How many bytes a record has at most.
+    pub const LONGEST: usize = 1000;
+
+    /// These records, and where the next page begins; `None` if this is the last.
+    pub fn new(records: Vec<(SequenceName, String)>, next: Option<Cursor>) -> Self {
+        Self { records, unreadable: Vec::new(), next }
+    }
+
+    /// Adds what was read under this name.
+    pub fn add(&mut self, name: &str, record: String) {
+        match SequenceName::new(name) {
+            Ok(name) => self.records.push((name, record)),
+            Err(error) => self.unreadable.push(Unreadable { name: name.to_owned(), error }),
+        }
+    }
+}
+
+pub(super) fn unsupported() -> Error {
+    let message = "this store keeps no records, so it cannot be the witness of another store";
+    Error::new(ErrorKind::Unsupported, message)
+}
