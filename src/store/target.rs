@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Store, StoreFuture};
+use super::{Store, StoreFuture, WitnessUrl};
 use crate::error::Result;
 
 /// What a URL names: a store, checked but not yet connected to. The options of a store implement it, and
@@ -36,6 +36,11 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a table that cannot be.
     fn ddl(&self) -> Result<Option<String>> {
         Ok(None)
+    }
+
+    /// The witness that guards it; `None` for a store as its crate opens it.
+    fn guard(&self) -> Option<&WitnessUrl> {
+        None
     }
 
     /// Opens the store.
