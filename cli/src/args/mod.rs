@@ -123,6 +123,12 @@ pub(crate) enum Command {
     /// ids that this one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
+    /// Have every process drop the ids of a sequence that it has in memory
+    ///
+    /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch, and
+    /// nothing else; prints the sequence before and after.
+    #[command(after_long_help = texts::REVOKE)]
+    Revoke(Revoke),
     /// Print the statement that creates the table of the store
     ///
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
@@ -299,6 +305,13 @@ pub(crate) struct Remove {
     /// Remove it: nothing keeps its ids from being repeated by a sequence of the same name
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Revoke {
+    /// The sequence
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
 }
 
 #[derive(Args, Debug)]

@@ -77,6 +77,12 @@ Examples:
 
 Processes that run go on with what they hold, and create the sequence anew when they next reserve.";
 
+pub(super) const REVOKE: &str = "\
+Examples:
+  idmill revoke orders
+
+Processes hear of it when they next reserve, or within their `freshness`, if they have one. What they drop is a gap.";
+
 pub(super) const FORMATS: &str = "\
 A format is codecs with `|` between them, applied from left to right:
   permute(key=KEY,bits=N)   hides order and amount. 31 bits fit an i32, 53 a number of JavaScript,

@@ -11,6 +11,7 @@ mod list;
 mod next;
 mod plan;
 mod remove;
+mod revoke;
 mod schema;
 mod set;
 mod show;
@@ -33,6 +34,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Show(args) => show::run(&global, &args).await,
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
+        Command::Revoke(args) => revoke::run(&global, &args).await,
         Command::Schema => schema::run(&global),
         Command::Encode(args) => encode::run(&global, args),
         Command::Decode(args) => decode::run(&global, args),
