@@ -122,7 +122,7 @@ fn errors_are_json_where_json_is_asked_for() {
         (&["show", "other", "--json"][..], 4, "not_found"),
         (&["create", "s", "--json"], 5, "already_exists"),
         (&["set", "s", "--max", "0", "--json"], 2, "invalid_input"),
-        (&["remove", "revoke", "s", "--json"], 5, "conflict"),
+        (&["remove", "s", "--json"], 5, "conflict"),
         (&["next", "s", "-n", "11", "--json"], 3, "exhausted"),
         (&["next", "--json"], 2, "invalid_input"),
         (&["next", "s", "--step", "0", "--json"], 2, "invalid_input"),
@@ -175,7 +175,10 @@ fn no_password_is_shown_by_a_url_that_is_written_wrongly_or_in_the_wrong_place()
             place.run(&["next", "s", "--store", url]),
             place.run(&["next", "s", url]),
         ] {
-            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{url}: {ran:?}");
+            // It is well written, for a program that has that store.
+            let code =
+                if url.starts_with("postgres:") && !cfg!(feature = "postgres") { 1..=2 } else { 2..=2 };
+            assert!(code.contains(&ran.code) && ran.out.is_empty(), "{url}: {ran:?}");
             assert!(!ran.err.contains("hunter2"), "{url}: {}", ran.err);
         }
     }
