@@ -28,9 +28,11 @@ impl Table {
 
     /// The table of the records, beside this one.
     fn witness(&self) -> Result<Self> {
-        Self::new(None, &witness::name_beside(self.name(), LONGEST_NAME)?).map(|witness| match self.schema() {
-            Some(schema) => witness.within(schema),
-            None => witness,
+        Self::new(None, &witness::name_beside(self.name(), LONGEST_NAME)?).map(|witness| {
+            match self.schema() {
+                Some(schema) => witness.within(schema),
+                None => witness,
+            }
         })
     }
 
