@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use idmill::store::{Cursor, Page, Records};
 use idmill::{Result, SequenceName, Status};
@@ -12,7 +12,7 @@ use super::connections::undisturbed;
 use super::names::names;
 use crate::client::Client;
 use crate::context::Context;
-use crate::outcome::{Outcome, check};
+use crate::outcome::{Outcome, check, fail};
 use crate::proxy::{Fault, Proxy, nth};
 
 /// What some store or other would take for `kept`, with which each of them is compared.
@@ -188,14 +188,24 @@ fn text(number: u32) -> String {
     format!("number {number}")
 }
 
-/// Writes number after number until something fails.
-async fn count_up(client: Client, name: SequenceName, written: Arc<AtomicU32>) {
-    loop {
-        let number = written.load(Ordering::Relaxed);
-        let (seen, wanted) = (text(number), text(number + 1));
-        match client.swap_once(&name, Some(&seen), &wanted).await {
-            Ok(Ok(true)) => written.store(number + 1, Ordering::Relaxed),
-            _ => return,
+/// How far a record was counted up, and whether to go on.
+#[derive(Debug, Default)]
+struct Counting {
+    written: AtomicU32,
+    ended: AtomicBool,
+}
+
+impl Counting {
+    /// Writes number after number until something fails, or it is told to end: not every store asks the engine
+    /// that is killed.
+    async fn go_on(&self, client: &Client, name: &SequenceName) {
+        while !self.ended.load(Ordering::Relaxed) {
+            let number = self.written.load(Ordering::Relaxed);
+            let (seen, wanted) = (text(number), text(number + 1));
+            match client.swap_once(name, Some(&seen), &wanted).await {
+                Ok(Ok(true)) => self.written.store(number + 1, Ordering::Relaxed),
+                _ => return,
+            }
         }
     }
 }
@@ -204,26 +214,28 @@ pub(super) async fn records_over_kills(context: Arc<Context>) -> Outcome {
     let engine = context.setup.engine.as_ref().expect("needed");
     let (client, name) = (context.connect().await?, context.name("kills"));
     check!(client.swap(&name, None, &text(0)).await??, "the first record cannot be written");
-    let written = Arc::new(AtomicU32::new(0));
+    let mut number = 0;
     for round in 1..=2 {
-        let before = written.load(Ordering::Relaxed);
-        let counting = tokio::spawn(count_up(client.clone(), name.clone(), written.clone()));
-        let enough = || async { Ok((written.load(Ordering::Relaxed) > before + 5 * round).then_some(())) };
+        let counting = Arc::new(Counting { written: number.into(), ..Counting::default() });
+        let task = {
+            let (counting, client, name) = (counting.clone(), client.clone(), name.clone());
+            tokio::spawn(async move { counting.go_on(&client, &name).await })
+        };
+        let written = || counting.written.load(Ordering::Relaxed);
+        let enough = || async { Ok((written() > number + 5 * round).then_some(())) };
         context.until("records before the engine is killed", enough).await?;
         engine.kill();
-        counting.await?;
+        counting.ended.store(true, Ordering::Relaxed);
+        task.await?;
         engine.start().await?;
-        let (last, read) =
-            (written.load(Ordering::Relaxed), || async { Ok(client.store().record(&name).await.ok()) });
+        let read = || async { Ok(client.store().record(&name).await.ok()) };
         let kept = context.until("a record, without opening the store again", read).await?;
         // One may have been under way.
-        let number = [last, last + 1].into_iter().find(|number| kept == Some(text(*number)));
-        check!(
-            number.is_some(),
-            "{:?} was written before the engine was killed, and {kept:?} is kept",
-            text(last)
-        );
-        written.store(number.unwrap_or_default(), Ordering::Relaxed);
+        let Some(kept) = [written(), written() + 1].into_iter().find(|number| kept == Some(text(*number)))
+        else {
+            fail!("{:?} was written before the engine was killed, and {kept:?} is kept", text(written()))
+        };
+        number = kept;
     }
     Ok(())
 }
