@@ -211,6 +211,10 @@ impl Target for Guarding {
         self.store.ddl()
     }
 
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        self.store.witness_ddl()
+    }
+
     fn guard(&self) -> Option<&WitnessUrl> {
         Some(&self.witness)
     }

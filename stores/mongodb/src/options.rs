@@ -236,7 +236,7 @@ impl MongoOptions {
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        Ok(MongoStore::over(commands))
+        Ok(MongoStore { must_exist: self.must_exist, ..MongoStore::over(commands) })
     }
 
     /// What the URL leaves open, so that an unreachable server is told apart from one that does not answer:

@@ -4,6 +4,7 @@
 mod errors;
 mod faults;
 mod ranges;
+mod records;
 mod servers;
 mod silent;
 mod transaction;

@@ -29,6 +29,7 @@
 
 mod calls;
 mod classify;
+mod records;
 mod reserve;
 mod rows;
 mod run;

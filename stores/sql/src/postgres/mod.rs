@@ -28,6 +28,7 @@ mod durable;
 pub mod native;
 mod open;
 mod place;
+mod records;
 mod rows;
 mod run;
 mod store;
