@@ -130,6 +130,10 @@ impl StoreUrl {
         self.0.ddl()
     }
 
+    pub(crate) fn target(&self) -> &dyn Target {
+        &*self.0
+    }
+
     /// How long [`connect`](Self::connect) waits for a store that does not answer.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 

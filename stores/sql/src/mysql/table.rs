@@ -252,7 +252,7 @@ fn nullable(value: Option<u64>) -> String {
     value.map_or_else(|| "NULL".to_owned(), |value| value.to_string())
 }
 
-fn hex(text: &str) -> String {
+pub(super) fn hex(text: &str) -> String {
     hex_bytes(text.as_bytes())
 }
 
