@@ -80,6 +80,11 @@ impl Failure {
         }))
     }
 
+    /// Whether it is of this kind.
+    pub(crate) fn is(&self, kind: ErrorKind) -> bool {
+        self.0.kind == kind.as_str()
+    }
+
     /// Names the remedy, in place of the general one.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());

@@ -11,6 +11,7 @@
 
 mod args;
 mod commands;
+mod exported;
 mod failure;
 mod formatted;
 mod lines;

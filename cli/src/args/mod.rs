@@ -7,6 +7,7 @@ mod plan;
 mod texts;
 mod values;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -114,6 +115,19 @@ pub(crate) enum Command {
     /// ids that this one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
+    /// Write sequences as lines of JSON, to keep or to import elsewhere
+    ///
+    /// One sequence a line, as they are read. Every number is a string of digits: many programs round numbers
+    /// beyond 2^53, and a next id that was rounded down repeats ids. --json changes nothing of the lines.
+    #[command(after_long_help = texts::EXPORT)]
+    Export(Export),
+    /// Create what `export` wrote, and raise what is behind
+    ///
+    /// Never lowers a next id and never changes bounds: a sequence whose bounds differ is refused with its
+    /// remedy, and the others go on. The file is read to its end first; with a line that cannot be read, nothing
+    /// is changed.
+    #[command(after_long_help = texts::IMPORT)]
+    Import(Import),
     /// Print the statement that creates the table of the store
     ///
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL, which
@@ -290,6 +304,32 @@ pub(crate) struct Remove {
     /// Remove it: nothing keeps its ids from being repeated by a sequence of the same name
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Export {
+    /// The sequences; none: all
+    #[arg(value_name = "NAME", value_parser = sequence)]
+    pub(crate) names: Vec<SequenceName>,
+    /// Only sequences whose names begin with this
+    #[arg(long, value_name = "TEXT", conflicts_with = "names")]
+    pub(crate) prefix: Option<String>,
+    /// Write to this file, which appears once it is whole [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    /// What `export` wrote [default: stdin]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Leave lines out that cannot be read, and import the others
+    #[arg(long)]
+    pub(crate) keep_going: bool,
 }
 
 #[derive(Args, Debug)]

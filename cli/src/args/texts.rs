@@ -197,6 +197,39 @@ How it is worked out:
 `holds` says whether the outage is survived, simulated at its worst moment, when memory is at the watermark,
 and whether the ids last for a year. The exit code is 5 where either is not so.";
 
+pub(super) const EXPORT: &str = "\
+Fields, all of them strings:
+  format        the layout of the line: 1
+  name          the sequence
+  next          the next id to be reserved; null where none is left
+  start, max    the first and the last id
+  incarnation   which sequence of this name it was; `import` makes another
+  epoch         how often it was set backwards; `import` begins at 0
+
+Examples:
+  idmill export > ids.jsonl                            every sequence
+  idmill export --prefix shop- --output ids.jsonl      some, in a file that is never half written
+  idmill export orders | jq -r .next                   one field
+  idmill export --store sqlite:ids.db | idmill import --store postgres://app@db1/shop
+
+A sequence may be drawn from meanwhile: its line is of the moment when it was read. Stop those who draw
+before you move sequences elsewhere.";
+
+pub(super) const IMPORT: &str = "\
+Examples:
+  idmill import ids.jsonl --dry-run                    what would be done
+  idmill import ids.jsonl                              creates and raises
+  idmill import ids.jsonl --keep-going                 also where lines cannot be read
+
+A sequence that exists is raised to the next id of the file if it is behind that, and kept as it is if not. One
+that is missing is created, and is another incarnation then. Stop those who draw before: between its creation
+and its raise they would draw from its start.
+
+With --json, each line on stdout is an object with `sequence`, `outcome` (created, raised or kept), and the next
+id `before` and `after`, as strings.
+
+The exit code is 5 where a sequence was refused, 2 where a line could not be read.";
+
 pub(super) const SCHEMA: &str = "\
 Examples:
   idmill schema --store postgres://app@db1/shop > migrations/0007_idmill.sql

@@ -7,6 +7,8 @@ mod create;
 mod decode;
 mod draws;
 mod encode;
+mod export;
+mod import;
 mod list;
 mod next;
 mod plan;
@@ -33,6 +35,8 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Show(args) => show::run(&global, &args).await,
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
+        Command::Export(args) => export::run(&global, &args).await,
+        Command::Import(args) => import::run(&global, &args).await,
         Command::Schema => schema::run(&global),
         Command::Encode(args) => encode::run(&global, args),
         Command::Decode(args) => decode::run(&global, args),
