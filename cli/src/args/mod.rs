@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod doctor;
 mod draws;
 mod plan;
 mod texts;
@@ -17,6 +18,7 @@ use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
 pub(crate) use check::Check;
+pub(crate) use doctor::Doctor;
 pub(crate) use draws::{Drawing, Draws};
 pub(crate) use plan::Plan;
 pub(crate) use values::id;
@@ -162,6 +164,15 @@ pub(crate) enum Command {
     /// recommends sizes for a rate and an outage by the latency it found.
     #[command(after_long_help = texts::CHECK)]
     Check(Check),
+    /// Find what is wrong with the sequences of a store, before an id comes twice
+    ///
+    /// Compares the store with those who remember what it granted: the largest ids in your own tables (--check),
+    /// and the witness. Finds sequences that end soon, that do not fit their type, that cannot be read, and settings
+    /// that lose writes. Each finding comes with its remedy, as a command to copy where there is one.
+    ///
+    /// Changes nothing without --fix.
+    #[command(after_long_help = texts::DOCTOR)]
+    Doctor(Doctor),
     /// Work out sizes, waste and years until exhaustion, without a store
     ///
     /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills,
@@ -171,6 +182,13 @@ pub(crate) enum Command {
     /// Print a completion script for a shell
     #[command(after_long_help = texts::COMPLETIONS)]
     Completions(Completions),
+}
+
+impl Command {
+    /// Whether a signal is how it ends, and it does so itself.
+    pub(crate) fn ends_by_signal(&self) -> bool {
+        matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }))
+    }
 }
 
 #[derive(Args, Debug)]

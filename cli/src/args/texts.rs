@@ -179,6 +179,39 @@ Examples:
 The exit code is 5 where an operation failed: the table says which and why. Nothing is left behind, unless
 `remove` is what failed.";
 
+pub(super) const DOCTOR: &str = "\
+Findings:
+  in_use         error    a column holds an id that is still to be handed out: it will repeat
+  went_back      error    ids were claimed at the witness that the store has not reserved
+  behind_reset   error    the witness knows of a reset that the store does not
+  replaced       error    the witness knows another sequence of this name: the store was emptied, or is another
+  missing        error    the witness, or an option, names a sequence that the store does not have
+  exhausted      error    no id is left
+  unreadable     error    something is stored that no version of idmill writes
+  loses_writes   error    the store forgets what it granted; with a witness, a warning
+  refused        error    the store cannot be used as it is: its settings lose writes, its table is ambiguous
+  not_seen       error    something could not be looked at, and nothing is known of it
+  ends_soon      warning  no id is left within --ends-within
+  too_narrow     warning  max is beyond what the type or the column holds; an error once next is
+  unguarded      info     nothing was claimed at the witness, and ids are in use
+
+Exit codes:
+  0    sound, or info alone
+  6    warnings
+  7    errors: ids will repeat, or there are none
+  8    something could not be looked at, and no error was found in the rest
+
+Examples:
+  idmill doctor --check 'orders=sqlite:shop.db?column=orders.id'
+  idmill doctor --check 'orders=postgres://app@db1/shop?column=public.orders.id' --fix
+  idmill doctor --rate-over 10s --ends-within 90d --type orders=i32
+  idmill doctor --json | jq -r 'select(.severity == \"error\") | .command'
+  idmill doctor --watch 1m
+
+With --json, each line on stdout is a finding, with `kind`, `severity`, `sequence`, `asked`, `found`, and the
+remedy as a `command` or as `advice`; `raises` says whether --fix carries it out. --fix adds lines with `fixed`,
+--watch lines with `resolved`. Numbers stand within strings.";
+
 pub(super) const PLAN: &str = "\
 Examples:
   idmill plan --rate 500                                   one process, a store away for 5 minutes

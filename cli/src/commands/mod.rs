@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod create;
 mod decode;
+mod doctor;
 mod draws;
 mod encode;
 mod export;
@@ -43,6 +44,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Bench(args) => bench::run(&global, args).await,
         Command::Draws(args) => draws::run(&global, args).await,
         Command::Check(args) => check::run(&global, &args).await,
+        Command::Doctor(args) => doctor::run(&global, &args).await,
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }

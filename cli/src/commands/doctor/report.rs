@@ -1,0 +1,119 @@
+//! How findings are printed: for people with the command to copy, for programs a line each.
+
+use idmill::doctor::{Examined, Finding, Remedy};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::failure::{Outcome, quoted};
+use crate::output;
+
+/// A finding as JSON has it. Names and meanings are stable; numbers stand within strings.
+#[derive(Serialize)]
+struct Found<'a> {
+    kind: &'static str,
+    severity: &'static str,
+    /// `null` if it is about the store.
+    sequence: Option<&'a str>,
+    asked: &'a str,
+    found: &'a str,
+    /// The remedy as a command; `null` where it takes a person.
+    command: Option<String>,
+    /// The remedy in words; `null` where there is a command.
+    advice: Option<&'a str>,
+    /// Whether `--fix` carries it out.
+    raises: bool,
+}
+
+#[derive(Serialize)]
+struct Fixed<'a> {
+    sequence: &'a str,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+pub(super) struct Report {
+    json: bool,
+    /// What a command needs, to be about the same store.
+    place: String,
+}
+
+impl Report {
+    pub(super) fn new(global: &Global) -> Self {
+        Self { json: global.json, place: crate::opening::flags(global) }
+    }
+
+    pub(super) fn findings<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>) -> Outcome {
+        findings.into_iter().try_for_each(|finding| {
+            let found = self.found(finding);
+            if self.json { line(&found) } else { output::print(&text(&found)) }
+        })
+    }
+
+    pub(super) fn resolved<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>) -> Outcome {
+        findings.into_iter().try_for_each(|finding| {
+            let found = self.found(finding);
+            if self.json {
+                return line(&serde_json::json!({ "resolved": found }));
+            }
+            output::print(&format!("resolved {} {}: {}\n", found.kind, of(&found), found.asked))
+        })
+    }
+
+    pub(super) fn fixed(&self, sequence: &str, before: Option<u64>, after: Option<u64>) -> Outcome {
+        let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
+        if self.json {
+            return line(&serde_json::json!({ "fixed": Fixed { sequence, before, after } }));
+        }
+        let shown = |next: Option<String>| next.unwrap_or_else(|| "-".to_owned());
+        output::print(&format!("fixed    {sequence}: next {} -> {}\n", shown(before), shown(after)))
+    }
+
+    pub(super) fn sound(&self, seen: &Examined) -> Outcome {
+        if self.json {
+            return Ok(());
+        }
+        output::print(&format!("sound    {} sequences were looked at\n", seen.sequences))
+    }
+
+    fn found<'a>(&self, finding: &'a Finding) -> Found<'a> {
+        let (command, advice) = match &finding.remedy {
+            Remedy::Raise { name, next, .. } => (Some(self.set(name, Some(*next), None)), None),
+            Remedy::SetMax { name, next, max } => (Some(self.set(name, *next, Some(*max))), None),
+            Remedy::Advice(text) => (None, Some(text.as_str())),
+            _ => (None, None),
+        };
+        Found {
+            kind: finding.kind.as_str(),
+            severity: finding.severity.as_str(),
+            sequence: finding.sequence.as_deref(),
+            asked: &finding.asked,
+            found: &finding.found,
+            command,
+            advice,
+            raises: matches!(finding.remedy, Remedy::Raise { .. }),
+        }
+    }
+
+    fn set(&self, name: &str, next: Option<u64>, max: Option<u64>) -> String {
+        let next = next.map(|next| format!(" --next {next}")).unwrap_or_default();
+        let max = max.map(|max| format!(" --max {max}")).unwrap_or_default();
+        format!("idmill set {}{next}{max}{}", quoted(name), self.place)
+    }
+}
+
+/// Which sequence it is about.
+fn of<'a>(found: &Found<'a>) -> &'a str {
+    found.sequence.unwrap_or("the store")
+}
+
+fn text(found: &Found<'_>) -> String {
+    let remedy = found.command.as_deref().or(found.advice).unwrap_or_default();
+    let Found { severity, kind, asked, found: there, .. } = found;
+    let name = of(found);
+    format!("{severity:<8} {name}: {kind}\n  asked  {asked}\n  found  {there}\n  do     {remedy}\n")
+}
+
+fn line(value: &impl Serialize) -> Outcome {
+    let line = serde_json::to_string(value).expect("these values have a JSON form");
+    output::print(&(line + "\n"))
+}
