@@ -15,6 +15,7 @@ mod exported;
 mod failure;
 mod formatted;
 mod lines;
+mod logging;
 mod opening;
 mod output;
 mod plot;
@@ -40,7 +41,7 @@ pub fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let json = cli.global.json;
-    start_logging(cli.global.verbose);
+    logging::start(&cli.global);
     let registered = idmill_any::register().map_err(Failure::from);
     let outcome = registered.and_then(|()| runtime()).and_then(|runtime| {
         let outcome = runtime.block_on(until_done_or_told(cli));
@@ -97,15 +98,4 @@ async fn signalled() -> Failure {
         Ok(()) => Failure::signal("interrupted", 130),
         Err(_) => std::future::pending().await,
     }
-}
-
-fn start_logging(verbose: u8) {
-    use tracing_subscriber::filter::LevelFilter;
-
-    let level = match verbose {
-        0 => return,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr).init();
 }

@@ -4,7 +4,7 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::guard::Witness;
+use idmill::guard::{Witness, WitnessUrl};
 use idmill::store::{Durability, Store, StoreUrl};
 use idmill_sqlite::SqliteOptions;
 use tempfile::TempDir;
@@ -14,6 +14,7 @@ use crate::failure::{Failure, Outcome, quoted};
 use crate::output;
 
 const VARIABLE: &str = "IDMILL_STORE";
+const GUARD: &str = "IDMILL_GUARD";
 const EXISTING: &str = "IDMILL_EXISTING";
 const DEFAULT: &str = "sqlite:idmill.db";
 
@@ -82,18 +83,34 @@ impl Measured {
     }
 }
 
-/// `--store`, else the environment, else a file in the working directory.
+/// The store, and the witness that guards it, each by its flag, else the environment; else it is a file in the
+/// working directory, without a witness.
 pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
-    if let Some(url) = &global.store {
-        return Ok(StoreUrl::parse(url)?);
-    }
-    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
-        return Ok(StoreUrl::parse(DEFAULT)?);
+    let store = match &global.store {
+        Some(url) => StoreUrl::parse(url)?,
+        None => by_environment(VARIABLE, StoreUrl::parse)?.map_or_else(|| StoreUrl::parse(DEFAULT), Ok)?,
     };
+    let witness = match &global.guard {
+        Some(url) => Some(WitnessUrl::parse(url)?),
+        // What the URL itself says goes before.
+        None if store.guard().is_some() => None,
+        None => by_environment(GUARD, WitnessUrl::parse)?,
+    };
+    Ok(match witness {
+        Some(witness) => store.guarded(witness)?,
+        None => store,
+    })
+}
+
+/// What an environment variable says; `None` if it is not set, or empty.
+fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> idmill::Result<T>) -> Outcome<Option<T>> {
+    let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
     // Not echoed: it may hold a password.
-    let url = value.into_string().map_err(|_| Failure::usage(format!("{VARIABLE} is not UTF-8")))?;
-    let parsed = StoreUrl::parse(&url).map_err(Failure::from);
-    parsed.map_err(|failure| failure.hint(format!("the URL comes from the environment variable {VARIABLE}")))
+    let url = value.into_string().map_err(|_| Failure::usage(format!("{variable} is not UTF-8")))?;
+    let parsed = parse(&url).map_err(Failure::from);
+    let parsed = parsed
+        .map_err(|failure| failure.hint(format!("the URL comes from the environment variable {variable}")));
+    parsed.map(Some)
 }
 
 async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
@@ -109,13 +126,20 @@ async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
 
 /// The witness that guards the store, opened to be looked at; `None` if there is none.
 pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Witness>>> {
-    let _ = url;
-    Ok(None)
+    match url.guard() {
+        Some(witness) => witness.open_existing().await.map(Some),
+        None => Ok(None),
+    }
 }
 
-/// What follows a command for it to be about the same store: nothing where the environment says so.
+/// What follows a command for it to be about the same store, guarded by the same witness: nothing where the
+/// environment says so.
 pub(crate) fn flags(global: &Global) -> String {
-    // As it prints, without a password: whoever copies the command has to know that.
-    let store = global.store.as_deref().and_then(|url| StoreUrl::parse(url).ok());
-    store.map(|url| format!(" --store {}", quoted(&url.to_string()))).unwrap_or_default()
+    // As they print, without a password: whoever copies the command has to know that.
+    let store = global.store.as_deref().and_then(|url| Some(StoreUrl::parse(url).ok()?.to_string()));
+    let guard = global.guard.as_deref().and_then(|url| Some(WitnessUrl::parse(url).ok()?.to_string()));
+    let flag = |name: &str, url: Option<String>| {
+        url.map(|url| format!(" --{name} {}", quoted(&url))).unwrap_or_default()
+    };
+    flag("store", store) + &flag("guard", guard)
 }

@@ -58,6 +58,7 @@ fn shell(command: &str, place: &Place) -> String {
         .env("PATH", path.unwrap())
         .env_remove("IDMILL_STORE")
         .env_remove("IDMILL_EXISTING")
+        .env_remove("IDMILL_GUARD")
         .env_remove("COLUMNS")
         .stdin(Stdio::null())
         .output()

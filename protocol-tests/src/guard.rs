@@ -5,12 +5,17 @@
 //! arrive at any later time. The store is put back to any state that it was in, or emptied; processes crash
 //! anywhere.
 
+mod state;
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
 use idmill::Range;
 use idmill::guard::{Heal, Ledger, Refusal};
-use idmill::store::{Bounds, Identity, SequenceInfo};
+use idmill::store::Identity;
 
+use self::state::{At, Granted, Process, Row, State, info};
 use crate::explore::{Fate, Protocol};
-use crate::promises::{SERVED, TRUSTED, UNIQUE};
+use crate::promises::{SERVED, TRUSTED};
 
 /// The last id: as many as a state has bits for.
 const MAX: u64 = 12;
@@ -56,81 +61,6 @@ pub(crate) struct Guard {
     /// How many ranges the ledger keeps apart.
     pub(crate) kept: usize,
     pub(crate) bug: Bug,
-}
-
-/// The sequence as the store has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Row {
-    identity: Identity,
-    next: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Granted {
-    row: Row,
-    range: Range,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-enum At {
-    #[default]
-    Idle,
-    /// Was granted a range.
-    Granted(Granted),
-    /// Knows what it wants the ledger to be.
-    Claiming(Granted, Option<Ledger>, Ledger),
-    /// The range is its own, claimed in this life of the sequence.
-    Holding(Granted, usize),
-    /// Ids of the range were claimed before, up to this one.
-    Refused(Granted, u128),
-    Healing(Granted, u64),
-    Releasing(Granted, Ledger, Ledger),
-    GivingBack(Granted),
-    Announcing {
-        done: bool,
-    },
-    Announced {
-        done: bool,
-        seen: Ledger,
-    },
-    Removing,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Write {
-    Ledger(Option<Ledger>, Ledger),
-    Raise(Identity, u64),
-    GiveBack(Granted),
-    Remove,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Process {
-    at: At,
-    /// Below it the process takes all for claimed: the planted lookahead.
-    ahead: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    store: Option<Row>,
-    past: Vec<Option<Row>>,
-    ledger: Option<Ledger>,
-    ledgers: Vec<Option<Ledger>>,
-    processes: Vec<Process>,
-    flights: Vec<Write>,
-    /// The ids that were used, by life of the sequence: what follows a reset or a removal is another, in which ids
-    /// may come again.
-    used: Vec<u16>,
-    incarnations: u8,
-    calls: u8,
-    backs: u8,
-    witness_backs: u8,
-    losses: u8,
-    crashes: u8,
-    resets: u8,
-    removals: u8,
-    broken: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -205,7 +135,16 @@ impl Guard {
             }
             At::Granted(granted) => match self.claim(seen.as_ref(), &granted) {
                 Ok(wanted) => At::Claiming(granted, seen, wanted),
-                Err(Refusal::Claimed { top }) => At::Refused(granted, top),
+                Err(Refusal::Claimed { top, twice }) => {
+                    // Nothing was granted twice by a store that never went back. (A witness that did may have
+                    // forgotten that ids were given back.)
+                    let nothing_went_back =
+                        (state.backs, state.witness_backs) == (self.backs, self.witness_backs);
+                    if twice && nothing_went_back {
+                        state.broken = state.broken.or(Some(TRUSTED));
+                    }
+                    At::Refused(granted, top)
+                }
                 // A person has to decide.
                 Err(_) => {
                     // Unless nothing ever befell the store. (Where others claim while a sequence is removed,
@@ -233,74 +172,18 @@ impl Guard {
         };
     }
 
-    fn does(state: &mut State, write: &Write) -> bool {
-        match write {
-            Write::Ledger(seen, wanted) => {
-                let holds = state.ledger == *seen;
-                if holds {
-                    if seen.as_ref().is_some_and(|seen| begins_anew(seen, wanted)) {
-                        state.used.push(0);
-                    }
-                    state.ledgers.push(state.ledger.replace(wanted.clone()));
-                }
-                holds
-            }
-            Write::Raise(identity, next) => {
-                if let Some(row) = state.store.as_mut().filter(|row| row.identity == *identity) {
-                    row.next = row.next.max(*next);
-                }
-                true
-            }
-            Write::GiveBack(granted) => {
-                let last = |row: &&mut Row| {
-                    row.identity == granted.row.identity && u128::from(row.next) == granted.range.end()
-                };
-                if let Some(row) = state.store.as_mut().filter(last) {
-                    row.next = granted.range.start();
-                }
-                true
-            }
-            Write::Remove => {
-                state.store = None;
-                true
-            }
-        }
-    }
-
-    /// What a process writes next, and where it is after an answer: `true` or `false`.
-    fn write(at: &At, life: usize) -> Option<(Write, At, At)> {
-        Some(match at {
-            At::Claiming(granted, seen, wanted) => {
-                let ours = At::Holding(*granted, life);
-                (Write::Ledger(seen.clone(), wanted.clone()), ours, At::Granted(*granted))
-            }
-            At::Healing(granted, next) => (Write::Raise(granted.row.identity, *next), At::Idle, At::Idle),
-            At::Releasing(granted, seen, wanted) => {
-                let write = Write::Ledger(Some(seen.clone()), wanted.clone());
-                (write, At::GivingBack(*granted), At::Idle)
-            }
-            At::GivingBack(granted) => (Write::GiveBack(*granted), At::Idle, At::Idle),
-            At::Announced { done, seen } => {
-                let next = if *done { At::Idle } else { At::Removing };
-                (Write::Ledger(Some(seen.clone()), seen.remove()), next, At::Announcing { done: *done })
-            }
-            At::Removing => (Write::Remove, At::Announcing { done: true }, At::Idle),
-            _ => return None,
-        })
-    }
-
     fn writes(&self, state: &mut State, p: usize, fate: Fate) {
         let at = state.processes[p].at.clone();
-        let Some((write, ..)) = Self::write(&at, 0) else { unreachable!("offered where there is one") };
+        let Some((write, ..)) = at.write(0) else { unreachable!("offered where there is one") };
         let before = state.store;
         let outcome = match fate {
             Fate::OnItsWay => {
                 state.flights.push(write.clone());
                 None
             }
-            Fate::Answered => Some(Self::does(state, &write)),
+            Fate::Answered => Some(state.does(&write)),
             Fate::ReplyLost => {
-                Self::does(state, &write);
+                state.does(&write);
                 None
             }
         };
@@ -309,7 +192,7 @@ impl Guard {
         }
         // The life that the write began, if it did.
         let life = state.used.len() - 1;
-        let (_, done, refused) = Self::write(&at, life).expect("as above");
+        let (_, done, refused) = at.write(life).expect("as above");
         state.processes[p].at = match outcome {
             Some(true) => done,
             Some(false) => refused,
@@ -318,23 +201,7 @@ impl Guard {
                 _ => At::Idle,
             },
         };
-        Self::remember(state, before);
-    }
-
-    fn remember(state: &mut State, before: Option<Row>) {
-        if state.store != before && state.backs > 0 && !state.past.contains(&before) {
-            state.past.push(before);
-        }
-    }
-
-    fn uses(state: &mut State, granted: &Granted, life: usize) {
-        let used = &mut state.used[life];
-        for id in granted.range.ids() {
-            if *used & (1 << id) != 0 {
-                state.broken = Some(UNIQUE);
-            }
-            *used |= 1 << id;
-        }
+        state.remember(before);
     }
 
     fn looks_at_store(&self, state: &mut State, p: usize) {
@@ -384,22 +251,9 @@ impl Guard {
     }
 }
 
-/// Whether the sequence was reset or removed on purpose between the two.
-fn begins_anew(seen: &Ledger, wanted: &Ledger) -> bool {
-    let (before, after) = (seen.identity, wanted.identity);
-    if before.incarnation == after.incarnation { after.epoch > before.epoch } else { seen.removed }
-}
-
 fn with(mut ledger: Ledger, change: impl FnOnce(&mut Ledger)) -> Ledger {
     change(&mut ledger);
     ledger
-}
-
-fn info(row: &Row) -> SequenceInfo {
-    let name = idmill::SequenceName::new("s").expect("valid");
-    let mut info = SequenceInfo::new(name, Bounds::new(1, MAX).expect("not empty"));
-    (info.identity, info.next) = (row.identity, Some(row.next).filter(|next| *next <= MAX));
-    info
 }
 
 impl Protocol for Guard {
@@ -489,10 +343,10 @@ impl Protocol for Guard {
             }
             Step::LooksAtStore { process } => self.looks_at_store(&mut state, process),
             Step::Uses { process } => match std::mem::take(&mut state.processes[process].at) {
-                At::Holding(granted, life) => Self::uses(&mut state, &granted, life),
+                At::Holding(granted, life) => state.uses(&granted, life),
                 At::Granted(granted) => {
                     let life = state.used.len() - 1;
-                    Self::uses(&mut state, &granted, life);
+                    state.uses(&granted, life);
                 }
                 _ => unreachable!("offered in these alone"),
             },
@@ -507,7 +361,7 @@ impl Protocol for Guard {
             }
             Step::Arrives { flight } => {
                 let write = state.flights.remove(flight);
-                Self::does(&mut state, &write);
+                state.does(&write);
             }
             Step::Resets => {
                 state.resets -= 1;
@@ -524,7 +378,7 @@ impl Protocol for Guard {
                 state.ledger = state.ledgers[to].clone();
             }
         }
-        Self::remember(&mut state, before);
+        state.remember(before);
         if self.witness_backs == 0 {
             state.ledgers.clear();
         }
@@ -535,7 +389,10 @@ impl Protocol for Guard {
     }
 
     fn canonical(&self, mut state: State) -> State {
-        state.processes.sort_by_cached_key(|process| format!("{process:?}"));
+        // Any order, if it is the same for the same processes.
+        state
+            .processes
+            .sort_by_cached_key(|process| BuildHasherDefault::<DefaultHasher>::default().hash_one(process));
         state
     }
 

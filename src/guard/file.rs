@@ -45,19 +45,24 @@ impl FileWitness {
     /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or no witness of idmill's;
     /// [`Unavailable`](ErrorKind::Unavailable) if others hold it for 10 s.
     pub fn open(file: impl Into<PathBuf>) -> Result<Self> {
-        let file = file.into();
-        let beside = |ending: &str| {
-            let mut name = file.clone().into_os_string();
-            name.push(ending);
-            PathBuf::from(name)
-        };
-        let place = Place { lock: beside(".lock"), new: beside(".new"), file };
+        let place = Place::of(file.into());
         let lock = place.lock()?;
         if !place.file.try_exists().map_err(|error| place.failed(&error))? {
             place.write(&BTreeMap::new())?;
         }
         place.read()?;
         drop(lock);
+        Ok(Self(Arc::new(place)))
+    }
+
+    /// Opens the file if it exists. Blocks.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`NotFound`](ErrorKind::NotFound) if it does not exist.
+    pub fn open_existing(file: impl Into<PathBuf>) -> Result<Self> {
+        let place = Place::of(file.into());
+        // Whole at any moment, so that looking needs no lock.
+        place.read()?;
         Ok(Self(Arc::new(place)))
     }
 
@@ -156,6 +161,15 @@ fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
 }
 
 impl Place {
+    fn of(file: PathBuf) -> Self {
+        let beside = |ending: &str| {
+            let mut name = file.clone().into_os_string();
+            name.push(ending);
+            PathBuf::from(name)
+        };
+        Self { lock: beside(".lock"), new: beside(".new"), file }
+    }
+
     fn lock(&self) -> Result<File> {
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&self.lock);
         let lock = opened.map_err(|error| self.failed(&error))?;

@@ -26,7 +26,8 @@ const TRIES: usize = 8;
 ///
 /// Where ids were claimed before and the sequence is still the same, the store has gone back in time: its
 /// next id is raised above all that was claimed, which is counted in [`healed`](Self::healed) and logged as
-/// an error, and ids go on from there. Where it is another incarnation, or one from before a reset, a person
+/// an error, and ids go on from there. (A claim that came too late, after many others, is refused as well; it
+/// is neither counted nor logged, and another range is reserved.) Where it is another incarnation, or one from before a reset, a person
 /// has to decide: reserves fail with [`StoreViolation`](ErrorKind::StoreViolation).
 ///
 /// ```
@@ -68,7 +69,7 @@ impl Guarded {
         Self { store, witness, healed: AtomicU64::new(0) }
     }
 
-    /// Returns how often the store was found to have gone back in time and was raised above what was claimed.
+    /// Returns how often the store was found to have gone back in time, and ids went on above what was claimed.
     pub fn healed(&self) -> u64 {
         // Relaxed: a count, which nothing else depends on.
         self.healed.load(Ordering::Relaxed)
@@ -167,7 +168,7 @@ impl Guarded {
 
     async fn refused(&self, name: &SequenceName, grant: &Grant, refusal: Refusal) -> Unused {
         let message = match refusal {
-            Refusal::Claimed { top } => match self.heal(name, grant, top).await {
+            Refusal::Claimed { top, twice } => match self.heal(name, grant, top, twice).await {
                 Ok(()) => return Unused::Again(claimed_before(grant, top)),
                 Err(error) => return Unused::Failed(error),
             },
@@ -188,31 +189,41 @@ impl Guarded {
 
     /// Raises the store above all that was claimed, unless it is there already. Only ever raises, so that a
     /// late or repeated one does no harm.
-    async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128) -> Result<()> {
+    async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128, twice: bool) -> Result<()> {
         let Some(info) = self.store.inspect(name).await? else { return Ok(()) };
         let next = match Heal::of(&info, grant.identity, top) {
-            Heal::Nothing => return Ok(()),
+            Heal::Nothing => {
+                if twice {
+                    self.report(name, grant, top);
+                }
+                return Ok(());
+            }
             Heal::Exhausted => return Err(exhausted(name, info.bounds.max())),
             Heal::Raise(next) => next,
         };
         let change = Change { next: Some(next), expect: Some(info.identity), ..Change::default() };
         match self.store.set(name, change).await {
             Ok(_) => {
-                // Relaxed: as in `healed`.
-                self.healed.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(
-                    sequence = %name,
-                    granted = %grant.range.start(),
-                    next,
-                    "the store went back in time: ids that were handed out before were granted again, and none of them was used; \
-                     its next id was raised above them"
-                );
+                self.report(name, grant, top);
                 Ok(())
             }
             // Others raised it, or reset it: the next reserve shows what it is.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    fn report(&self, name: &SequenceName, grant: &Grant, top: u128) {
+        // Relaxed: as in `healed`.
+        self.healed.fetch_add(1, Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        metrics::counter!("idmill_healed_total", "sequence" => name.to_string()).increment(1);
+        let again = grant.range.start();
+        tracing::error!(
+            sequence = %name,
+            "the store went back in time: it granted ids from {again} on again, of which none was used; ids go on from {top}, above \
+             all that were handed out"
+        );
     }
 
     /// Has the witness let go of what is given back, before the store can grant it again. After a crash
@@ -356,11 +367,17 @@ mod tests {
         store.restore(&backup);
         assert_eq!(starts(&guarded, 5).await.unwrap(), 101);
         assert_eq!(guarded.healed(), 1);
+        // Found also where the store is where it was once it has granted the same again.
+        let one = store.snapshot();
+        assert_eq!(starts(&guarded, 5).await.unwrap(), 106);
+        store.restore(&one);
+        assert_eq!(starts(&guarded, 5).await.unwrap(), 111);
+        assert_eq!(guarded.healed(), 2);
         // As many at once, of which two are of one ledger.
         store.restore(&backup);
         let many = guarded.reserve_many(&[orders(1), orders(1)]).await;
         let many: Vec<_> = many.into_iter().map(|grant| grant.unwrap().range.start()).collect();
-        assert!(many.iter().all(|start| *start >= 106), "{many:?}");
+        assert!(many.iter().all(|start| *start >= 116), "{many:?}");
     }
 
     #[tokio::test]

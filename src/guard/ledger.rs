@@ -15,6 +15,8 @@ pub struct Ledger {
     pub identity: Identity,
     /// No id below it can be claimed any more. 2^64 is possible, hence the width.
     pub floor: u128,
+    /// No id from here to the floor is unclaimed: what is lower may have been passed over. At most the floor.
+    pub solid: u128,
     /// What was claimed above the floor: ascending, apart from each other, at most
     /// [`MOST_CLAIMS`](Self::MOST_CLAIMS).
     pub claims: Vec<Range>,
@@ -43,6 +45,9 @@ pub enum Refusal {
     Claimed {
         /// The first id above all that were claimed.
         top: u128,
+        /// Whether one of them certainly was, so that the store has granted it twice. If not, the claim may
+        /// have come too late, after many others.
+        twice: bool,
     },
 }
 
@@ -109,7 +114,7 @@ impl Ledger {
             };
         }
         if seen.has_any_of(range) {
-            return Err(Refusal::Claimed { top: seen.top() });
+            return Err(Refusal::Claimed { top: seen.top(), twice: seen.certainly_has_any_of(range) });
         }
         // The sequence is in use: the removal that was announced has not happened, or not yet.
         let mut ledger = Self { removed: false, version, ..seen.clone() };
@@ -125,7 +130,10 @@ impl Ledger {
         }
         let mut ledger = Self { version: self.version + 1, ..self.clone() };
         match ledger.claims.pop() {
-            None => ledger.floor = rest.start().into(),
+            None => {
+                ledger.floor = rest.start().into();
+                ledger.solid = ledger.solid.min(ledger.floor);
+            }
             Some(last) => {
                 let left = Range::new(last.start(), rest.start().checked_sub(last.start())?)?;
                 ledger.claims.extend((!left.is_empty()).then_some(left));
@@ -147,11 +155,17 @@ impl Ledger {
 
     /// What is below the first range was handed out before there was a witness, or nobody knows.
     fn begun(identity: Identity, range: Range, version: u64) -> Self {
-        Self { identity, floor: range.end(), claims: Vec::new(), removed: false, version }
+        let (floor, solid) = (range.end(), range.start().into());
+        Self { identity, floor, solid, claims: Vec::new(), removed: false, version }
     }
 
     fn has_any_of(&self, range: Range) -> bool {
         u128::from(range.start()) < self.floor || self.claims.iter().any(|claim| claim.overlaps(&range))
+    }
+
+    fn certainly_has_any_of(&self, range: Range) -> bool {
+        let is_solid = range.end() > self.solid && u128::from(range.start()) < self.floor;
+        is_solid || self.claims.iter().any(|claim| claim.overlaps(&range))
     }
 
     fn add(&mut self, range: Range, most: usize) {
@@ -161,7 +175,11 @@ impl Ledger {
         while self.claims.first().is_some_and(|lowest| u128::from(lowest.start()) == self.floor)
             || self.claims.len() > most
         {
-            self.floor = self.claims.remove(0).end();
+            let lowest = self.claims.remove(0);
+            if u128::from(lowest.start()) != self.floor {
+                self.solid = lowest.start().into();
+            }
+            self.floor = lowest.end();
         }
     }
 }
@@ -209,7 +227,7 @@ mod tests {
         assert_eq!((ledger.floor, &ledger.claims[..], ledger.top()), (6, &[range(11, 10)][..], 21));
         for again in [(1, 5), (5, 2), (11, 1), (20, 3), (8, 4)] {
             let refused = Ledger::claim(Some(&ledger), ORDERS, range(again.0, again.1));
-            assert_eq!(refused, Err(Refusal::Claimed { top: 21 }), "{again:?}");
+            assert_eq!(refused, Err(Refusal::Claimed { top: 21, twice: true }), "{again:?}");
         }
         let whole = Ledger::claim(Some(&ledger), ORDERS, range(6, 5)).unwrap();
         assert_eq!((whole.floor, whole.claims.len()), (21, 0));
@@ -222,9 +240,15 @@ mod tests {
         assert_eq!((ledger.floor, ledger.claims.len()), (23, Ledger::MOST_CLAIMS));
         assert_eq!(
             Ledger::claim(Some(&ledger), ORDERS, range(15, 2)),
-            Err(Refusal::Claimed { top: 103 }),
+            Err(Refusal::Claimed { top: 103, twice: false }),
             "below the floor, whether it was claimed or not"
         );
+        assert_eq!(ledger.solid, 21);
+        let twice = |start| {
+            Ledger::claim(Some(&ledger), ORDERS, range(start, 2))
+                == Err(Refusal::Claimed { top: 103, twice: true })
+        };
+        assert!(twice(21) && twice(20) && !twice(19) && twice(31));
     }
 
     #[test]
@@ -237,7 +261,7 @@ mod tests {
         assert_eq!(claim(&ledger, before), Err(Refusal::BehindReset { known: ORDERS }));
         assert_eq!(claim(&ledger, reset).unwrap().floor, 6);
         assert_eq!(claim(&ledger.remove(), other).unwrap().identity, other);
-        assert_eq!(claim(&ledger.remove(), ORDERS), Err(Refusal::Claimed { top: 6 }));
+        assert_eq!(claim(&ledger.remove(), ORDERS), Err(Refusal::Claimed { top: 6, twice: true }));
         let in_use = Ledger::claim(Some(&ledger.remove()), ORDERS, range(6, 1)).unwrap();
         assert_eq!(claim(&in_use, other), Err(Refusal::Replaced { known: ORDERS }));
     }
@@ -275,14 +299,22 @@ mod tests {
                         used.retain(|id| !range.contains(*id));
                         ledger = Some(released);
                     }
-                } else if let Ok(claimed) = Ledger::claim(ledger.as_ref(), ORDERS, range) {
-                    for id in range.ids() {
-                        prop_assert!(used.insert(id), "{} twice", id);
+                } else {
+                    match Ledger::claim(ledger.as_ref(), ORDERS, range) {
+                        Ok(claimed) => {
+                            for id in range.ids() {
+                                prop_assert!(used.insert(id), "{} twice", id);
+                            }
+                            ledger = Some(claimed);
+                        }
+                        Err(Refusal::Claimed { twice: true, .. }) => {
+                            prop_assert!(range.ids().any(|id| used.contains(&id)), "{:?} is said to be granted twice", range);
+                        }
+                        Err(_) => {}
                     }
-                    ledger = Some(claimed);
                 }
                 if let Some(ledger) = &ledger {
-                    prop_assert!(ledger.claims.len() <= Ledger::MOST_CLAIMS);
+                    prop_assert!(ledger.claims.len() <= Ledger::MOST_CLAIMS && ledger.solid <= ledger.floor);
                     prop_assert!(ledger.claims.is_sorted_by(|a, b| a.end() < u128::from(b.start())));
                     prop_assert!(used.last().is_none_or(|last| u128::from(*last) < ledger.top()));
                 }

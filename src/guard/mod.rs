@@ -14,6 +14,7 @@
 //! - [`Ledger`]: what the witness remembers of a sequence, and every decision. Pure.
 //! - [`Witness`]: where ledgers are kept: [`StoreWitness`], in any other store; [`FileWitness`], for the processes of
 //!   one machine.
+//! - [`WitnessUrl`]: a witness by its URL, as in `guard=URL` of any store's URL.
 //! - [`Guarded`]: a store whose grants are claimed before they are used.
 
 mod file;
@@ -23,6 +24,7 @@ mod store;
 mod text;
 mod witness;
 
+pub use crate::store::WitnessUrl;
 pub use file::FileWitness;
 pub use guarded::Guarded;
 pub use ledger::{Heal, Ledger, Refusal};

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! idmill-witness 1
-//! orders 16a8c0ffee 0 3 21 - 30+10,50+5
+//! orders 16a8c0ffee 0 3 1 21 - 30+10,50+5
 //! crc32 8c736521
 //! ```
 
@@ -35,11 +35,11 @@ fn line(name: &SequenceName, ledger: &Ledger) -> String {
 
 /// The ledger of one sequence. The same ledger is always the same text.
 pub(super) fn record(ledger: &Ledger) -> String {
-    let Ledger { identity: Identity { incarnation, epoch }, floor, claims, removed, version } = ledger;
+    let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, removed, version } = ledger;
     let removed = if *removed { "removed" } else { "-" };
     let claims: Vec<_> = claims.iter().map(|claim| format!("{}+{}", claim.start(), claim.len())).collect();
     let claims = if claims.is_empty() { "-".to_owned() } else { claims.join(",") };
-    format!("{incarnation:x} {epoch} {version} {floor} {removed} {claims}")
+    format!("{incarnation:x} {epoch} {version} {solid} {floor} {removed} {claims}")
 }
 
 /// # Errors
@@ -67,7 +67,8 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
     let mut words = record.split(' ');
     let mut word = || words.next();
     let incarnation = u64::from_str_radix(word()?, 16).ok()?;
-    let (epoch, version, floor) = (word()?.parse().ok()?, word()?.parse().ok()?, word()?.parse().ok()?);
+    let (epoch, version) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let (solid, floor) = (word()?.parse().ok()?, word()?.parse().ok()?);
     let removed = match word()? {
         "removed" => true,
         "-" => false,
@@ -78,7 +79,7 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
         claims => claims.split(',').map(claim).collect::<Option<_>>()?,
     };
     words.next().is_none().then_some(())?;
-    Some(Ledger { identity: Identity { incarnation, epoch }, floor, claims, removed, version })
+    Some(Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, removed, version })
 }
 
 fn claim(text: &str) -> Option<Range> {
@@ -96,12 +97,13 @@ mod tests {
     fn the_longest_ledger_fits_a_record() {
         let claims = vec![Range::new(u64::MAX - 1, 1).unwrap(); Ledger::MOST_CLAIMS];
         let identity = Identity { incarnation: u64::MAX, epoch: u64::MAX };
-        let longest = Ledger { identity, floor: 1 << 64, claims, removed: true, version: u64::MAX };
+        let longest =
+            Ledger { identity, floor: 1 << 64, solid: 1 << 64, claims, removed: true, version: u64::MAX };
         let text = record(&longest);
         assert!(text.len() <= Records::LONGEST, "{}: {text}", text.len());
         assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
         assert_eq!(ledger_of(&text), Some(longest));
-        for other in ["", "1 0 0 5 - - -", "1 0 0 5 gone -", "1 0 0 5 - 7+", "x 0 0 5 - -"] {
+        for other in ["", "1 0 0 1 5 - - -", "1 0 0 1 5 gone -", "1 0 0 1 5 - 7+", "x 0 0 1 5 - -"] {
             assert_eq!(ledger_of(other), None, "{other:?}");
         }
     }
@@ -118,7 +120,8 @@ mod tests {
             for (name, (incarnation, epoch, floor, removed)) in names.zip(numbers) {
                 let claims = if removed { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or(Range::EMPTY)] };
                 let identity = Identity { incarnation, epoch: epoch.into() };
-                ledgers.insert(name, Ledger { identity, floor: floor.into(), claims, removed, version: floor });
+                let (solid, floor, version) = (floor / 2, floor.into(), floor);
+                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, removed, version });
             }
             for ledger in ledgers.values() {
                 prop_assert_eq!(ledger_of(&record(ledger)), Some(ledger.clone()));

@@ -15,7 +15,7 @@ use crate::sequence::state::Core;
 use crate::store::Grant;
 use crate::sync::Arc;
 
-const COUNTERS: [(&str, Unit, &str); 8] = [
+const COUNTERS: [(&str, Unit, &str); 9] = [
     ("idmill_draws_total", Unit::Count, "Ids handed out"),
     ("idmill_granted_total", Unit::Count, "Ids that the store granted"),
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
@@ -24,6 +24,7 @@ const COUNTERS: [(&str, Unit, &str); 8] = [
     (DRY, Unit::Milliseconds, "Time during which at least one caller waited, up to now"),
     ("idmill_given_back_total", Unit::Count, "Ids that the store took back at the end"),
     ("idmill_gaps_total", Unit::Count, "Ids never to be handed out, by reason"),
+    ("idmill_healed_total", Unit::Count, "Times that a guarded store had gone back in time"),
 ];
 const GAUGES: [(&str, Unit, &str); 7] = [
     ("idmill_remaining", Unit::Count, "Ids in memory"),

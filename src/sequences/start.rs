@@ -10,6 +10,7 @@ use super::Sequences;
 use super::threads::Home;
 use crate::allocator::{Shared, block_on};
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::guard::{Guarded, Witness};
 use crate::refill::actor::{Actor, Duties};
 use crate::sequence::clock::Clock;
 use crate::sequence::metrics;
@@ -85,6 +86,14 @@ pub struct SequencesBuilder {
 }
 
 impl SequencesBuilder {
+    /// Has each range claimed at a witness before it is used, so that no id comes twice although the store
+    /// went back in time: see [`guard`](crate::guard), and `guard=URL` in the store's URL. Each call adds a
+    /// witness.
+    pub fn guard(mut self, witness: impl Witness + 'static) -> Self {
+        self.store = Arc::new(Guarded::new(self.store, Arc::new(witness)));
+        self
+    }
+
     /// Sets how long the store may take to answer a reserve before the outcome counts as unknown (a gap, and
     /// another attempt). Default: 10 s.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {

@@ -52,7 +52,7 @@ pub use records::Records;
 pub use schemes::{Scheme, Schemes, register};
 pub use sequence::{Change, SequenceInfo};
 pub use target::{Target, WindowTarget};
-pub use url::{StoreUrl, connect};
+pub use url::{StoreUrl, WitnessUrl, connect};
 
 #[cfg(test)]
 mod tests;

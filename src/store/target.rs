@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Store, StoreFuture};
+use super::{Store, StoreFuture, WitnessUrl};
 use crate::doctor::{self, ColumnPath, Largest};
 use crate::error::Result;
 
@@ -49,6 +49,11 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         let _ = column;
         Box::pin(async { Err(doctor::unreadable(self.scheme())) })
+    }
+
+    /// The witness that guards it; `None` for a store as its crate opens it.
+    fn guard(&self) -> Option<&WitnessUrl> {
+        None
     }
 
     /// Opens the store.

@@ -1,7 +1,10 @@
 //! From a URL to a store.
 
 mod existing;
+mod guard;
 mod window;
+
+pub use self::guard::WitnessUrl;
 
 use std::fmt;
 use std::path::Path;
@@ -51,12 +54,15 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// same grammar: a boolean is `true` or `false`, and a duration is a whole number and its unit, `ms`, `s`,
 /// `m` or `h`, as in `timeout=500ms`.
 ///
-/// Every store takes two more:
+/// Every store takes three more:
 ///
 /// - `window=memcached://HOST:PORT`, with `idmill-memcached`, or `window=redis://HOST:PORT`, with
 ///   `idmill-redis`, puts a [window](crate::tier) on a cache in front of the store, as in
 ///   `sqlite:ids.db?window=memcached://10.0.0.7:11211`. The window's own options are percent-encoded:
 ///   `…window=memcached://10.0.0.7%3Fblock%3D5000`.
+/// - `guard=URL` has each range claimed at a [witness](crate::guard) before it is used, so that no id comes
+///   twice although the store was restored from a backup. The witness is `file:PATH`, or any other store that
+///   keeps records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Special characters are percent-encoded.
 /// - `existing=true` creates nothing, neither the store nor a sequence: see
 ///   [`Existing`](crate::store::Existing).
 ///
@@ -134,6 +140,20 @@ impl StoreUrl {
         &*self.0
     }
 
+    /// The witness that `guard=URL` names.
+    pub fn guard(&self) -> Option<&WitnessUrl> {
+        self.0.guard()
+    }
+
+    /// The same store, guarded by a witness, as by `guard=URL`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if it is guarded already, or if the witness is in the store
+    /// itself.
+    pub fn guarded(self, witness: WitnessUrl) -> Result<Self> {
+        guard::by(self.0, witness).map(Self)
+    }
+
     /// How long [`connect`](Self::connect) waits for a store that does not answer.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -192,7 +212,13 @@ impl Schemes {
         let read = self.store(&scheme)?;
         let (rest, window) = query::take("window", rest)?;
         let (rest, existing) = query::take("existing", &rest)?;
+        let (rest, guard) = query::take("guard", &rest)?;
         let store = read(&format!("{scheme}:{rest}"))?;
+        // What a window holds was claimed when it was reserved.
+        let store = match guard {
+            Some(witness) => guard::beside(store, self, &witness)?,
+            None => store,
+        };
         let store = match window {
             Some(window) => window::before(store, self, &window)?,
             None => store,

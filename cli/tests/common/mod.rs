@@ -47,6 +47,7 @@ impl Place {
         command
             .env_remove("IDMILL_STORE")
             .env_remove("IDMILL_EXISTING")
+            .env_remove("IDMILL_GUARD")
             .env_remove("CLICOLOR_FORCE")
             .env_remove("COLUMNS");
         command

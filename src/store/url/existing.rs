@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::doctor::{ColumnPath, Largest};
 use crate::error::Result;
 use crate::store::kit::options::{Word, words};
-use crate::store::{Existing, Store, StoreFuture, Target};
+use crate::store::{Existing, Store, StoreFuture, Target, WitnessUrl};
 
 /// As the option's value says.
 pub(super) fn parse(store: Arc<dyn Target>, value: &str) -> Result<Arc<dyn Target>> {
@@ -53,6 +54,14 @@ impl Target for Found {
 
     fn ddl(&self) -> Result<Option<String>> {
         self.0.ddl()
+    }
+
+    fn guard(&self) -> Option<&WitnessUrl> {
+        self.0.guard()
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        self.0.largest(column)
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
 
+use crate::doctor::{ColumnPath, Largest};
 use crate::error::Result;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
-use crate::store::{Schemes, Store, StoreFuture, Target, WindowTarget};
+use crate::store::{Schemes, Store, StoreFuture, Target, WindowTarget, WitnessUrl};
 
 /// Puts the window that a URL names in front of a store.
 pub(super) fn before(store: Arc<dyn Target>, schemes: &Schemes, url: &str) -> Result<Arc<dyn Target>> {
@@ -55,6 +56,14 @@ impl Target for Windowed {
 
     fn ddl(&self) -> Result<Option<String>> {
         self.store.ddl()
+    }
+
+    fn guard(&self) -> Option<&WitnessUrl> {
+        self.store.guard()
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        self.store.largest(column)
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

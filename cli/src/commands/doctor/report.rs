@@ -9,7 +9,7 @@ use crate::output;
 
 /// A finding as JSON has it. Names and meanings are stable; numbers stand within strings.
 #[derive(Serialize)]
-struct Found<'a> {
+struct Line<'a> {
     kind: &'static str,
     severity: &'static str,
     /// `null` if it is about the store.
@@ -75,14 +75,14 @@ impl Report {
         output::print(&format!("sound    {} sequences were looked at\n", seen.sequences))
     }
 
-    fn found<'a>(&self, finding: &'a Finding) -> Found<'a> {
+    fn found<'a>(&self, finding: &'a Finding) -> Line<'a> {
         let (command, advice) = match &finding.remedy {
             Remedy::Raise { name, next, .. } => (Some(self.set(name, Some(*next), None)), None),
             Remedy::SetMax { name, next, max } => (Some(self.set(name, *next, Some(*max))), None),
             Remedy::Advice(text) => (None, Some(text.as_str())),
             _ => (None, None),
         };
-        Found {
+        Line {
             kind: finding.kind.as_str(),
             severity: finding.severity.as_str(),
             sequence: finding.sequence.as_deref(),
@@ -102,13 +102,13 @@ impl Report {
 }
 
 /// Which sequence it is about.
-fn of<'a>(found: &Found<'a>) -> &'a str {
+fn of<'a>(found: &Line<'a>) -> &'a str {
     found.sequence.unwrap_or("the store")
 }
 
-fn text(found: &Found<'_>) -> String {
+fn text(found: &Line<'_>) -> String {
     let remedy = found.command.as_deref().or(found.advice).unwrap_or_default();
-    let Found { severity, kind, asked, found: there, .. } = found;
+    let Line { severity, kind, asked, found: there, .. } = found;
     let name = of(found);
     format!("{severity:<8} {name}: {kind}\n  asked  {asked}\n  found  {there}\n  do     {remedy}\n")
 }
