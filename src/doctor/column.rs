@@ -75,7 +75,7 @@ impl ColumnUrl {
     pub async fn largest(&self) -> Result<Largest> {
         let limit = StoreUrl::CONNECT_TIMEOUT;
         let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;
-        looked.unwrap_or_else(|_| Err(self.silent(limit))).map_err(|error| error.during(Operation::Inspect))
+        looked.unwrap_or_else(|_| Err(self.silent(limit)))
     }
 
     fn silent(&self, limit: Duration) -> Error {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::finding::Finding;
 use super::{ColumnUrl, Largest, judge};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Ledger, Ledgers, Witness};
 use crate::name::SequenceName;
 use crate::store::{Identity, Page, Pages, SequenceInfo, Store};
@@ -171,7 +171,7 @@ impl Doctor {
             Ok(Some(stored)) => findings.extend(of_column(&stored, column, &largest)),
             // That it is missing is found with the others.
             Ok(None) => {}
-            Err(error) => findings.push(judge::not_seen("the sequence", Some(name), &error)),
+            Err(error) => findings.extend(not_read(name, "the sequence", &error)),
         }
     }
 
@@ -199,8 +199,10 @@ impl Doctor {
     }
 
     async fn compare(&self, witness: &dyn Witness, name: SequenceName, ledger: Ledger) -> Option<Finding> {
-        let found = self.confirmed(witness, &name, ledger).await;
-        found.unwrap_or_else(|error| Some(judge::not_seen("what the witness has of it", Some(&name), &error)))
+        match self.confirmed(witness, &name, ledger).await {
+            Err(error) => not_read(&name, "what the witness has of it", &error),
+            found => found.ok().flatten(),
+        }
     }
 
     /// What speaks against the sequence while its ledger stays the same: whoever gives ids back has the witness
@@ -276,6 +278,11 @@ impl Doctor {
             }
         }
     }
+}
+
+/// That a sequence could not be read; nothing of one that is found among the unreadable later.
+fn not_read(name: &SequenceName, asked: &str, error: &Error) -> Option<Finding> {
+    (error.kind() != ErrorKind::StoreViolation).then(|| judge::not_seen(asked, Some(name), error))
 }
 
 fn of_column(stored: &SequenceInfo, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {

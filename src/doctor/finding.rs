@@ -137,6 +137,14 @@ pub enum Remedy {
         /// The last id.
         max: u64,
     },
+    /// Correct the store's URL, or restore the store; or, if it was emptied on purpose, tell the witness by removing
+    /// the sequence through the guard, and create it again. Somebody has to decide it.
+    Recreate {
+        /// The sequence.
+        name: SequenceName,
+        /// Its first id: above all that were claimed.
+        start: u64,
+    },
     /// Something that a person has to do, in a sentence.
     Advice(String),
 }

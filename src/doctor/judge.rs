@@ -10,8 +10,6 @@ use crate::guard::Ledger;
 use crate::name::SequenceName;
 use crate::store::{Durability, SequenceInfo, Unreadable};
 
-const DAY: f64 = 86_400.0;
-
 /// A finding about a sequence.
 fn about(
     name: &SequenceName,
@@ -102,15 +100,12 @@ pub(super) fn against(
 
 fn used_up() -> Remedy {
     Remedy::advice(
-        "every id was claimed: draw from the sequence with the guard, which uses none of them twice",
+        "every id was claimed, and none is left: keep the guard, which lets none of them be used twice",
     )
 }
 
 fn recreate(name: &SequenceName, top: u128) -> Remedy {
-    Remedy::advice(format!(
-        "correct the store's URL, or restore the store; if it was emptied on purpose, tell the witness by removing {name:?} \
-         through the guard, and create it with start {top} or larger"
-    ))
+    u64::try_from(top).map_or_else(|_| used_up(), |start| Remedy::Recreate { name: name.clone(), start })
 }
 
 /// Whether ids are drawn without the guard.
@@ -147,13 +142,23 @@ pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration) -> Option
     let seconds = left as f64 / rate;
     let soon = left > 0 && rate > 0.0 && seconds <= within.as_secs_f64();
     soon.then(|| {
-        let found = format!("{left} ids are left, for {:.1} days at {rate:.1} a second", seconds / DAY);
+        let found = format!("{left} ids are left, for {} at {rate:.1} a second", days(seconds));
         let remedy = match wider(stored.bounds.max()) {
             Some(max) => Remedy::SetMax { name: stored.name.clone(), next: None, max },
             None => Remedy::advice("no id is larger: begin another sequence before that"),
         };
         about(&stored.name, FindingKind::EndsSoon, "how long it lasts", found, remedy)
     })
+}
+
+/// A time for people to judge by.
+fn days(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds:.0} s"),
+        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
+        ..172_800.0 => format!("{:.0} h", seconds / 3_600.0),
+        _ => format!("{:.1} days", seconds / 86_400.0),
+    }
 }
 
 /// Whether it goes on beyond the largest id that fits what `of_type` names.

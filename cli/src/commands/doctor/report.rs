@@ -7,6 +7,10 @@ use crate::args::Global;
 use crate::failure::{Outcome, quoted};
 use crate::output;
 
+/// What goes before a command that begins a sequence anew.
+const EMPTIED: &str =
+    "correct the store's URL, or restore the store; the command is for one that was emptied on purpose";
+
 /// A finding as JSON has it. Names and meanings are stable; numbers stand within strings.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -16,9 +20,9 @@ struct Line<'a> {
     sequence: Option<&'a str>,
     asked: &'a str,
     found: &'a str,
-    /// The remedy as a command; `null` where it takes a person.
+    /// The remedy as a command; `null` where there is none.
     command: Option<String>,
-    /// The remedy in words; `null` where there is a command.
+    /// The remedy in words, or what is to be thought of before the command; `null` where that says all.
     advice: Option<&'a str>,
     /// Whether `--fix` carries it out.
     raises: bool,
@@ -79,6 +83,7 @@ impl Report {
         let (command, advice) = match &finding.remedy {
             Remedy::Raise { name, next, .. } => (Some(self.set(name, Some(*next), None)), None),
             Remedy::SetMax { name, next, max } => (Some(self.set(name, *next, Some(*max))), None),
+            Remedy::Recreate { name, start } => (Some(self.recreate(name, *start)), Some(EMPTIED)),
             Remedy::Advice(text) => (None, Some(text.as_str())),
             _ => (None, None),
         };
@@ -94,6 +99,12 @@ impl Report {
         }
     }
 
+    /// Through the guard, which tells the witness.
+    fn recreate(&self, name: &str, start: u64) -> String {
+        let (name, place) = (quoted(name), &self.place);
+        format!("idmill remove {name} --yes{place} && idmill create {name} --start {start}{place}")
+    }
+
     fn set(&self, name: &str, next: Option<u64>, max: Option<u64>) -> String {
         let next = next.map(|next| format!(" --next {next}")).unwrap_or_default();
         let max = max.map(|max| format!(" --max {max}")).unwrap_or_default();
@@ -107,9 +118,10 @@ fn of<'a>(found: &Line<'a>) -> &'a str {
 }
 
 fn text(found: &Line<'_>) -> String {
-    let remedy = found.command.as_deref().or(found.advice).unwrap_or_default();
     let Line { severity, kind, asked, found: there, .. } = found;
     let name = of(found);
+    let remedies = found.advice.into_iter().chain(found.command.as_deref());
+    let remedy = remedies.collect::<Vec<_>>().join("\n         ");
     format!("{severity:<8} {name}: {kind}\n  asked  {asked}\n  found  {there}\n  do     {remedy}\n")
 }
 
