@@ -10,8 +10,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::Global;
 
-/// Errors that the library overcame, such as a store that went back in time, are said at any time; all else only
-/// if it is asked for.
+/// Errors that the library overcame, such as a store that went back in time, are said at any time; all else
+/// only if it is asked for.
 pub(crate) fn start(global: &Global) {
     let level = match global.verbose {
         0 => {

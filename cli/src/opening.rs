@@ -83,8 +83,8 @@ impl Measured {
     }
 }
 
-/// The store, and the witness that guards it, each by its flag, else the environment; else it is a file in the
-/// working directory, without a witness.
+/// The store, and the witness that guards it, each by its flag, else the environment; else it is a file in
+/// the working directory, without a witness.
 pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     let store = match &global.store {
         Some(url) => StoreUrl::parse(url)?,

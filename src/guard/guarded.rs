@@ -27,8 +27,9 @@ const TRIES: usize = 8;
 /// Where ids were claimed before and the sequence is still the same, the store has gone back in time: its
 /// next id is raised above all that was claimed, which is counted in [`healed`](Self::healed) and logged as
 /// an error, and ids go on from there. (A claim that came too late, after many others, is refused as well; it
-/// is neither counted nor logged, and another range is reserved.) Where it is another incarnation, or one from before a reset, a person
-/// has to decide: reserves fail with [`StoreViolation`](ErrorKind::StoreViolation).
+/// is neither counted nor logged, and another range is reserved.) Where it is another incarnation, or one
+/// from before a reset, a person has to decide: reserves fail with
+/// [`StoreViolation`](ErrorKind::StoreViolation).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -69,7 +70,8 @@ impl Guarded {
         Self { store, witness, healed: AtomicU64::new(0) }
     }
 
-    /// Returns how often the store was found to have gone back in time, and ids went on above what was claimed.
+    /// Returns how often the store was found to have gone back in time, and ids went on above what was
+    /// claimed.
     pub fn healed(&self) -> u64 {
         // Relaxed: a count, which nothing else depends on.
         self.healed.load(Ordering::Relaxed)

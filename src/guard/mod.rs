@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - [`Ledger`]: what the witness remembers of a sequence, and every decision. Pure.
-//! - [`Witness`]: where ledgers are kept: [`StoreWitness`], in any other store; [`FileWitness`], for the processes of
-//!   one machine.
+//! - [`Witness`]: where ledgers are kept: [`StoreWitness`], in any other store; [`FileWitness`], for the
+//!   processes of one machine.
 //! - [`WitnessUrl`]: a witness by its URL, as in `guard=URL` of any store's URL.
 //! - [`Guarded`]: a store whose grants are claimed before they are used.
 

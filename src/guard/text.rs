@@ -1,5 +1,5 @@
-//! Ledgers as text. In a store, each is a record. In a file, each is a line after the sequence's name, between a
-//! first line that says what the file is and a last one that shows whether all of it is there.
+//! Ledgers as text. In a store, each is a record. In a file, each is a line after the sequence's name,
+//! between a first line that says what the file is and a last one that shows whether all of it is there.
 //!
 //! ```text
 //! idmill-witness 1

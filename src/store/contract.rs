@@ -217,8 +217,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Reads a record; `None` if nothing was written under this name.
     ///
     /// A *record* is a short text under a name, kept apart from the sequences: a
-    /// [witness](crate::guard::StoreWitness) keeps what was claimed of another store's sequence there. Whether
-    /// there is a sequence of the same name here makes no difference.
+    /// [witness](crate::guard::StoreWitness) keeps what was claimed of another store's sequence there.
+    /// Whether there is a sequence of the same name here makes no difference.
     ///
     /// # Errors
     /// As [`inspect`](Self::inspect); [`ErrorKind::Unsupported`] if this store keeps none, as
@@ -234,8 +234,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// under a name. A text has at most [`Records::LONGEST`] bytes, all of them printable ASCII.
     ///
     /// # Errors
-    /// As [`set`](Self::set), where nothing was written; [`ErrorKind::UnknownOutcome`] where it may have been;
-    /// [`ErrorKind::Unsupported`] if this store keeps no records.
+    /// As [`set`](Self::set), where nothing was written; [`ErrorKind::UnknownOutcome`] where it may have
+    /// been; [`ErrorKind::Unsupported`] if this store keeps no records.
     fn swap_record<'a>(
         &'a self,
         name: &'a SequenceName,

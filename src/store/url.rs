@@ -62,7 +62,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 ///   `…window=memcached://10.0.0.7%3Fblock%3D5000`.
 /// - `guard=URL` has each range claimed at a [witness](crate::guard) before it is used, so that no id comes
 ///   twice although the store was restored from a backup. The witness is `file:PATH`, or any other store that
-///   keeps records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Special characters are percent-encoded.
+///   keeps records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Special characters are
+///   percent-encoded.
 /// - `existing=true` creates nothing, neither the store nor a sequence: see
 ///   [`Existing`](crate::store::Existing).
 ///

@@ -168,8 +168,9 @@ pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
     );
 }
 
-/// Clients that go away in the midst of it, sooner or later: their invoices are written or not, and no number is
-/// missing in the end. Those who ask another process do not have to wait until somebody asks this one again.
+/// Clients that go away in the midst of it, sooner or later: their invoices are written or not, and no number
+/// is missing in the end. Those who ask another process do not have to wait until somebody asks this one
+/// again.
 pub async fn clients_may_go_away(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let (left, shop) = (Service::start(program, &engine), Service::start(program, &engine));

@@ -68,13 +68,13 @@ pub(crate) struct Global {
     /// `?window=redis://HOST:PORT`, a window in a cache. stores/NAME/README.md is the page of each.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
-    /// A witness, such as `file:/mnt/other/ids.witness`, that refuses ids which were handed out before [default:
-    /// $IDMILL_GUARD]
+    /// A witness, such as `file:/mnt/other/ids.witness`, that refuses ids which were handed out before
+    /// [default: $IDMILL_GUARD]
     ///
-    /// A store that is restored from a backup grants the same ids again. With a witness, each range is claimed there
-    /// before it is used, and what was claimed before is not. It is a file on another disk, for the processes of one
-    /// machine, or another store: `postgres://HOST/DATABASE`. Use the same one always, for all who use the store; in
-    /// the store's URL it is `guard=URL`.
+    /// A store that is restored from a backup grants the same ids again. With a witness, each range is
+    /// claimed there before it is used, and what was claimed before is not. It is a file on another disk, for
+    /// the processes of one machine, or another store: `postgres://HOST/DATABASE`. Use the same one always,
+    /// for all who use the store; in the store's URL it is `guard=URL`.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) guard: Option<String>,
     /// Print JSON: results on stdout, errors and notes one a line on stderr
@@ -141,8 +141,8 @@ pub(crate) enum Command {
     Import(Import),
     /// Print the statement that creates the table of the store
     ///
-    /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL, which
-    /// creates nothing. Does not connect to the store.
+    /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
+    /// which creates nothing. Does not connect to the store.
     #[command(after_long_help = texts::SCHEMA)]
     Schema,
     /// Write ids as a format has them, one a line

@@ -68,8 +68,8 @@ pub(crate) struct State {
     pub(super) ledgers: Vec<Option<Ledger>>,
     pub(super) processes: Vec<Process>,
     pub(super) flights: Vec<Write>,
-    /// The ids that were used, by life of the sequence: what follows a reset or a removal is another, in which ids
-    /// may come again.
+    /// The ids that were used, by life of the sequence: what follows a reset or a removal is another, in
+    /// which ids may come again.
     pub(super) used: Vec<u16>,
     pub(super) incarnations: u8,
     pub(super) calls: u8,

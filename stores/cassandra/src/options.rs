@@ -160,8 +160,8 @@ impl CassandraOptions {
         self
     }
 
-    /// How long a statement may take, 1 ms to a day. Default 10 s. If a node leaves a request unanswered for a
-    /// quarter of it, the store turns to other nodes.
+    /// How long a statement may take, 1 ms to a day. Default 10 s. If a node leaves a request unanswered for
+    /// a quarter of it, the store turns to other nodes.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -33,7 +33,8 @@ use tokio_postgres::Client;
 use self::session::Sessions;
 
 pub use self::native::NativeSequences;
-pub use self::options::{PostgresOptions, Sequences, SslMode};
+pub use self::options::{PostgresOptions, Sequences};
+pub use self::tls::SslMode;
 pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
 pub use idmill;
 pub use idmill::store::Mode;

@@ -10,51 +10,17 @@ use idmill::store::kit::options::Word;
 use idmill::store::kit::refuse;
 use idmill::{Error, Operation, Result};
 use idmill_sql::postgres::{Keeps, Table};
-use tokio_postgres::config::{Host, SslMode as DriverSslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
 use super::PostgresStore;
 use super::native::NativeSequences;
 use super::session::Sessions;
-use super::tls::connector;
+use super::tls::{SslMode, connector};
 use url::OPTIONS;
 
 /// After how long without a word the system asks whether the server is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-
-/// Whether the connection is encrypted, and how the server is verified. The names are PostgreSQL's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SslMode {
-    /// Not encrypted.
-    Disable,
-    /// Encrypted if the server supports it. Its certificate is not checked.
-    #[default]
-    Prefer,
-    /// Always encrypted. The server's certificate is not checked.
-    Require,
-    /// Always encrypted. The server's certificate must be signed by a trusted root, for the name of the host.
-    VerifyFull,
-}
-
-impl Word for SslMode {
-    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
-        (Self::Disable, "disable", "not encrypted"),
-        (Self::Prefer, "prefer", "encrypted if the server can"),
-        (Self::Require, "require", "encrypted, but to whom is not checked"),
-        (Self::VerifyFull, "verify-full", "encrypted, and the certificate and the host's name are checked"),
-    ];
-}
-
-impl SslMode {
-    fn driver(self) -> DriverSslMode {
-        match self {
-            Self::Disable => DriverSslMode::Disable,
-            Self::Prefer => DriverSslMode::Prefer,
-            Self::Require | Self::VerifyFull => DriverSslMode::Require,
-        }
-    }
-}
 
 /// What holds the sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,14 +4,48 @@
 use std::sync::Arc;
 
 use idmill::Result;
+use idmill::store::kit::options::Word;
 use idmill_tls::roots;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio_postgres::config::SslMode as DriverSslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::options::SslMode;
+/// Whether the connection is encrypted, and how the server is verified. The names are PostgreSQL's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SslMode {
+    /// Not encrypted.
+    Disable,
+    /// Encrypted if the server supports it. Its certificate is not checked.
+    #[default]
+    Prefer,
+    /// Always encrypted. The server's certificate is not checked.
+    Require,
+    /// Always encrypted. The server's certificate must be signed by a trusted root, for the name of the host.
+    VerifyFull,
+}
+
+impl Word for SslMode {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Disable, "disable", "not encrypted"),
+        (Self::Prefer, "prefer", "encrypted if the server can"),
+        (Self::Require, "require", "encrypted, but to whom is not checked"),
+        (Self::VerifyFull, "verify-full", "encrypted, and the certificate and the host's name are checked"),
+    ];
+}
+
+impl SslMode {
+    pub(super) fn driver(self) -> DriverSslMode {
+        match self {
+            Self::Disable => DriverSslMode::Disable,
+            Self::Prefer => DriverSslMode::Prefer,
+            Self::Require | Self::VerifyFull => DriverSslMode::Require,
+        }
+    }
+}
 
 /// Reads the root certificates where there are some to read. Blocks for as long as that takes.
 pub(super) fn connector(mode: SslMode, root: Option<&str>) -> Result<MakeRustlsConnect> {

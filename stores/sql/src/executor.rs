@@ -22,8 +22,8 @@ pub trait Executor {
     fn execute(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Answer, Fault>> + Send;
 }
 
-/// What a statement is asked for that changes something. Not up to the executor: an answer that is wrong makes
-/// an outcome known that is not.
+/// What a statement is asked for that changes something. Not up to the executor: an answer that is wrong
+/// makes an outcome known that is not.
 pub(crate) const fn to_write<E: Executor>() -> Asked {
     if E::IN_TRANSACTION { Asked::InTransaction } else { Asked::Write }
 }

@@ -79,8 +79,8 @@ impl Fault {
         Self::Broken(Arc::new(error))
     }
 
-    /// The fault of a question that was asked after a write was sent. What the engine says of the question says
-    /// nothing of the write, which may have been carried out.
+    /// The fault of a question that was asked after a write was sent. What the engine says of the question
+    /// says nothing of the write, which may have been carried out.
     #[must_use]
     pub fn after_write(self) -> Self {
         match self {

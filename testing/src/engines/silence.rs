@@ -1,4 +1,5 @@
-//! Connections that are forgotten on their way, as by a firewall, so that those who send on them hear nothing.
+//! Connections that are forgotten on their way, as by a firewall, so that those who send on them hear
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

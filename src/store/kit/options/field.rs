@@ -4,8 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::kind::{exactly, in_millis};
-
 /// The value of an option, whatever the type of its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -37,6 +35,24 @@ impl fmt::Display for Value {
             Self::Text(text) => f.write_str(text),
         }
     }
+}
+
+/// In the largest unit of which it is a multiple; rounded down to milliseconds.
+fn in_millis(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let whole = units.into_iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit));
+    match whole {
+        Some((unit, name)) => format!("{}{name}", millis / unit),
+        None if millis == 0 => "0s".to_owned(),
+        None => format!("{millis}ms"),
+    }
+}
+
+/// The same, without being rounded.
+fn exactly(duration: Duration) -> String {
+    let whole = duration.subsec_nanos().is_multiple_of(1_000_000) && !duration.is_zero();
+    if whole { in_millis(duration) } else { format!("{duration:?}") }
 }
 
 /// A type that an option can have. In an `Option`, it need not be given.

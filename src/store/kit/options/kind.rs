@@ -204,24 +204,6 @@ fn bound(text: &str) -> Duration {
     parse_duration(text).expect("a table's bounds are durations")
 }
 
-/// In the largest unit of which it is a multiple; rounded down to milliseconds.
-pub(super) fn in_millis(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let whole = units.into_iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit));
-    match whole {
-        Some((unit, name)) => format!("{}{name}", millis / unit),
-        None if millis == 0 => "0s".to_owned(),
-        None => format!("{millis}ms"),
-    }
-}
-
-/// The same, without being rounded.
-pub(super) fn exactly(duration: Duration) -> String {
-    let whole = duration.subsec_nanos().is_multiple_of(1_000_000) && !duration.is_zero();
-    if whole { in_millis(duration) } else { format!("{duration:?}") }
-}
-
 fn is_address(address: &str) -> bool {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
     address.rsplit_once(':').is_some_and(|(host, port)| {

@@ -67,9 +67,9 @@ impl<T: Id> InTransaction<T> {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0, the type cannot hold the next id,
     /// or the connection is in no transaction that diesel began; all others have ended it:
     /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again, the server cannot be
-    /// reached, or diesel does not say what is wrong; [`NotFound`](idmill::ErrorKind::NotFound) if there is no
-    /// table; [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation) if
-    /// what is stored cannot be.
+    /// reached, or diesel does not say what is wrong; [`NotFound`](idmill::ErrorKind::NotFound) if there is
+    /// no table; [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation)
+    /// if what is stored cannot be.
     pub fn reserve_blocking(&self, transaction: &mut PgConnection, count: u64) -> Result<Range<T>> {
         now(self.0.reserve(&mut Within(transaction), count))
     }

@@ -33,8 +33,8 @@ fn of_kind(kind: DatabaseErrorKind) -> Option<&'static str> {
     })
 }
 
-/// What the server says in English. In a transaction this is safe: whatever the error was, the server has ended
-/// the transaction, and nothing was taken.
+/// What the server says in English. In a transaction this is safe: whatever the error was, the server has
+/// ended the transaction, and nothing was taken.
 fn of_unknown(kind: DatabaseErrorKind, message: &str) -> Option<&'static str> {
     if matches!(kind, DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand) {
         return None;

@@ -5,8 +5,8 @@
 //! # How a statement is sent
 //!
 //! As diesel sends any query: prepared once on each connection, in diesel's own cache, and executed with its
-//! values apart. So the first draw on a connection takes a round trip more than any other. Where you turn that
-//! cache off for a pooler (`set_prepared_statement_cache_size`), it is off for draws too.
+//! values apart. So the first draw on a connection takes a round trip more than any other. Where you turn
+//! that cache off for a pooler (`set_prepared_statement_cache_size`), it is off for draws too.
 
 #[cfg(feature = "sync")]
 pub mod blocking;

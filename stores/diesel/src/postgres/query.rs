@@ -11,9 +11,9 @@ use idmill_sql::{Answer, Fault, Row, Statement, Value};
 
 const NULL: &Option<String> = &None;
 
-/// A statement whose placeholders diesel numbers anew, in the order in which they stand. A value that stands in
-/// two places is sent twice. In return, diesel can keep the statement prepared, which it never does with a text
-/// of the caller's.
+/// A statement whose placeholders diesel numbers anew, in the order in which they stand. A value that stands
+/// in two places is sent twice. In return, diesel can keep the statement prepared, which it never does with a
+/// text of the caller's.
 #[derive(Debug)]
 pub(super) struct Sent<'a> {
     parts: Vec<Part<'a>>,

@@ -19,8 +19,8 @@
 //!
 //! One by [`Session::adopt`], when the store is opened; each later one by [`Session::over`], with the
 //! [`Files`] of the first, or by [`Session::adopt_again`] where no other may be open. After its call it goes
-//! back to the pool if the session [is idle](Session::is_idle). If not, and whenever a call is dropped, it has
-//! to be closed: its transaction may still be open.
+//! back to the pool if the session [is idle](Session::is_idle). If not, and whenever a call is dropped, it
+//! has to be closed: its transaction may still be open.
 //!
 //! # The table
 //!

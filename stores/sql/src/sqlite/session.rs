@@ -105,8 +105,9 @@ impl<E: Executor> Session<E> {
         adoption.await.map_err(|error| at_path(&path, refused(error)))
     }
 
-    /// Takes a connection that somebody else has opened to the file that was opened before, and to no other. For
-    /// one that may be alone: the last connection that closes takes the log with it, and the next makes another.
+    /// Takes a connection that somebody else has opened to the file that was opened before, and to no other.
+    /// For one that may be alone: the last connection that closes takes the log with it, and the next makes
+    /// another.
     ///
     /// # Errors
     /// Those of [`adopt`](Self::adopt); [`StoreViolation`](ErrorKind::StoreViolation) if it is another file.

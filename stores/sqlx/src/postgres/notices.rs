@@ -1,5 +1,5 @@
-//! What the server says beside its answers. The driver only writes it to the log. So this reads what is logged
-//! while a statement runs.
+//! What the server says beside its answers. The driver only writes it to the log. So this reads what is
+//! logged while a statement runs.
 
 use std::cell::RefCell;
 use std::fmt;

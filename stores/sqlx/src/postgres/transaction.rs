@@ -113,8 +113,8 @@ impl<T: Id> InTransaction<T> {
     /// or the connection is in no transaction that sqlx began; all others have ended it:
     /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again or the server cannot be
     /// reached; [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is
-    /// stored cannot be.
+    /// [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what
+    /// is stored cannot be.
     pub async fn reserve(&self, transaction: &mut PgConnection, count: u64) -> Result<Range<T>> {
         self.0.reserve(&mut Within(transaction), count).await
     }

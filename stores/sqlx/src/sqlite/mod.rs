@@ -4,9 +4,9 @@
 //!
 //! # One writes at a time
 //!
-//! Whoever writes holds the whole database until it commits. So **a transaction that has written must not wait
-//! for an id of an allocator**: the refill waits for that transaction, gives up after the busy timeout, and
-//! says that another connection holds the database. Draw before the transaction writes; or in it, with
+//! Whoever writes holds the whole database until it commits. So **a transaction that has written must not
+//! wait for an id of an allocator**: the refill waits for that transaction, gives up after the busy timeout,
+//! and says that another connection holds the database. Draw before the transaction writes; or in it, with
 //! [`next_in`].
 //!
 //! # Cancellation

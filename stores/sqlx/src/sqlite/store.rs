@@ -23,9 +23,9 @@ const AGAIN: Duration = Duration::from_millis(10);
 
 /// Sequences in a table of the database that a [`SqlitePool`] leads to.
 ///
-/// The store opens one connection of its own, with the pool's connect options; its `after_connect` is not run.
-/// On that connection `synchronous` is EXTRA, and commits survive a crash, whatever the pool's connections
-/// are set to. It stays when the pool is closed, and ends with the last clone of the store.
+/// The store opens one connection of its own, with the pool's connect options; its `after_connect` is not
+/// run. On that connection `synchronous` is EXTRA, and commits survive a crash, whatever the pool's
+/// connections are set to. It stays when the pool is closed, and ends with the last clone of the store.
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Inner>);
 
@@ -86,8 +86,8 @@ impl SqliteStore {
         Ok(Taken { session, place })
     }
 
-    /// Another connection to the same file, which may be the only one. A file that is gone is not made anew: it
-    /// would begin again.
+    /// Another connection to the same file, which may be the only one. A file that is gone is not made anew:
+    /// it would begin again.
     async fn again(&self) -> Result<Session<Own>> {
         let mode = self.0.options.mode.existing();
         let own = connect(&self.0.pool, &self.0.options, mode).await;

@@ -53,9 +53,9 @@ pub async fn reserve_in<T: Id>(
 /// [`SqliteStore`](super::SqliteStore), and both may draw from one sequence without ever sharing an id, but
 /// then it has the gaps of the latter.
 ///
-/// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred one, which `begin` begins, works too
-/// if it reads nothing before its first id. After a read, SQLite refuses its write if others have written since
-/// ([`Unavailable`](idmill::ErrorKind::Unavailable)). Then roll it back and begin it again.
+/// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred one, which `begin` begins, works
+/// too if it reads nothing before its first id. After a read, SQLite refuses its write if others have written
+/// since ([`Unavailable`](idmill::ErrorKind::Unavailable)). Then roll it back and begin it again.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T> {
     name: SequenceName,
