@@ -69,7 +69,7 @@ fn what_is_exported_comes_back_as_it_was() {
 fn a_file_appears_once_it_is_whole() {
     let place = odd();
     let ran = place.run(&["export", "--output", "ids.jsonl"]);
-    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "note: 11 sequences in ids.jsonl\n"));
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "note: sequences in ids.jsonl: 11\n"));
     assert_eq!(std::fs::read_to_string(place.path().join("ids.jsonl")).unwrap(), place.run(&["export"]).out);
     let lines = |args: &[&str]| place.run(args).out.lines().count();
     assert_eq!((lines(&["export", "--prefix", "s"]), lines(&["export", "a b", "it's"])), (1, 2));
@@ -115,8 +115,12 @@ fn bounds_that_differ_are_refused_by_name_and_the_others_go_on() {
         "{}",
         ran.err
     );
-    assert!(ran.err.contains("hint: `idmill set small --next 3 --max 3`"), "{}", ran.err);
-    assert!(ran.err.contains("hint: `idmill set 'a b' --next 8`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("hint: `idmill set small --next 3 --max 3 --store sqlite:other.db`"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("hint: `idmill set 'a b' --next 8 --store sqlite:other.db`"), "{}", ran.err);
     assert_eq!(place.json(&["show", "small", "--json", "--store", OTHER])["max"], 2);
     // The remedy is one.
     assert_eq!(place.run(&["set", "small", "--next", "3", "--max", "3", "--store", OTHER]).code, 0);

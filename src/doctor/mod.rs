@@ -36,6 +36,8 @@ mod column;
 mod examine;
 mod finding;
 mod judge;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use column::unreadable;
 pub use column::{ColumnPath, ColumnUrl, Largest};

@@ -5,6 +5,7 @@ Examples:
   idmill next orders              the next id of the sequence `orders`
   idmill next orders -n 1000      a thousand of them, one a line
   idmill list                     every sequence of the store
+  idmill doctor                   what is wrong with them
   idmill decode --format base62 4C92
                                   the id that `next --format` wrote so
   idmill bench --store URL        what each mode costs there
@@ -22,6 +23,7 @@ Exit codes:
   3    the sequence is exhausted
   4    no such sequence, store or directory
   5    refused: it exists already or differs from what was asked for, or a guard held
+  6, 7, 8    what `doctor` found: warnings, errors, something that could not be looked at
   75   try again later: the store is busy or away
   76   the outcome is unknown: it may have been done or not
   130, 143   interrupted by Ctrl-C; terminated";

@@ -25,7 +25,7 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
     let unreadable = outcome?;
     let count = out.finish()?;
     if let Some(file) = &args.output {
-        output::note(global.json, &format!("{count} sequences in {}", file.display()));
+        output::note(global.json, &format!("sequences in {}: {count}", file.display()));
     }
     unreadable.map_or(Ok(()), Err)
 }

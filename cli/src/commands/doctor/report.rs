@@ -76,7 +76,10 @@ impl Report {
         if self.json {
             return Ok(());
         }
-        output::print(&format!("sound    {} sequences were looked at\n", seen.sequences))
+        output::print(&format!(
+            "sound    nothing is wrong with what was looked at; sequences: {}\n",
+            seen.sequences
+        ))
     }
 
     fn found<'a>(&self, finding: &'a Finding) -> Line<'a> {

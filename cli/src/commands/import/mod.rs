@@ -27,7 +27,13 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     }
     let store = open(global, args).await?;
     let progress = output::progress(looked.good);
-    let mut importing = Importing { store, dry_run: args.dry_run, json: global.json, done: Done::default() };
+    let mut importing = Importing {
+        store,
+        place: opening::flags(global),
+        dry_run: args.dry_run,
+        json: global.json,
+        done: Done::default(),
+    };
     let outcome = async {
         for line in lines.entries()? {
             // What is bad was told before.
@@ -87,6 +93,8 @@ struct Taken<'a> {
 
 struct Importing {
     store: Arc<dyn Store>,
+    /// What a command needs, to be about this store.
+    place: String,
     dry_run: bool,
     json: bool,
     done: Done,
@@ -113,7 +121,7 @@ impl Importing {
     async fn place(&self, entry: &Entry) -> Outcome<(Became, Option<SequenceInfo>, SequenceInfo)> {
         let found = self.store.inspect(&entry.name).await?;
         if let Some(found) = found.as_ref().filter(|found| found.bounds != entry.bounds) {
-            return Err(differs(entry, found));
+            return Err(differs(entry, found, &self.place));
         }
         let became = match &found {
             None => Became::Created,
@@ -141,7 +149,11 @@ impl Importing {
         match self.store.create(&entry.name, entry.bounds).await {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
-                if found.bounds == entry.bounds { Ok(found) } else { Err(differs(entry, &found)) }
+                if found.bounds == entry.bounds {
+                    Ok(found)
+                } else {
+                    Err(differs(entry, &found, &self.place))
+                }
             }
             outcome => Ok(outcome?),
         }
@@ -180,7 +192,7 @@ fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
 }
 
 /// Nothing of it is changed: which bounds are meant, a person has to say.
-fn differs(entry: &Entry, found: &SequenceInfo) -> Failure {
+fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
     let (name, theirs, ours) = (quoted(&entry.name), entry.bounds, found.bounds);
     let message = format!(
         "`{}` has start {} and max {} in the store, and start {} and max {} in the file; it was left as it is",
@@ -193,11 +205,11 @@ fn differs(entry: &Entry, found: &SequenceInfo) -> Failure {
     let next = entry.reached.min(u128::from(theirs.max()));
     let max = if ours.max() == theirs.max() { String::new() } else { format!(" --max {}", theirs.max()) };
     let hint = if entry.reached > found.reached() {
-        format!("`idmill set {name} --next {next}{max}` takes over the next id, and max; start stays")
+        format!("`idmill set {name} --next {next}{max}{place}` takes over the next id, and max; start stays")
     } else if max.is_empty() {
         "its next id is beyond that of the file: nothing repeats; correct start in the file".to_owned()
     } else {
-        format!("`idmill set {name}{max}` takes over max; its next id is beyond that of the file")
+        format!("`idmill set {name}{max}{place}` takes over max; its next id is beyond that of the file")
     };
     Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)
 }
@@ -221,11 +233,13 @@ impl Done {
 
     fn verdict(&self, bad: u64) -> Outcome {
         if self.refused > 0 {
-            return Err(Failure::refused(format!("{} sequences were not imported", self.refused))
+            let what = if self.refused == 1 { "sequence was" } else { "sequences were" };
+            return Err(Failure::refused(format!("{} {what} not imported", self.refused))
                 .hint("each is told above with its remedy; the others are done"));
         }
         if bad > 0 {
-            return Err(Failure::usage(format!("{bad} lines cannot be read, and were left out")));
+            let what = if bad == 1 { "line" } else { "lines" };
+            return Err(Failure::usage(format!("{bad} {what} cannot be read, left out")));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
     let made = "CREATE SCHEMA \"my.shop\";
         CREATE DOMAIN order_id AS integer;
         CREATE TABLE \"my.shop\".\"or\"\"ders\" (\"ID\" bigint, small smallint, whole order_id, wide numeric(20), part numeric, note text);
-        INSERT INTO \"my.shop\".\"or\"\"ders\" VALUES (500, 7, 8, 18446744073709551615, 0.5, 'x'), (-1, 1, 1, 1, 1, 'y');
+        INSERT INTO \"my.shop\".\"or\"\"ders\" VALUES (500, 7, 8, 18446744073709551615, 1.5, 'x'), (-1, 1, 1, 1, 1, 'y');
         CREATE TABLE empty (id bigint)";
     admin.batch_execute(made).await.unwrap();
     let look = async |column: &str| {
