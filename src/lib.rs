@@ -44,6 +44,7 @@
 //! - [`Error`]: what went wrong, and whether to try again.
 //! - [`codec`]: how ids look outside: permuted, spread over the key space, written for people.
 //! - [`store`]: the stores, and how to write one.
+//! - [`doctor`]: what is wrong with a store's sequences, and what to do about it.
 //! - [`guard`]: no id twice although the store lost what it had committed.
 //! - [`guide`]: the pages that are longer than a type.
 //!
@@ -82,6 +83,7 @@ mod allocator;
 #[cfg(any(test, fuzzing))]
 mod bytes;
 pub mod codec;
+pub mod doctor;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]

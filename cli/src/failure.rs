@@ -18,6 +18,10 @@ mod exit {
     pub(super) const EXHAUSTED: u8 = 3;
     pub(super) const NOT_FOUND: u8 = 4;
     pub(super) const REFUSED: u8 = 5;
+    /// A doctor's: warnings, errors, and what could not be looked at.
+    pub(super) const WARNED: u8 = 6;
+    pub(super) const UNSOUND: u8 = 7;
+    pub(super) const NOT_SEEN: u8 = 8;
     /// `EX_TEMPFAIL` of sysexits.h.
     pub(super) const TRY_AGAIN: u8 = 75;
     /// `EX_PROTOCOL` of sysexits.h, the nearest to a reply that never came.
@@ -55,6 +59,21 @@ impl Failure {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }
 
+    /// Things to look after, and nothing worse.
+    pub(crate) fn warned(message: impl Into<String>) -> Self {
+        Self::permanent("warned", exit::WARNED, message.into())
+    }
+
+    /// Something is wrong with a store.
+    pub(crate) fn unsound(message: impl Into<String>) -> Self {
+        Self::permanent("unsound", exit::UNSOUND, message.into())
+    }
+
+    /// Nobody knows whether a store is sound.
+    pub(crate) fn not_seen(message: impl Into<String>) -> Self {
+        Self::permanent("not_seen", exit::NOT_SEEN, message.into())
+    }
+
     /// The operating system said no.
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         Self::permanent("io", exit::FAILED, format!("{what}: {error}"))
@@ -78,6 +97,11 @@ impl Failure {
             hint: None,
             printed: None,
         }))
+    }
+
+    /// Whether it is of this kind.
+    pub(crate) fn is(&self, kind: ErrorKind) -> bool {
+        self.0.kind == kind.as_str()
     }
 
     /// Names the remedy, in place of the general one.

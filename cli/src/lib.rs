@@ -11,6 +11,7 @@
 
 mod args;
 mod commands;
+mod exported;
 mod failure;
 mod formatted;
 mod lines;
@@ -61,12 +62,13 @@ fn runtime() -> Outcome<Runtime> {
 }
 
 async fn until_done_or_told(cli: Cli) -> Outcome {
+    let ends_itself = cli.command.ends_by_signal();
     let mut command = tokio::spawn(commands::run(cli));
     let stopped = tokio::select! {
         outcome = &mut command => {
             return outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         }
-        stopped = signalled() => stopped,
+        stopped = signalled(), if !ends_itself => stopped,
     };
     command.abort();
     // Either it ended or it could not: the process ends in both cases.

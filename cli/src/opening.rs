@@ -4,13 +4,13 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::guard::WitnessUrl;
+use idmill::guard::{Witness, WitnessUrl};
 use idmill::store::{Durability, Store, StoreUrl};
 use idmill_sqlite::SqliteOptions;
 use tempfile::TempDir;
 
 use crate::args::Global;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, quoted};
 use crate::output;
 
 const VARIABLE: &str = "IDMILL_STORE";
@@ -122,4 +122,24 @@ async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
         return Err(Failure::usage(message).hint(format!("name a store that lasts, such as {DEFAULT}")));
     }
     Ok(store)
+}
+
+/// The witness that guards the store, opened to be looked at; `None` if there is none.
+pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Witness>>> {
+    match url.guard() {
+        Some(witness) => witness.open_existing().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What follows a command for it to be about the same store, guarded by the same witness: nothing where the
+/// environment says so.
+pub(crate) fn flags(global: &Global) -> String {
+    // As they print, without a password: whoever copies the command has to know that.
+    let store = global.store.as_deref().and_then(|url| Some(StoreUrl::parse(url).ok()?.to_string()));
+    let guard = global.guard.as_deref().and_then(|url| Some(WitnessUrl::parse(url).ok()?.to_string()));
+    let flag = |name: &str, url: Option<String>| {
+        url.map(|url| format!(" --{name} {}", quoted(&url))).unwrap_or_default()
+    };
+    flag("store", store) + &flag("guard", guard)
 }

@@ -15,6 +15,9 @@ fn the_reference_shows_what_really_comes() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
     let documented = std::fs::read_to_string(&file).unwrap();
     let place = Place::new();
+    // What the reference says that an application has.
+    let app = idmill_sqlite::rusqlite::Connection::open(place.path().join("app.db")).unwrap();
+    app.execute_batch("CREATE TABLE parts (id INTEGER PRIMARY KEY); INSERT INTO parts VALUES (500)").unwrap();
     let (happened, commands) = replay(&documented, &place);
     assert!(commands > 20, "only {commands} commands were found");
     if std::env::var_os("IDMILL_DOCS").is_some_and(|what| what == "write") {

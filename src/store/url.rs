@@ -137,6 +137,10 @@ impl StoreUrl {
         self.0.ddl()
     }
 
+    pub(crate) fn target(&self) -> &dyn Target {
+        &*self.0
+    }
+
     /// The witness that `guard=URL` names.
     pub fn guard(&self) -> Option<&WitnessUrl> {
         self.0.guard()

@@ -2,11 +2,13 @@
 
 mod bench;
 mod check;
+mod doctor;
 mod draws;
 mod plan;
 mod texts;
 mod values;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -16,6 +18,7 @@ use idmill::store::Bounds;
 
 pub(crate) use bench::{Bench, Mode};
 pub(crate) use check::Check;
+pub(crate) use doctor::Doctor;
 pub(crate) use draws::{Drawing, Draws};
 pub(crate) use plan::Plan;
 pub(crate) use values::id;
@@ -129,6 +132,19 @@ pub(crate) enum Command {
     /// nothing else; prints the sequence before and after.
     #[command(after_long_help = texts::REVOKE)]
     Revoke(Revoke),
+    /// Write sequences as lines of JSON, to keep or to import elsewhere
+    ///
+    /// One sequence a line, as they are read. Every number is a string of digits: many programs round numbers
+    /// beyond 2^53, and a next id that was rounded down repeats ids. --json changes nothing of the lines.
+    #[command(after_long_help = texts::EXPORT)]
+    Export(Export),
+    /// Create what `export` wrote, and raise what is behind
+    ///
+    /// Never lowers a next id and never changes bounds: a sequence whose bounds differ is refused with its
+    /// remedy, and the others go on. The file is read to its end first; with a line that cannot be read, nothing
+    /// is changed.
+    #[command(after_long_help = texts::IMPORT)]
+    Import(Import),
     /// Print the statement that creates the table of the store
     ///
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
@@ -163,6 +179,15 @@ pub(crate) enum Command {
     /// recommends sizes for a rate and an outage by the latency it found.
     #[command(after_long_help = texts::CHECK)]
     Check(Check),
+    /// Find what is wrong with the sequences of a store, before an id comes twice
+    ///
+    /// Compares the store with those who remember what it granted: the largest ids in your own tables (--check),
+    /// and the witness. Finds sequences that end soon, that do not fit their type, that cannot be read, and settings
+    /// that lose writes. Each finding comes with its remedy, as a command to copy where there is one.
+    ///
+    /// Changes nothing without --fix.
+    #[command(after_long_help = texts::DOCTOR)]
+    Doctor(Doctor),
     /// Work out sizes, waste and years until exhaustion, without a store
     ///
     /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills,
@@ -172,6 +197,13 @@ pub(crate) enum Command {
     /// Print a completion script for a shell
     #[command(after_long_help = texts::COMPLETIONS)]
     Completions(Completions),
+}
+
+impl Command {
+    /// Whether a signal is how it ends, and it does so itself.
+    pub(crate) fn ends_by_signal(&self) -> bool {
+        matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }))
+    }
 }
 
 #[derive(Args, Debug)]
@@ -312,6 +344,32 @@ pub(crate) struct Revoke {
     /// The sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Export {
+    /// The sequences; none: all
+    #[arg(value_name = "NAME", value_parser = sequence)]
+    pub(crate) names: Vec<SequenceName>,
+    /// Only sequences whose names begin with this
+    #[arg(long, value_name = "TEXT", conflicts_with = "names")]
+    pub(crate) prefix: Option<String>,
+    /// Write to this file, which appears once it is whole [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    /// What `export` wrote [default: stdin]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Leave lines out that cannot be read, and import the others
+    #[arg(long)]
+    pub(crate) keep_going: bool,
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@ Examples:
   idmill next orders              the next id of the sequence `orders`
   idmill next orders -n 1000      a thousand of them, one a line
   idmill list                     every sequence of the store
+  idmill doctor                   what is wrong with them
   idmill decode --format base62 4C92
                                   the id that `next --format` wrote so
   idmill bench --store URL        what each mode costs there
@@ -22,6 +23,7 @@ Exit codes:
   3    the sequence is exhausted
   4    no such sequence, store or directory
   5    refused: it exists already or differs from what was asked for, or a guard held
+  6, 7, 8    what `doctor` found: warnings, errors, something that could not be looked at
   75   try again later: the store is busy or away
   76   the outcome is unknown: it may have been done or not
   130, 143   interrupted by Ctrl-C; terminated";
@@ -185,6 +187,39 @@ Examples:
 The exit code is 5 where an operation failed: the table says which and why. Nothing is left behind, unless
 `remove` is what failed.";
 
+pub(super) const DOCTOR: &str = "\
+Findings:
+  in_use         error    a column holds an id that is still to be handed out: it will repeat
+  went_back      error    ids were claimed at the witness that the store has not reserved
+  behind_reset   error    the witness knows of a reset that the store does not
+  replaced       error    the witness knows another sequence of this name: the store was emptied, or is another
+  missing        error    the witness, or an option, names a sequence that the store does not have
+  exhausted      error    no id is left
+  unreadable     error    something is stored that no version of idmill writes
+  loses_writes   error    the store forgets what it granted; with a witness, a warning
+  refused        error    the store cannot be used as it is: its settings lose writes, its table is ambiguous
+  not_seen       error    something could not be looked at, and nothing is known of it
+  ends_soon      warning  no id is left within --ends-within
+  too_narrow     warning  max is beyond what the type or the column holds; an error once next is
+  unguarded      info     nothing was claimed at the witness, and ids are in use
+
+Exit codes:
+  0    sound, or info alone
+  6    warnings
+  7    errors: ids will repeat, or there are none
+  8    something could not be looked at, and no error was found in the rest
+
+Examples:
+  idmill doctor --check 'orders=sqlite:shop.db?column=orders.id'
+  idmill doctor --check 'orders=postgres://app@db1/shop?column=public.orders.id' --fix
+  idmill doctor --rate-over 10s --ends-within 90d --type orders=i32
+  idmill doctor --json | jq -r 'select(.severity == \"error\") | .command'
+  idmill doctor --watch 1m
+
+With --json, each line on stdout is a finding, with `kind`, `severity`, `sequence`, `asked`, `found`, and the
+remedy as a `command` or as `advice`; `raises` says whether --fix carries it out. --fix adds lines with `fixed`,
+--watch lines with `resolved`. Numbers stand within strings.";
+
 pub(super) const PLAN: &str = "\
 Examples:
   idmill plan --rate 500                                   one process, a store away for 5 minutes
@@ -202,6 +237,39 @@ How it is worked out:
 
 `holds` says whether the outage is survived, simulated at its worst moment, when memory is at the watermark,
 and whether the ids last for a year. The exit code is 5 where either is not so.";
+
+pub(super) const EXPORT: &str = "\
+Fields, all of them strings:
+  format        the layout of the line: 1
+  name          the sequence
+  next          the next id to be reserved; null where none is left
+  start, max    the first and the last id
+  incarnation   which sequence of this name it was; `import` makes another
+  epoch         how often it was set backwards; `import` begins at 0
+
+Examples:
+  idmill export > ids.jsonl                            every sequence
+  idmill export --prefix shop- --output ids.jsonl      some, in a file that is never half written
+  idmill export orders | jq -r .next                   one field
+  idmill export --store sqlite:ids.db | idmill import --store postgres://app@db1/shop
+
+A sequence may be drawn from meanwhile: its line is of the moment when it was read. Stop those who draw
+before you move sequences elsewhere.";
+
+pub(super) const IMPORT: &str = "\
+Examples:
+  idmill import ids.jsonl --dry-run                    what would be done
+  idmill import ids.jsonl                              creates and raises
+  idmill import ids.jsonl --keep-going                 also where lines cannot be read
+
+A sequence that exists is raised to the next id of the file if it is behind that, and kept as it is if not. One
+that is missing is created, and is another incarnation then. Stop those who draw before: between its creation
+and its raise they would draw from its start.
+
+With --json, each line on stdout is an object with `sequence`, `outcome` (created, raised or kept), and the next
+id `before` and `after`, as strings.
+
+The exit code is 5 where a sequence was refused, 2 where a line could not be read.";
 
 pub(super) const SCHEMA: &str = "\
 Examples:

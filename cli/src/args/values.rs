@@ -55,6 +55,54 @@ pub(super) fn sequence(text: &str) -> Result<SequenceName, String> {
     SequenceName::new(text).map_err(|error| error.to_string().trim_start_matches("configure: ").to_owned())
 }
 
+/// A sequence's name, and what is said of it after an equals sign: the first that leaves something with a scheme,
+/// since a name can contain one.
+pub(super) fn of_sequence(text: &str) -> Result<(String, String), String> {
+    let splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
+    let begins_so = |rest: &str| {
+        let scheme = rest.split(':').next().unwrap_or_default();
+        rest.contains(':')
+            && !scheme.is_empty()
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+')
+    };
+    let found = splits.filter(|(name, _)| sequence(name).is_ok()).find(|(_, rest)| begins_so(rest));
+    let (name, rest) = found.ok_or("write NAME=URL, such as 'orders=sqlite:shop.db?column=orders.id'")?;
+    Ok((name.to_owned(), rest.to_owned()))
+}
+
+/// A sequence's name, and how many ids a second it gives.
+pub(super) fn rate_of(text: &str) -> Result<(String, f64), String> {
+    let rule = || "write NAME=N/s, such as orders=50/s; also /m, /h and /d".to_owned();
+    let (name, given) = text.rsplit_once('=').filter(|(name, _)| sequence(name).is_ok()).ok_or_else(rule)?;
+    let (number, per) = given.split_once('/').unwrap_or((given, "s"));
+    let seconds = match per {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(rule()),
+    };
+    Ok((name.to_owned(), rate(number)? / seconds))
+}
+
+/// A sequence's name, and the type of its ids with the largest it holds.
+pub(super) fn type_of(text: &str) -> Result<(String, (String, u64)), String> {
+    let rule = "write NAME=TYPE, such as orders=i32; there are i8, u8, i16, u16, i32, u32, i64, u64";
+    let (name, of_type) = text.rsplit_once('=').filter(|(name, _)| sequence(name).is_ok()).ok_or(rule)?;
+    let largest = match of_type {
+        "i8" => i8::MAX.unsigned_abs().into(),
+        "u8" => u8::MAX.into(),
+        "i16" => i16::MAX.unsigned_abs().into(),
+        "u16" => u16::MAX.into(),
+        "i32" => i32::MAX.unsigned_abs().into(),
+        "u32" => u32::MAX.into(),
+        "i64" => i64::MAX.unsigned_abs(),
+        "u64" => u64::MAX,
+        _ => return Err(rule.to_owned()),
+    };
+    Ok((name.to_owned(), (of_type.to_owned(), largest)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +125,24 @@ mod tests {
         for bad in ["", "-1", "nan", "inf", "1e13", "many"] {
             assert!(rate(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_said_of_a_sequence_follows_its_name() {
+        let url = "sqlite:shop.db?column=a.b";
+        let pair = |name: &str, rest: &str| Ok((name.to_owned(), rest.to_owned()));
+        assert_eq!(of_sequence(&format!("orders={url}")), pair("orders", url));
+        assert_eq!(of_sequence(&format!("a=b={url}")), pair("a=b", url));
+        assert_eq!(rate_of("a=b=120/m"), Ok(("a=b".to_owned(), 2.0)));
+        assert_eq!(rate_of("orders=1_000"), Ok(("orders".to_owned(), 1000.0)));
+        assert_eq!(type_of("orders=u32"), Ok(("orders".to_owned(), ("u32".to_owned(), 4_294_967_295))));
+        for bad in ["orders", "", "=sqlite:a", "orders=shop.db"] {
+            assert!(of_sequence(bad).is_err(), "{bad}");
+        }
+        for bad in ["orders", "orders=-1/s", "orders=5/w", "orders=/s", "=5/s"] {
+            assert!(rate_of(bad).is_err(), "{bad}");
+        }
+        assert!(type_of("orders=int").is_err() && type_of("i32").is_err());
     }
 
     #[test]

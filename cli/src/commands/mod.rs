@@ -5,8 +5,11 @@ mod check;
 mod completions;
 mod create;
 mod decode;
+mod doctor;
 mod draws;
 mod encode;
+mod export;
+mod import;
 mod list;
 mod next;
 mod plan;
@@ -35,12 +38,15 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Set(args) => set::run(&global, &args).await,
         Command::Remove(args) => remove::run(&global, &args).await,
         Command::Revoke(args) => revoke::run(&global, &args).await,
+        Command::Export(args) => export::run(&global, &args).await,
+        Command::Import(args) => import::run(&global, &args).await,
         Command::Schema => schema::run(&global),
         Command::Encode(args) => encode::run(&global, args),
         Command::Decode(args) => decode::run(&global, args),
         Command::Bench(args) => bench::run(&global, args).await,
         Command::Draws(args) => draws::run(&global, args).await,
         Command::Check(args) => check::run(&global, &args).await,
+        Command::Doctor(args) => doctor::run(&global, &args).await,
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }

@@ -1,6 +1,7 @@
 //! `idmill remove`: takes a sequence out of its store, if that is really meant.
 
-use idmill::store::{SequenceInfo, not_found};
+use idmill::store::{SequenceInfo, Store, not_found};
+use idmill::{ErrorKind, SequenceName};
 use serde::Serialize;
 
 use super::inspect;
@@ -11,12 +12,18 @@ use crate::output::{self, Sequence};
 
 #[derive(Serialize)]
 struct Removed {
-    removed: Sequence,
+    /// `null` where the store had none, and the witness was told alone.
+    removed: Option<Sequence>,
 }
 
 pub(super) async fn run(global: &Global, args: &Remove) -> Outcome {
     let store = opening::existing(global).await?;
-    let found = inspect(&*store, &args.name).await?;
+    let found = match inspect(&*store, &args.name).await {
+        Err(absent) if absent.is(ErrorKind::NotFound) && args.yes => {
+            return tell_the_witness(global, &*store, &args.name, absent).await;
+        }
+        outcome => outcome?,
+    };
     let removed = Sequence::from(&found);
     if !args.yes {
         return Err(unsure(&found));
@@ -25,10 +32,29 @@ pub(super) async fn run(global: &Global, args: &Remove) -> Outcome {
         return Err(not_found(&args.name).during(idmill::Operation::Remove).into());
     }
     if global.json {
-        output::print_json(&Removed { removed })
+        output::print_json(&Removed { removed: Some(removed) })
     } else {
         output::print(&format!("removed\n{}", output::sequence(&removed)))
     }
+}
+
+/// Of a store that was emptied, the witness alone knows the sequence: it is told that another may follow.
+async fn tell_the_witness(
+    global: &Global,
+    store: &dyn Store,
+    name: &SequenceName,
+    absent: Failure,
+) -> Outcome {
+    let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };
+    if witness.read(name).await?.is_none() {
+        return Err(absent);
+    }
+    store.remove(name).await?;
+    output::note(
+        global.json,
+        &format!("the store has no `{name}`; the witness was told that another may follow"),
+    );
+    if global.json { output::print_json(&Removed { removed: None }) } else { Ok(()) }
 }
 
 /// What removing would mean, in place of doing it.

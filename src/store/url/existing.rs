@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::doctor::{ColumnPath, Largest};
 use crate::error::Result;
 use crate::store::kit::options::{Word, words};
 use crate::store::{Existing, Store, StoreFuture, Target, WitnessUrl};
@@ -61,6 +62,10 @@ impl Target for Found {
 
     fn witness_ddl(&self) -> Result<Option<String>> {
         self.0.witness_ddl()
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        self.0.largest(column)
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

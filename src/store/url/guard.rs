@@ -8,6 +8,7 @@ use std::sync::Arc;
 use percent_encoding::utf8_percent_encode;
 use tokio::sync::OnceCell;
 
+use crate::doctor::{ColumnPath, Largest};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::guard::{FileWitness, Guarded, Ledger, Ledgers, StoreWitness, Witness};
 use crate::name::SequenceName;
@@ -217,6 +218,10 @@ impl Target for Guarding {
 
     fn guard(&self) -> Option<&WitnessUrl> {
         Some(&self.witness)
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        self.store.largest(column)
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

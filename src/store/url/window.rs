@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
 
+use crate::doctor::{ColumnPath, Largest};
 use crate::error::Result;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
@@ -63,6 +64,10 @@ impl Target for Windowed {
 
     fn witness_ddl(&self) -> Result<Option<String>> {
         self.store.witness_ddl()
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        self.store.largest(column)
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

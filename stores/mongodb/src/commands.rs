@@ -123,6 +123,14 @@ impl Commands {
         .await
     }
 
+    /// The document with the largest value of this field, of those that have one.
+    pub(super) async fn top(&self, field: &str) -> Result<Option<Document>, Fault> {
+        let collection = self.collection(Some(ReadConcern::majority()));
+        let finding = collection.find_one(doc! { field: { "$exists": true, "$ne": Bson::Null } });
+        let finding = finding.sort(doc! { field: -1 }).projection(doc! { field: 1 });
+        self.timely(finding.max_time(self.server_timeout())).await
+    }
+
     /// Whether there is such a collection; needs no privilege beyond those on it.
     pub(super) async fn exists(&self) -> Result<bool, Fault> {
         let command = doc! {

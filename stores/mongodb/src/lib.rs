@@ -19,6 +19,7 @@
 
 mod classify;
 mod commands;
+mod largest;
 mod options;
 mod records;
 mod reserve;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::doctor::{ColumnPath, Largest};
 use idmill::store::Target;
 use idmill::store::kit::options::{TIMEOUT, Table, option};
 use idmill::store::kit::query::{Once, Printed};
@@ -12,13 +13,14 @@ use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, ErrorKind, Result};
-use mongodb::Client;
 use mongodb::options::{ClientOptions, ConnectionString};
+use mongodb::{Client, Database};
 use percent_encoding::percent_decode_str;
 
 use super::MongoStore;
 use super::classify::{Asked, Fault, failed};
 use super::commands::Commands;
+use super::largest::largest;
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
 const DEFAULT_DATABASE: &str = "idmill";
@@ -214,6 +216,21 @@ impl MongoOptions {
     }
 
     pub(super) async fn open(&self) -> Result<MongoStore> {
+        let commands = Commands::new(self.database().await?, self.collection.clone(), self.timeout);
+        let failed = |fault: Fault| failed(&fault, Asked::Read);
+        commands.concern().await.map_err(failed)?;
+        if self.must_exist && !commands.exists().await.map_err(failed)? {
+            let message = format!(
+                "there is no collection `{}` at {self}; it is created by the first reserve",
+                commands.namespace()
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        Ok(MongoStore { must_exist: self.must_exist, ..MongoStore::over(commands) })
+    }
+
+    /// Of a client that connects when it is first used.
+    async fn database(&self) -> Result<Database> {
         let parsed = ClientOptions::parse(self.uri()).await;
         let mut options = parsed.map_err(|error| match &*error.kind {
             // Not found there either: it may be on its way, or this machine cut off.
@@ -225,18 +242,7 @@ impl MongoOptions {
         })?;
         self.complete(&mut options);
         let client = Client::with_options(options).map_err(|error| self.unreadable(&error))?;
-        let database = client.database(&self.database_name());
-        let commands = Commands::new(database, self.collection.clone(), self.timeout);
-        let failed = |fault: Fault| failed(&fault, Asked::Read);
-        commands.concern().await.map_err(failed)?;
-        if self.must_exist && !commands.exists().await.map_err(failed)? {
-            let message = format!(
-                "there is no collection `{}` at {self}; it is created by the first reserve",
-                commands.namespace()
-            );
-            return Err(Error::new(ErrorKind::NotFound, message));
-        }
-        Ok(MongoStore { must_exist: self.must_exist, ..MongoStore::over(commands) })
+        Ok(client.database(&self.database_name()))
     }
 
     /// What the URL leaves open, so that an unreachable server is told apart from one that does not answer:
@@ -266,6 +272,10 @@ impl Target for MongoOptions {
 
     fn existing(&self) -> Arc<dyn Target> {
         Arc::new(self.clone().must_exist())
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        Box::pin(async { largest(self.database().await?, column, self.timeout).await })
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

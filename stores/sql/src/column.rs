@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use idmill::doctor::{ColumnPath, Largest};
 use idmill::{Error, Id, Result};
 
 /// Returns what a column holds for an id.
@@ -27,6 +28,27 @@ pub fn from_column<T: Id>(value: impl TryInto<u64> + Display + Copy) -> Result<T
         let (floor, ceiling) = (T::MIN, T::MAX);
         Error::invalid(format!("{value} does not fit the id type, which holds {floor}..={ceiling}"))
     })
+}
+
+/// A name as standard SQL writes it, of whatever characters.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The largest id of a column of this type, by the digits that the database wrote; `holds` is how many ids the
+/// type has room for.
+///
+/// # Errors
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) for what is no whole number.
+pub(crate) fn of_digits(
+    path: &ColumnPath,
+    digits: Option<&str>,
+    of_type: &str,
+    holds: Option<u64>,
+) -> Result<Largest> {
+    let id = digits.map(str::parse::<i128>).transpose();
+    let id = id.map_err(|_| path.not_of_integers(of_type))?;
+    Ok(Largest::new(id, of_type, holds))
 }
 
 #[cfg(test)]

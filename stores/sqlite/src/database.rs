@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use idmill::Result;
 use idmill::store::Mode;
-use idmill_sql::Fault;
-use idmill_sql::sqlite::{Files, Session, Settings, passes};
+use idmill::{Error, ErrorKind, Result};
+use idmill_sql::sqlite::{Files, Session, Settings, failed, passes};
+use idmill_sql::{Asked, Fault};
 use rusqlite::{Connection, OpenFlags};
 
 use super::executor::{Own, at_once, fault};
@@ -72,6 +72,21 @@ impl Database {
     }
 }
 
+/// A connection that reads the tables of others, and needs none of ours. Blocks.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) without the file; those of opening it.
+pub(super) fn open_to_look(settings: &Settings) -> Result<Own> {
+    let path = &settings.path;
+    if !path.exists() {
+        let message = format!("{}: there is no such file; correct the path", path.display());
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    let own = connect(path, Mode::ReadOnly).map_err(|fault| failed(fault, Asked::Connect))?;
+    own.0.busy_timeout(settings.busy_timeout).map_err(|error| failed(fault(error), Asked::Connect))?;
+    Ok(own)
+}
+
 fn connect(path: &Path, mode: Mode) -> Result<Own, Fault> {
     Connection::open_with_flags(path, flags(mode)).map(Own).map_err(fault)
 }
@@ -87,8 +102,8 @@ fn flags(mode: Mode) -> OpenFlags {
 
 #[cfg(test)]
 mod tests {
+    use idmill::SequenceName;
     use idmill::store::Bounds;
-    use idmill::{ErrorKind, SequenceName};
     use idmill_sql::sqlite::{Table, make_durable, verify_durable};
     use idmill_sql::{Answer, Executor, Statement};
 

@@ -209,6 +209,11 @@ impl Store for SqliteStore {
     idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
 }
 
+/// Reads on a connection of its own, where it may block.
+async fn look<R: Send + 'static>(job: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
+    runtime()?.spawn_blocking(job).await.map_err(|error| died(ErrorKind::Unavailable, error))?
+}
+
 fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|error| {
         Error::new(ErrorKind::Unsupported, "SQLite is used from within a tokio runtime; there is none here")

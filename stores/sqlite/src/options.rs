@@ -7,16 +7,19 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::doctor::{ColumnPath, Largest};
 use idmill::store::Target;
 use idmill::store::kit::options::{Table as Options, duration, option, words};
 use idmill::store::kit::query::{self, ESCAPED};
 use idmill::store::kit::refuse;
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
-use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Settings, Table};
+use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Settings, Table, largest};
 use percent_encoding::{percent_decode_str, percent_encode};
 
-use super::SqliteStore;
+use super::database::open_to_look;
+use super::executor::at_once;
+use super::{SqliteStore, look};
 
 const OPTIONS: Options<SqliteOptions> = Options(&[
     option("table", NAME, DEFAULT_TABLE)
@@ -149,6 +152,13 @@ impl Target for SqliteOptions {
 
     fn witness_ddl(&self) -> Result<Option<String>> {
         Table::new(&self.table)?.witness_ddl().map(Some)
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        Box::pin(async {
+            let (settings, column) = (self.check()?, column.clone());
+            look(move || at_once(largest(&mut open_to_look(&settings)?, &column))).await
+        })
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -4,6 +4,7 @@
 mod commands;
 mod designs;
 mod errors;
+mod fields;
 mod ranges;
 mod transaction;
 

@@ -4,12 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use idmill::doctor::{ColumnPath, Largest};
 use idmill::store::Target;
 use idmill::store::kit::options::{FILE, TIMEOUT, Table as Options, option, words};
 use idmill::store::kit::{query, refuse};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
-use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table};
+use idmill_sql::Asked;
+use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, largest};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{MysqlOptions, PORT, bracketed};
@@ -102,6 +104,14 @@ impl Target for MysqlOptions {
 
     fn witness_ddl(&self) -> Result<Option<String>> {
         Table::new(&self.table)?.witness_ddl().map(Some)
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        Box::pin(async {
+            let (database, ..) = self.clone().mode(Mode::ReadOnly).database()?;
+            let mut session = database.connect(Asked::Read).await?;
+            largest(&mut session, column).await
+        })
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -1,6 +1,7 @@
 //! The MySQL store against a real server: what it promises, and what it makes of errors.
 #![cfg(unix)]
 
+mod columns;
 mod errors;
 mod faults;
 mod ranges;

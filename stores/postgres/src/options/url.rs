@@ -4,13 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use idmill::doctor::{ColumnPath, Largest};
 use idmill::store::Target;
 use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table as Options, option, text, whole, words};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Operation, Result};
-use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table};
+use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest};
 
 use super::{PostgresOptions, Sequences, Session, SslMode};
 use crate::native::MOST_INCREMENT;
@@ -120,6 +121,10 @@ impl Target for PostgresOptions {
             Sequences::Table => Table::new(self.schema.as_deref(), &self.table)?.witness_ddl().map(Some),
             Sequences::Native => Ok(None),
         }
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        Box::pin(async { largest(&mut &self.sessions()?, column).await })
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -1,5 +1,6 @@
 //! The PostgreSQL stores over the real server, which `ci/engines/postgres` starts: one for each test.
 
+mod columns;
 mod durable;
 mod encrypted;
 mod errors;

@@ -29,6 +29,7 @@
 
 mod calls;
 mod classify;
+mod largest;
 mod records;
 mod reserve;
 mod rows;
@@ -41,6 +42,7 @@ mod transaction;
 
 pub use calls::{CAPABILITIES, Calls};
 pub use classify::{classify, failed, is_duplicate};
+pub use largest::largest;
 pub use server::{must_be_durable, settings};
 pub use table::{DEFAULT_TABLE, NAME, Table};
 pub use transaction::InTransaction;

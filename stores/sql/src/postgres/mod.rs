@@ -25,6 +25,7 @@ mod batch;
 mod calls;
 mod classify;
 mod durable;
+mod largest;
 pub mod native;
 mod open;
 mod place;
@@ -43,6 +44,8 @@ pub use self::classify::{
     failed, is_of_commit, leaves_connection, unconnected,
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
+pub use self::largest::largest;
 pub use self::place::{Place, Relation, look};
-pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name, quoted};
+pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
 pub use self::transaction::InTransaction;
+pub use crate::column::quoted;

@@ -12,6 +12,7 @@ use idmill::{Error, ErrorKind, Operation, Result};
 
 use super::durable::{DURABLE, WRITTEN};
 use super::place::Relation;
+use crate::column::quoted;
 
 /// The table, where none is named.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
@@ -258,11 +259,6 @@ fn is_name(name: &str) -> bool {
         && !name.starts_with("pg_")
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// A name as SQL writes it, of whatever characters.
-pub fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

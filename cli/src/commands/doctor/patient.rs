@@ -1,0 +1,134 @@
+//! The store that is looked at, and what is asked of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::doctor::{self, ColumnUrl, Examined, Finding, Reached, Remedy};
+use idmill::store::{SequenceInfo, Store, StoreUrl};
+use idmill::{Result, SequenceName};
+use tokio::time::sleep;
+
+use super::report::Report;
+use crate::args::{Doctor, Global};
+use crate::failure::{Failure, Outcome};
+use crate::opening;
+
+pub(super) struct Patient {
+    url: StoreUrl,
+    ask: Ask,
+    /// Once it can be opened; with the witness, if that is open too.
+    opened: Option<(Arc<dyn Store>, Option<doctor::Doctor>)>,
+    earlier: Option<Reached>,
+}
+
+/// What the arguments ask.
+struct Ask {
+    columns: Vec<(SequenceName, ColumnUrl)>,
+    types: Vec<(SequenceName, (String, u64))>,
+    rates: Vec<(SequenceName, f64)>,
+    ends_within: Duration,
+    measures: bool,
+}
+
+impl Ask {
+    fn new(args: &Doctor) -> Result<Self> {
+        let column = |(name, url): &(String, String)| Ok((SequenceName::new(name)?, ColumnUrl::parse(url)?));
+        Ok(Self {
+            columns: args.check.iter().map(column).collect::<Result<_>>()?,
+            types: named(&args.types)?,
+            rates: named(&args.rate)?,
+            ends_within: args.ends_within,
+            measures: args.watch.is_some(),
+        })
+    }
+
+    fn of(&self, store: Arc<dyn Store>) -> doctor::Doctor {
+        let mut doctor = doctor::Doctor::new(store).ends_within(self.ends_within).measures(self.measures);
+        for (name, column) in &self.columns {
+            doctor = doctor.column(name.clone(), column.clone());
+        }
+        for (name, (of_type, largest)) in &self.types {
+            doctor = doctor.holds(name.clone(), of_type, *largest);
+        }
+        for (name, rate) in &self.rates {
+            doctor = doctor.rate(name.clone(), *rate);
+        }
+        doctor
+    }
+}
+
+fn named<T: Clone>(given: &[(String, T)]) -> Result<Vec<(SequenceName, T)>> {
+    given.iter().map(|(name, what)| Ok((SequenceName::new(name)?, what.clone()))).collect()
+}
+
+impl Patient {
+    /// What cannot be right is an error now, before anything is looked at.
+    pub(super) fn new(global: &Global, args: &Doctor) -> Outcome<Self> {
+        let url = opening::url(global)?.existing();
+        Ok(Self { url, ask: Ask::new(args)?, opened: None, earlier: None })
+    }
+
+    /// Looks once; with a pause, twice, to tell rates.
+    pub(super) async fn look(&mut self, rate_over: Option<Duration>) -> Examined {
+        let mut seen = Examined::default();
+        let doctor = match self.doctor(&mut seen.findings).await {
+            Ok(doctor) => doctor,
+            Err(error) => {
+                seen.findings.push(Finding::of_opening("the store", &error));
+                return seen;
+            }
+        };
+        if let Some(pause) = rate_over {
+            match doctor.reached().await {
+                Ok(reached) => self.earlier = Some(reached),
+                Err(error) => seen.findings.push(Finding::of_opening("the rate of each sequence", &error)),
+            }
+            sleep(pause).await;
+        }
+        let mut looked = doctor.examine_since(self.earlier.as_ref()).await;
+        if let Some(reached) = looked.reached.take() {
+            self.earlier = Some(reached);
+        }
+        looked.findings.splice(0..0, seen.findings);
+        looked
+    }
+
+    /// Opens what is not open yet; a witness that cannot be is a finding, and the others are looked at without
+    /// it.
+    async fn doctor(&mut self, findings: &mut Vec<Finding>) -> Result<doctor::Doctor> {
+        let (store, doctor) = match &self.opened {
+            Some((_, Some(doctor))) => return Ok(doctor.clone()),
+            Some((store, None)) => (store.clone(), None),
+            None => (self.url.connect().await?, None::<doctor::Doctor>),
+        };
+        let asked = self.ask.of(store.clone());
+        let doctor = match opening::witness(&self.url).await {
+            Ok(Some(witness)) => Some(asked.clone().witness(witness)),
+            Ok(None) => Some(asked.clone()),
+            Err(error) => {
+                findings.push(Finding::of_opening("the witness", &error));
+                doctor
+            }
+        };
+        self.opened = Some((store, doctor.clone()));
+        Ok(doctor.unwrap_or(asked))
+    }
+
+    /// Carries out the remedies that only raise a counter; returns whether anything was done.
+    pub(super) async fn fix(&self, findings: &[Finding], report: &Report) -> Outcome<bool> {
+        let Some((store, _)) = &self.opened else { return Ok(false) };
+        let mut done = false;
+        for finding in findings {
+            let Remedy::Raise { name, .. } = &finding.remedy else { continue };
+            let before = store.inspect(name).await?;
+            let after = doctor::apply(&**store, &finding.remedy).await.map_err(Failure::from)?;
+            let next = |info: &Option<SequenceInfo>| info.as_ref().and_then(|info| info.next);
+            done = true;
+            // Another finding of the same sequence may have raised it further already.
+            if next(&before) != next(&after) {
+                report.fixed(name, next(&before), next(&after))?;
+            }
+        }
+        Ok(done)
+    }
+}

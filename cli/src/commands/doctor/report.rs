@@ -1,0 +1,134 @@
+//! How findings are printed: for people with the command to copy, for programs a line each.
+
+use idmill::doctor::{Examined, Finding, Remedy};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::failure::{Outcome, quoted};
+use crate::output;
+
+/// What goes before a command that begins a sequence anew.
+const EMPTIED: &str =
+    "correct the store's URL, or restore the store; the command is for one that was emptied on purpose";
+
+/// A finding as JSON has it. Names and meanings are stable; numbers stand within strings.
+#[derive(Serialize)]
+struct Line<'a> {
+    kind: &'static str,
+    severity: &'static str,
+    /// `null` if it is about the store.
+    sequence: Option<&'a str>,
+    asked: &'a str,
+    found: &'a str,
+    /// The remedy as a command; `null` where there is none.
+    command: Option<String>,
+    /// The remedy in words, or what is to be thought of before the command; `null` where that says all.
+    advice: Option<&'a str>,
+    /// Whether `--fix` carries it out.
+    raises: bool,
+}
+
+#[derive(Serialize)]
+struct Fixed<'a> {
+    sequence: &'a str,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+pub(super) struct Report {
+    json: bool,
+    /// What a command needs, to be about the same store.
+    place: String,
+}
+
+impl Report {
+    pub(super) fn new(global: &Global) -> Self {
+        Self { json: global.json, place: crate::opening::flags(global) }
+    }
+
+    pub(super) fn findings<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>) -> Outcome {
+        findings.into_iter().try_for_each(|finding| {
+            let found = self.found(finding);
+            if self.json { line(&found) } else { output::print(&text(&found)) }
+        })
+    }
+
+    pub(super) fn resolved<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>) -> Outcome {
+        findings.into_iter().try_for_each(|finding| {
+            let found = self.found(finding);
+            if self.json {
+                return line(&serde_json::json!({ "resolved": found }));
+            }
+            output::print(&format!("resolved {} {}: {}\n", found.kind, of(&found), found.asked))
+        })
+    }
+
+    pub(super) fn fixed(&self, sequence: &str, before: Option<u64>, after: Option<u64>) -> Outcome {
+        let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
+        if self.json {
+            return line(&serde_json::json!({ "fixed": Fixed { sequence, before, after } }));
+        }
+        let shown = |next: Option<String>| next.unwrap_or_else(|| "-".to_owned());
+        output::print(&format!("fixed    {sequence}: next {} -> {}\n", shown(before), shown(after)))
+    }
+
+    pub(super) fn sound(&self, seen: &Examined) -> Outcome {
+        if self.json {
+            return Ok(());
+        }
+        output::print(&format!(
+            "sound    nothing is wrong with what was looked at; sequences: {}\n",
+            seen.sequences
+        ))
+    }
+
+    fn found<'a>(&self, finding: &'a Finding) -> Line<'a> {
+        let (command, advice) = match &finding.remedy {
+            Remedy::Raise { name, next, .. } => (Some(self.set(name, Some(*next), None)), None),
+            Remedy::SetMax { name, next, max } => (Some(self.set(name, *next, Some(*max))), None),
+            Remedy::Recreate { name, start } => (Some(self.recreate(name, *start)), Some(EMPTIED)),
+            Remedy::Advice(text) => (None, Some(text.as_str())),
+            _ => (None, None),
+        };
+        Line {
+            kind: finding.kind.as_str(),
+            severity: finding.severity.as_str(),
+            sequence: finding.sequence.as_deref(),
+            asked: &finding.asked,
+            found: &finding.found,
+            command,
+            advice,
+            raises: matches!(finding.remedy, Remedy::Raise { .. }),
+        }
+    }
+
+    /// Through the guard, which tells the witness.
+    fn recreate(&self, name: &str, start: u64) -> String {
+        let (name, place) = (quoted(name), &self.place);
+        format!("idmill remove {name} --yes{place} && idmill create {name} --start {start}{place}")
+    }
+
+    fn set(&self, name: &str, next: Option<u64>, max: Option<u64>) -> String {
+        let next = next.map(|next| format!(" --next {next}")).unwrap_or_default();
+        let max = max.map(|max| format!(" --max {max}")).unwrap_or_default();
+        format!("idmill set {}{next}{max}{}", quoted(name), self.place)
+    }
+}
+
+/// Which sequence it is about.
+fn of<'a>(found: &Line<'a>) -> &'a str {
+    found.sequence.unwrap_or("the store")
+}
+
+fn text(found: &Line<'_>) -> String {
+    let Line { severity, kind, asked, found: there, .. } = found;
+    let name = of(found);
+    let remedies = found.advice.into_iter().chain(found.command.as_deref());
+    let remedy = remedies.collect::<Vec<_>>().join("\n         ");
+    format!("{severity:<8} {name}: {kind}\n  asked  {asked}\n  found  {there}\n  do     {remedy}\n")
+}
+
+fn line(value: &impl Serialize) -> Outcome {
+    let line = serde_json::to_string(value).expect("these values have a JSON form");
+    output::print(&(line + "\n"))
+}

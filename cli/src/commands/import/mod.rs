@@ -1,0 +1,252 @@
+//! `idmill import`: creates what is missing, and raises what is behind.
+
+mod lines;
+
+use std::sync::Arc;
+
+use idmill::store::{MemoryStore, SequenceInfo, Store, StoreUrl, raise};
+use idmill::{Error, ErrorKind};
+use serde::Serialize;
+
+use self::lines::Lines;
+use crate::args::{Global, Import};
+use crate::exported::Entry;
+use crate::failure::{Failure, Outcome, quoted};
+use crate::{opening, output};
+
+pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
+    let mut lines = Lines::open(args.file.as_deref())?;
+    let looked = tokio::task::block_in_place(|| lines.look())?;
+    if looked.bad > 0 && !args.keep_going {
+        let message = format!(
+            "{} of {} lines cannot be read; nothing was changed",
+            looked.bad,
+            looked.bad + looked.good
+        );
+        return Err(Failure::usage(message).hint("correct them, or have --keep-going leave them out"));
+    }
+    let store = open(global, args).await?;
+    let progress = output::progress(looked.good);
+    let mut importing = Importing {
+        store,
+        place: opening::flags(global),
+        dry_run: args.dry_run,
+        json: global.json,
+        done: Done::default(),
+    };
+    let outcome = async {
+        for line in lines.entries()? {
+            // What is bad was told before.
+            let (number, Ok(entry)) = line? else { continue };
+            importing.take(&entry, number).await?;
+            progress.inc(1);
+        }
+        Ok(())
+    };
+    let outcome: Outcome = outcome.await;
+    progress.finish_and_clear();
+    output::note(global.json, &importing.done.summary(looked.bad, args.dry_run));
+    outcome?;
+    importing.done.verdict(looked.bad)
+}
+
+/// The store. A dry run creates none: where there is none, one that is empty stands for it.
+async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
+    if !args.dry_run {
+        return opening::create(global, StoreUrl::CONNECT_TIMEOUT).await;
+    }
+    match opening::existing(global).await {
+        Err(failure) if failure.is(ErrorKind::NotFound) => Ok(Arc::new(MemoryStore::new())),
+        outcome => outcome,
+    }
+}
+
+/// What became of a line. Names are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Became {
+    Created,
+    Raised,
+    Kept,
+    Refused,
+}
+
+/// How many lines became what.
+#[derive(Debug, Default)]
+struct Done {
+    created: u64,
+    raised: u64,
+    kept: u64,
+    refused: u64,
+}
+
+/// One line of the result. Ids are strings, as in the file.
+#[derive(Debug, Serialize)]
+struct Taken<'a> {
+    sequence: &'a str,
+    outcome: Became,
+    /// The next id before; `null` if there was no sequence, or none was left.
+    before: Option<String>,
+    /// The next id now; `null` if none is left.
+    after: Option<String>,
+}
+
+struct Importing {
+    store: Arc<dyn Store>,
+    /// What a command needs, to be about this store.
+    place: String,
+    dry_run: bool,
+    json: bool,
+    done: Done,
+}
+
+impl Importing {
+    /// Does what a line says. What is wrong with one sequence does not stop the others; a store that is away
+    /// does.
+    async fn take(&mut self, entry: &Entry, line: u64) -> Outcome {
+        match self.place(entry).await {
+            Ok((became, before, after)) => {
+                self.done.count(became);
+                self.tell(entry, became, before, after)
+            }
+            Err(failure) if is_of_one(&failure) => {
+                self.done.count(Became::Refused);
+                failure.at(&format!("line {line}")).report(self.json);
+                Ok(())
+            }
+            Err(failure) => Err(failure.at(&format!("line {line}"))),
+        }
+    }
+
+    async fn place(&self, entry: &Entry) -> Outcome<(Became, Option<SequenceInfo>, SequenceInfo)> {
+        let found = self.store.inspect(&entry.name).await?;
+        if let Some(found) = found.as_ref().filter(|found| found.bounds != entry.bounds) {
+            return Err(differs(entry, found, &self.place));
+        }
+        let became = match &found {
+            None => Became::Created,
+            Some(found) if found.reached() < entry.reached => Became::Raised,
+            Some(_) => Became::Kept,
+        };
+        let after = if self.dry_run {
+            as_if(entry, found.as_ref())
+        } else {
+            self.raised(entry, found.as_ref()).await?
+        };
+        Ok((became, found, after))
+    }
+
+    async fn raised(&self, entry: &Entry, found: Option<&SequenceInfo>) -> Outcome<SequenceInfo> {
+        let seen = match found {
+            Some(found) => found.clone(),
+            None => self.created(entry).await?,
+        };
+        Ok(raise(&*self.store, &seen, entry.reached).await?)
+    }
+
+    /// Created with the bounds of the file; or, if others were faster, theirs.
+    async fn created(&self, entry: &Entry) -> Outcome<SequenceInfo> {
+        match self.store.create(&entry.name, entry.bounds).await {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
+                if found.bounds == entry.bounds {
+                    Ok(found)
+                } else {
+                    Err(differs(entry, &found, &self.place))
+                }
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn tell(
+        &self,
+        entry: &Entry,
+        outcome: Became,
+        before: Option<SequenceInfo>,
+        after: SequenceInfo,
+    ) -> Outcome {
+        let next = |info: SequenceInfo| info.next.map(|next| next.to_string());
+        let (is_new, before, after) = (before.is_none(), before.and_then(next), next(after));
+        if self.json {
+            let taken = Taken { sequence: &entry.name, outcome, before, after };
+            let line = serde_json::to_string(&taken).expect("a line has a JSON form");
+            return output::print(&format!("{line}\n"));
+        }
+        let shown = |next: Option<String>| next.unwrap_or_else(|| "-".to_owned());
+        let (name, after) = (&entry.name, shown(after));
+        match outcome {
+            Became::Kept => Ok(()),
+            _ if is_new => output::print(&format!("created {name}: next {after}\n")),
+            _ => output::print(&format!("raised {name}: next {} -> {after}\n", shown(before))),
+        }
+    }
+}
+
+/// What the sequence would be.
+fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
+    let reached = entry.reached.max(found.map_or(0, SequenceInfo::reached));
+    let next = u64::try_from(reached).ok().filter(|next| *next <= entry.bounds.max());
+    let identity = found.map_or_else(idmill::store::Identity::fresh, |found| found.identity);
+    SequenceInfo::stored(entry.name.clone(), next, entry.bounds, identity)
+}
+
+/// Nothing of it is changed: which bounds are meant, a person has to say.
+fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
+    let (name, theirs, ours) = (quoted(&entry.name), entry.bounds, found.bounds);
+    let message = format!(
+        "`{}` has start {} and max {} in the store, and start {} and max {} in the file; it was left as it is",
+        entry.name,
+        ours.start(),
+        ours.max(),
+        theirs.start(),
+        theirs.max()
+    );
+    let next = entry.reached.min(u128::from(theirs.max()));
+    let max = if ours.max() == theirs.max() { String::new() } else { format!(" --max {}", theirs.max()) };
+    let hint = if entry.reached > found.reached() {
+        format!("`idmill set {name} --next {next}{max}{place}` takes over the next id, and max; start stays")
+    } else if max.is_empty() {
+        "its next id is beyond that of the file: nothing repeats; correct start in the file".to_owned()
+    } else {
+        format!("`idmill set {name}{max}{place}` takes over max; its next id is beyond that of the file")
+    };
+    Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)
+}
+
+impl Done {
+    fn count(&mut self, became: Became) {
+        *match became {
+            Became::Created => &mut self.created,
+            Became::Raised => &mut self.raised,
+            Became::Kept => &mut self.kept,
+            Became::Refused => &mut self.refused,
+        } += 1;
+    }
+
+    fn summary(&self, bad: u64, dry_run: bool) -> String {
+        let Self { created, raised, kept, refused } = self;
+        let would = if dry_run { "a dry run, nothing was changed: " } else { "" };
+        let bad = if bad > 0 { format!(", {bad} lines left out") } else { String::new() };
+        format!("{would}{created} created, {raised} raised, {kept} as they were, {refused} refused{bad}")
+    }
+
+    fn verdict(&self, bad: u64) -> Outcome {
+        if self.refused > 0 {
+            let what = if self.refused == 1 { "sequence was" } else { "sequences were" };
+            return Err(Failure::refused(format!("{} {what} not imported", self.refused))
+                .hint("each is told above with its remedy; the others are done"));
+        }
+        if bad > 0 {
+            let what = if bad == 1 { "line" } else { "lines" };
+            return Err(Failure::usage(format!("{bad} {what} cannot be read, left out")));
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is about one sequence, so that others can go on.
+fn is_of_one(failure: &Failure) -> bool {
+    use ErrorKind::{Conflict, InvalidInput, StoreViolation};
+    [Conflict, InvalidInput, StoreViolation].into_iter().any(|kind| failure.is(kind))
+}

@@ -1,0 +1,202 @@
+//! Sequences as `export` writes them and `import` reads them: a JSON object a line.
+//!
+//! Every number is a string of digits. Programs that hold numbers as doubles, JavaScript and older versions of jq
+//! among them, round those beyond 2^53 in silence, and a `next` that was rounded down repeats ids.
+
+use std::fmt;
+
+use idmill::SequenceName;
+use idmill::store::{Bounds, SequenceInfo};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// The layout of a line; another version's are refused.
+const FORMAT: u64 = 1;
+/// Up to here, a number survives being held as a double.
+const EXACT: u64 = 1 << 53;
+
+/// One sequence on its line. Names and meanings are stable.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    format: Digits,
+    name: &'a str,
+    /// `null` once max has been reserved.
+    next: Option<Digits>,
+    start: Digits,
+    max: Digits,
+    incarnation: String,
+    epoch: Digits,
+}
+
+/// A line, with its end.
+pub(crate) fn line(info: &SequenceInfo) -> String {
+    let written = Written {
+        format: Digits(FORMAT),
+        name: &info.name,
+        next: info.next.map(Digits),
+        start: Digits(info.bounds.start()),
+        max: Digits(info.bounds.max()),
+        incarnation: format!("{:016x}", info.identity.incarnation),
+        epoch: Digits(info.identity.epoch),
+    };
+    serde_json::to_string(&written).expect("a sequence has a JSON form") + "\n"
+}
+
+/// A line as it is read. A field that nobody knows may be one that is mistyped.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    format: Digits,
+    name: String,
+    // Of a line without it, nobody knows whether any id is left.
+    #[serde(deserialize_with = "present")]
+    next: Option<Digits>,
+    start: Digits,
+    max: Digits,
+    #[serde(rename = "incarnation")]
+    _incarnation: Option<String>,
+    #[serde(rename = "epoch")]
+    _epoch: Option<Digits>,
+}
+
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digits>, D::Error> {
+    Option::deserialize(from)
+}
+
+/// What a line says that a store can be given: which sequence it was does not come along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: SequenceName,
+    pub(crate) bounds: Bounds,
+    /// The first id not reserved: 2^64 is possible.
+    pub(crate) reached: u128,
+}
+
+impl Entry {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence.
+    pub(crate) fn read(line: &str) -> Result<Self, String> {
+        let read: Read = serde_json::from_str(line).map_err(|error| said(&error))?;
+        if read.format.0 != FORMAT {
+            return Err(format!("it has format {}, and this version reads {FORMAT}", read.format.0));
+        }
+        let invalid = |error: idmill::Error| error.to_string().trim_start_matches("configure: ").to_owned();
+        let name = SequenceName::new(&read.name).map_err(invalid)?;
+        let bounds = Bounds::new(read.start.0, read.max.0).map_err(invalid)?;
+        let reached = read.next.map_or(u128::from(bounds.max()) + 1, |next| u128::from(next.0));
+        let ids = u128::from(bounds.start())..=u128::from(bounds.max());
+        if let Some(Digits(next)) = read.next.filter(|next| !ids.contains(&u128::from(next.0))) {
+            return Err(format!(
+                "next {next} is outside of start {} to max {}",
+                bounds.start(),
+                bounds.max()
+            ));
+        }
+        Ok(Self { name, bounds, reached })
+    }
+}
+
+/// The error without its place: a line is short, and has its number.
+fn said(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) => what.to_owned(),
+        None => text,
+    }
+}
+
+/// A number, written as a string of digits.
+#[derive(Clone, Copy, Debug)]
+struct Digits(u64);
+
+impl Serialize for Digits {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digits {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OfDigits)
+    }
+}
+
+struct OfDigits;
+
+impl Visitor<'_> for OfDigits {
+    type Value = Digits;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number of 0 to 18446744073709551615 as a string, such as \"1000\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Digits, E> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|_| digits);
+        number.map(Digits).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    /// Written by hand, as a number.
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Digits, E> {
+        if number <= EXACT {
+            return Ok(Digits(number));
+        }
+        let message = format!(
+            "{number} is beyond 2^53 and stands as a number, which many programs round: write it as a string, \"{number}\""
+        );
+        Err(E::custom(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::Identity;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_cannot_be_is_refused_with_the_reason() {
+        let good = r#"{"format":"1","name":"s","next":"5","start":"1","max":"9"}"#;
+        assert_eq!(Entry::read(good).unwrap().reached, 5);
+        assert_eq!(Entry::read(&good.replace("\"5\"", "5")).unwrap().reached, 5);
+        assert_eq!(Entry::read(&good.replace("\"5\"", "null")).unwrap().reached, 10);
+        for (from, to, why) in [
+            (r#""next":"5","#, "", "missing field `next`"),
+            ("\"5\"", "\"0\"", "outside of start 1"),
+            ("\"5\"", "\"10\"", "outside of start 1"),
+            ("\"5\"", "\"-5\"", "whole number"),
+            ("\"5\"", "\"+5\"", "whole number"),
+            ("\"5\"", "5.0", "whole number"),
+            ("\"5\"", "9007199254740993", "as a string"),
+            ("\"5\"", "18446744073709552000", "whole number"),
+            ("\"9\"", "\"0\"", "larger than max"),
+            (r#""1","name""#, r#""2","name""#, "format 2"),
+            ("\"s\"", "\"\"", "is empty"),
+            ("\"start\"", "\"strat\"", "unknown field `strat`"),
+            ("}", "", "EOF"),
+        ] {
+            let error = Entry::read(&good.replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains(why) && !error.contains("line 1"), "{to}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(
+            name in "[^\\p{Cc}\\s]([^\\p{Cc}]{0,20}[^\\p{Cc}\\s])?",
+            start in any::<u64>(), len in any::<u64>(), at in any::<u64>(), left in any::<bool>(),
+        ) {
+            let max = start.saturating_add(len);
+            let next = left.then(|| start + at.checked_rem((max - start).max(1)).unwrap_or(0));
+            let (name, bounds) = (SequenceName::new(&name).unwrap(), Bounds::new(start, max).unwrap());
+            let info = SequenceInfo::stored(name.clone(), next, bounds, Identity { incarnation: 7, epoch: 1 });
+            let line = line(&info);
+            prop_assert_eq!(line.matches('\n').count(), 1);
+            let read = Entry::read(line.trim_end_matches('\n')).unwrap();
+            prop_assert_eq!(read, Entry { name, bounds, reached: info.reached() });
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! `idmill doctor`: what it finds, that it finds nothing else, and that each remedy is one.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Place, Ran};
+use idmill_sqlite::rusqlite::Connection;
+use serde_json::Value;
+
+/// Where nothing of it is restored together with the store.
+const GUARD: &str = "file:ids.witness";
+/// What is asked of every place here.
+const ASKED: [&str; 6] =
+    ["--check", "orders=sqlite:shop.db?column=orders.id", "--type", "users=i32", "--rate", "ends=100/s"];
+
+fn execute(place: &Place, file: &str, sql: &str) {
+    Connection::open(place.path().join(file)).unwrap().execute_batch(sql).unwrap();
+}
+
+/// Runs a command with the guard.
+fn guarded(place: &Place, args: &[&str]) -> Ran {
+    place.command(args).env("IDMILL_GUARD", GUARD).output().unwrap().into()
+}
+
+fn must(place: &Place, args: &[&str]) {
+    let ran = guarded(place, args);
+    assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+}
+
+/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that were
+/// handed out.
+fn sound() -> Place {
+    let place = Place::new();
+    execute(
+        &place,
+        "shop.db",
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY); INSERT INTO orders VALUES (1), (100)",
+    );
+    for name in ["orders", "users", "back", "reset", "replaced", "missing", "empty", "ends", "bad"] {
+        must(&place, &["create", name, "--max", "2147483647"]);
+        must(&place, &["next", name, "-n", "100"]);
+    }
+    must(&place, &["set", "reset", "--next", "50", "--backwards"]);
+    must(&place, &["next", "reset", "-n", "10"]);
+    // As long as nobody draws from it, nothing is claimed of it either.
+    must(&place, &["create", "unused"]);
+    place
+}
+
+/// One fault for each of these sequences, by going around the command.
+const FAULTS: [(&str, &str); 8] = [
+    ("orders", "in_use"),
+    ("back", "went_back"),
+    ("reset", "behind_reset"),
+    ("replaced", "replaced"),
+    ("missing", "missing"),
+    ("empty", "exhausted"),
+    ("ends", "ends_soon"),
+    ("bad", "unreadable"),
+];
+
+fn plant(place: &Place) {
+    execute(place, "shop.db", "INSERT INTO orders VALUES (500)");
+    execute(
+        place,
+        "idmill.db",
+        "UPDATE idmill_sequences SET next = 41 WHERE name = 'back';
+         UPDATE idmill_sequences SET next = 101, epoch = 0 WHERE name = 'reset';
+         UPDATE idmill_sequences SET incarnation = incarnation + 1 WHERE name = 'replaced';
+         DELETE FROM idmill_sequences WHERE name = 'missing';
+         UPDATE idmill_sequences SET next = NULL WHERE name = 'empty';
+         UPDATE idmill_sequences SET next = 2147480000 WHERE name = 'ends';
+         UPDATE idmill_sequences SET start = 900 WHERE name = 'bad';",
+    );
+}
+
+/// The findings as JSON, and the exit code.
+fn doctor(place: &Place, more: &[&str]) -> (Vec<Value>, i32) {
+    let ran = guarded(place, &[&["doctor", "--json"], &ASKED[..], more].concat());
+    (ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), ran.code)
+}
+
+/// Which sequence has what.
+fn kinds(findings: &[Value]) -> Vec<(&str, &str)> {
+    let mut kinds: Vec<_> = findings
+        .iter()
+        .filter_map(|finding| Some((finding["sequence"].as_str().unwrap_or("-"), finding["kind"].as_str()?)))
+        .collect();
+    kinds.sort_unstable();
+    kinds
+}
+
+fn all_faults() -> Vec<(&'static str, &'static str)> {
+    let mut all = FAULTS.to_vec();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_sound_store_has_no_findings() {
+    let place = sound();
+    assert_eq!(doctor(&place, &[]), (vec![], 0));
+    let ran = guarded(&place, &["doctor"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (0, "sound    nothing is wrong with what was looked at; sequences: 10\n"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn each_fault_that_is_planted_is_found_once_and_nothing_else() {
+    let place = sound();
+    plant(&place);
+    let before = std::fs::read(place.path().join("idmill.db")).unwrap();
+    let (findings, code) = doctor(&place, &[]);
+    assert_eq!(kinds(&findings), all_faults(), "{findings:#?}");
+    assert_eq!(code, 7);
+    for finding in &findings {
+        for field in ["asked", "found"] {
+            assert!(!finding[field].as_str().unwrap().is_empty(), "{finding}");
+        }
+        assert!(finding["command"].is_string() || finding["advice"].is_string(), "{finding}");
+    }
+    assert_eq!(std::fs::read(place.path().join("idmill.db")).unwrap(), before, "looking changes nothing");
+    // Each by itself too, for people.
+    let people = guarded(&place, &[&["doctor"], &ASKED[..]].concat());
+    assert!(
+        people.out.contains("error    orders: in_use\n") && people.err.contains("7 errors, 1 warning"),
+        "{people:?}"
+    );
+}
+
+#[test]
+fn fix_raises_what_is_behind_and_touches_nothing_else() {
+    let place = sound();
+    plant(&place);
+    let next = |name: &str| place.run(&["show", name, "--json"]).out;
+    let (empty, replaced) = (next("empty"), next("replaced"));
+    let (lines, code) = doctor(&place, &["--fix"]);
+    let fixed: Vec<_> = lines.iter().filter(|line| line["fixed"].is_object()).collect();
+    assert_eq!(fixed.len(), 2, "{lines:#?}");
+    assert_eq!(code, 7, "what takes a person is still there");
+    let (left, _) = doctor(&place, &[]);
+    let without: Vec<_> =
+        all_faults().into_iter().filter(|(name, _)| !["orders", "back"].contains(name)).collect();
+    assert_eq!(kinds(&left), without);
+    assert_eq!(place.json(&["show", "orders", "--json"])["next"], 501);
+    assert_eq!(place.json(&["show", "back", "--json"])["next"], 101);
+    assert_eq!((next("empty"), next("replaced")), (empty, replaced));
+}
+
+#[test]
+fn each_command_that_is_printed_does_away_with_its_finding() {
+    let place = sound();
+    plant(&place);
+    let (findings, _) = doctor(&place, &[]);
+    let with_command: Vec<_> = findings.iter().filter(|finding| finding["command"].is_string()).collect();
+    assert_eq!(with_command.len(), 6, "{with_command:#?}");
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_idmill")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    for finding in with_command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", finding["command"].as_str().unwrap()]).current_dir(place.path()).env("PATH", &path);
+        let ran = Ran::from(shell.env("IDMILL_GUARD", GUARD).env_remove("IDMILL_STORE").output().unwrap());
+        assert_eq!(ran.code, 0, "{finding}: {ran:?}");
+    }
+    assert_eq!(kinds(&doctor(&place, &[]).0), [("bad", "unreadable"), ("reset", "behind_reset")]);
+    // And ids go on where nobody has one yet.
+    for (name, id) in [("orders", 501), ("back", 101), ("replaced", 101), ("missing", 101)] {
+        assert_eq!(guarded(&place, &["next", name]).ids(), [id], "{name}");
+    }
+}
+
+#[test]
+fn a_store_that_was_put_back_from_a_copy_is_found_out_and_fixed() {
+    let place = Place::new();
+    let file = |name: &str| place.path().join(name);
+    must(&place, &["next", "orders", "-n", "5"]);
+    std::fs::copy(file("idmill.db"), file("copy.db")).unwrap();
+    assert_eq!(guarded(&place, &["next", "orders", "-n", "5"]).ids(), [6, 7, 8, 9, 10]);
+    std::fs::copy(file("copy.db"), file("idmill.db")).unwrap();
+    let ran = guarded(&place, &["doctor"]);
+    assert!(ran.code == 7 && ran.out.contains("orders: went_back"), "{ran:?}");
+    let ran = guarded(&place, &["doctor", "--fix"]);
+    assert!(ran.code == 0 && ran.out.contains("fixed    orders: next 6 -> 11\n"), "{ran:?}");
+    // Without the guard too: the counter itself was raised.
+    assert_eq!(place.run(&["next", "orders"]).ids(), [11]);
+}
+
+#[test]
+fn exit_codes_tell_warnings_errors_and_what_is_not_known() {
+    let place = Place::new();
+    place.run(&["create", "orders"]);
+    let code = |args: &[&str]| place.run(&[&["doctor"], args].concat()).code;
+    assert_eq!(code(&[]), 0);
+    assert_eq!(code(&["--type", "orders=i32"]), 6);
+    assert_eq!(code(&["--type", "nobody=i32"]), 7);
+    assert_eq!(code(&["--check", "orders=sqlite:none.db?column=a.b"]), 8);
+    assert_eq!(code(&["--check", "orders=sqlite:none.db?column=a.b", "--type", "orders=i32"]), 8);
+    assert_eq!(code(&["--check", "orders=sqlite:none.db?column=a.b", "--type", "nobody=i32"]), 7);
+    assert_eq!(code(&["--store", "sqlite:none.db"]), 8);
+    assert_eq!(code(&["--guard", "file:none.witness"]), 8);
+    assert_eq!(place.files().iter().filter(|file| file.contains("none")).count(), 0, "nothing is made");
+    for wrong in [&["--check", "orders"][..], &["--check", "orders=sqlite:a.db"], &["--type", "orders=int"]] {
+        assert_eq!(code(wrong), 2, "{wrong:?}");
+    }
+    // Refused as it is: another's table.
+    execute(&place, "other.db", "CREATE TABLE idmill_sequences (a)");
+    assert_eq!(code(&["--store", "sqlite:other.db"]), 7);
+}
+
+#[test]
+fn a_column_is_quoted_and_what_is_none_says_so() {
+    let place = Place::new();
+    place.run(&["next", "o=1", "-n", "5"]);
+    execute(
+        &place,
+        "shop.db",
+        "CREATE TABLE \"my.orders\" (\"the \"\"id\" INTEGER, note TEXT, half REAL); INSERT INTO \"my.orders\" VALUES (7, 'x', 0.5);
+         CREATE TABLE none (id INTEGER)",
+    );
+    let found = |column: &str| {
+        let check = format!("o=1=sqlite:shop.db?column={column}");
+        let ran = place.run(&["doctor", "--json", "--check", &check]);
+        serde_json::from_str::<Value>(ran.out.lines().next().unwrap_or("{}")).unwrap()
+    };
+    let in_use = found(r#""my.orders"."the ""id""#);
+    assert_eq!(
+        (in_use["kind"].as_str(), in_use["command"].as_str()),
+        (Some("in_use"), Some("idmill set 'o=1' --next 8"))
+    );
+    assert_eq!(found(r#"main."my.orders"."the ""id""#)["kind"], "in_use");
+    assert_eq!(found("none.id"), serde_json::json!({}), "an empty table speaks against nothing");
+    for (column, why) in [
+        (r#""my.orders".note"#, "is text, not integer"),
+        (r#""my.orders".half"#, "is real, not integer"),
+        (r#""my.orders".nothing"#, "there is no column"),
+        ("my.orders.id", "there is no table"),
+        ("orders.id", "there is no table"),
+    ] {
+        let finding = found(column);
+        let said = finding["found"].as_str().unwrap();
+        assert!(finding["kind"] == "not_seen" && said.contains(why), "{column}: {finding}");
+    }
+}
+
+#[test]
+fn numbers_are_strings_where_a_program_would_round_them() {
+    let place = Place::with_sequence(1, u64::MAX);
+    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER); INSERT INTO t VALUES (9223372036854775806)");
+    let ran = place.run(&["doctor", "--json", "--fix", "--check", "s=sqlite:shop.db?column=t.id"]);
+    let lines: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["command"], "idmill set s --next 9223372036854775807");
+    assert_eq!(lines[1]["fixed"]["after"], "9223372036854775807");
+    assert_eq!(ran.code, 0);
+}
+
+#[test]
+fn a_rate_is_told_from_two_looks() {
+    let place = Place::with_sequence(1, 5000);
+    let mut doctor = place.command(&["doctor", "--json", "--rate-over", "2s", "--ends-within", "1d"]);
+    let running = doctor.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    for _ in 0..10 {
+        place.run(&["next", "s", "-n", "100"]);
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    let ran = Ran::from(running.wait_with_output().unwrap());
+    let finding: Value = serde_json::from_str(ran.out.lines().next().expect("a finding")).unwrap();
+    assert_eq!((ran.code, finding["kind"].as_str()), (6, Some("ends_soon")), "{finding}");
+    assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "nobody draws any more");
+}
+
+#[cfg(unix)]
+#[test]
+fn watching_prints_what_changed_and_ends_with_the_last_verdict() {
+    let place = Place::with_sequence(1, 1000);
+    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
+    let args = ["doctor", "--watch", "100ms", "--check", "s=sqlite:shop.db?column=t.id"];
+    let mut watching = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut until =
+        |text: &str| lines.find(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text}"));
+    until("sound");
+    execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
+    until("s: in_use");
+    place.run(&["set", "s", "--next", "21"]);
+    assert_eq!(until("resolved"), "resolved in_use s: the largest id in sqlite:shop.db?column=t.id");
+    execute(&place, "shop.db", "INSERT INTO t VALUES (30)");
+    until("s: in_use");
+    let told = Command::new("kill").args(["-TERM", &watching.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    assert_eq!(watching.wait().unwrap().code(), Some(7), "what was found last");
+    assert_eq!(lines.filter(|line| line.contains("in_use")).count(), 0, "nothing is said twice");
+}

@@ -1,0 +1,191 @@
+//! `idmill export` and `import`: what goes out comes back, and nothing is ever lowered.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use common::{Place, Ran};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const OTHER: &str = "sqlite:other.db";
+
+/// What `list` has of each sequence, but for what another incarnation cannot keep.
+fn listed(place: &Place, store: &str) -> Vec<Value> {
+    let mut all = place.json(&["list", "--json", "--store", store])["sequences"].take();
+    let all = all.as_array_mut().unwrap();
+    for one in all.iter_mut() {
+        one.as_object_mut().unwrap().retain(|field, _| field != "incarnation" && field != "epoch");
+    }
+    std::mem::take(all)
+}
+
+fn import(place: &Place, args: &[&str], lines: &str) -> Ran {
+    let mut command = place.command(&[&["import"], args].concat());
+    let mut running =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    running.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    running.wait_with_output().unwrap().into()
+}
+
+/// Sequences at every edge, with names that shells, JSON and SQL read in ways of their own.
+fn odd() -> Place {
+    let place = Place::new();
+    let max = u64::MAX.to_string();
+    place.run(&["create", "first", "--start", &max, "--max", &max]);
+    place.run(&["next", "first"]);
+    place.run(&["create", "last", "--start", "9007199254740993", "--max", &max]);
+    place.run(&["set", "last", "--next", &max]);
+    place.run(&["create", "small", "--max", "3"]);
+    place.run(&["next", "small", "-n", "3"]);
+    for name in ["a b", "\"quoted\"", "back\\slash", "it's", "注文 🧾", "{\"name\":1}", "a=b", "%41"] {
+        place.run(&["next", name, "-n", "7"]);
+    }
+    place
+}
+
+#[test]
+fn what_is_exported_comes_back_as_it_was() {
+    let place = odd();
+    let out = place.run(&["export"]).out;
+    assert_eq!(out.lines().count(), 11);
+    let numbers = |line: &str| {
+        serde_json::from_str::<Value>(line).unwrap().as_object().unwrap().values().any(Value::is_number)
+    };
+    assert!(!out.lines().any(numbers), "{out}");
+    let ran = import(&place, &["--store", OTHER], &out);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.ends_with("note: 11 created, 0 raised, 0 as they were, 0 refused\n"), "{}", ran.err);
+    assert_eq!(listed(&place, OTHER), listed(&place, "sqlite:idmill.db"));
+    // Once more, it changes nothing.
+    let again = import(&place, &["--store", OTHER], &out);
+    assert_eq!((again.code, again.out.as_str()), (0, ""), "{again:?}");
+    assert!(again.err.contains("11 as they were"), "{}", again.err);
+}
+
+#[test]
+fn a_file_appears_once_it_is_whole() {
+    let place = odd();
+    let ran = place.run(&["export", "--output", "ids.jsonl"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "note: sequences in ids.jsonl: 11\n"));
+    assert_eq!(std::fs::read_to_string(place.path().join("ids.jsonl")).unwrap(), place.run(&["export"]).out);
+    let lines = |args: &[&str]| place.run(args).out.lines().count();
+    assert_eq!((lines(&["export", "--prefix", "s"]), lines(&["export", "a b", "it's"])), (1, 2));
+    // A store that is not there leaves no file, and none is overwritten.
+    let failed = place.run(&["export", "--store", "sqlite:none.db", "--output", "ids.jsonl"]);
+    assert_eq!(failed.code, 4);
+    assert_eq!(place.run(&["export", "nobody", "--output", "one.jsonl"]).code, 4);
+    assert_eq!(place.files(), ["idmill.db", "ids.jsonl"]);
+    assert!(std::fs::metadata(place.path().join("ids.jsonl")).unwrap().len() > 0);
+    assert_eq!(place.run(&["export", "--output", "no/where.jsonl"]).code, 1);
+    assert_eq!(place.run(&["import", "ids.jsonl", "--store", OTHER]).code, 0);
+    assert_eq!(place.run(&["import", "none.jsonl", "--store", OTHER]).code, 1);
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_and_changes_nothing() {
+    let place = odd();
+    let lines = place.run(&["export"]).out;
+    let dry = import(&place, &["--dry-run", "--store", OTHER], &lines);
+    assert!(dry.code == 0 && dry.err.contains("nothing was changed: 11 created"), "{dry:?}");
+    assert_eq!(place.files(), ["idmill.db"]);
+    let done = import(&place, &["--store", OTHER], &lines);
+    assert_eq!(dry.out, done.out);
+    place.run(&["next", "a b", "-n", "5"]);
+    let (before, lines) = (listed(&place, OTHER), place.run(&["export"]).out);
+    let dry = import(&place, &["--dry-run", "--json", "--store", OTHER], &lines);
+    let raised: Vec<Value> = dry.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let raised: Vec<_> = raised.iter().filter(|line| line["outcome"] == "raised").collect();
+    assert_eq!(raised, [&json!({ "sequence": "a b", "outcome": "raised", "before": "8", "after": "13" })]);
+    assert_eq!(listed(&place, OTHER), before);
+}
+
+#[test]
+fn bounds_that_differ_are_refused_by_name_and_the_others_go_on() {
+    let place = odd();
+    let lines = place.run(&["export"]).out;
+    place.run(&["create", "small", "--max", "2", "--store", OTHER]);
+    place.run(&["create", "a b", "--start", "5", "--store", OTHER]);
+    let ran = import(&place, &["--store", OTHER], &lines);
+    assert_eq!((ran.code, ran.out.lines().count()), (5, 9), "{ran:?}");
+    assert!(
+        ran.err.contains("`small` has start 1 and max 2 in the store, and start 1 and max 3"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        ran.err.contains("hint: `idmill set small --next 3 --max 3 --store sqlite:other.db`"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("hint: `idmill set 'a b' --next 8 --store sqlite:other.db`"), "{}", ran.err);
+    assert_eq!(place.json(&["show", "small", "--json", "--store", OTHER])["max"], 2);
+    // The remedy is one.
+    assert_eq!(place.run(&["set", "small", "--next", "3", "--max", "3", "--store", OTHER]).code, 0);
+    assert!(import(&place, &["--store", OTHER], &lines).err.contains("1 refused"));
+}
+
+#[test]
+fn a_bad_line_is_told_by_its_number_and_stops_everything_unless_told_otherwise() {
+    let place = odd();
+    let good = place.run(&["export", "small"]).out;
+    let lines = format!("{good}\nnonsense\n{good}{{\"format\":\"1\",\"name\":\"x\"}}\n");
+    let ran = import(&place, &["--store", OTHER], &lines);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+    assert!(
+        ran.err.contains("stdin, line 3: ") && ran.err.contains("stdin, line 5: missing field"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("2 of 4 lines cannot be read; nothing was changed"), "{}", ran.err);
+    assert!(!place.files().contains(&"other.db".to_owned()));
+    let ran = import(&place, &["--keep-going", "--store", OTHER], &lines);
+    assert_eq!((ran.code, ran.out.as_str()), (2, "created small: next -\n"), "{ran:?}");
+    // A file of another kind, without any end of line.
+    let ran = import(&place, &["--store", OTHER], &"x".repeat(1 << 20));
+    assert!(ran.code == 2 && ran.err.contains("and 6 more"), "{ran:?}");
+    // Cut off in the middle of a line.
+    let cut = &place.run(&["export"]).out;
+    assert_eq!(import(&place, &["--store", "sqlite:cut.db"], &cut[..cut.len() - 20]).code, 2);
+    assert!(!place.files().contains(&"cut.db".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_read_is_left_out_and_told() {
+    let place = odd();
+    let database = idmill_sqlite::rusqlite::Connection::open(place.path().join("idmill.db")).unwrap();
+    database.execute("UPDATE idmill_sequences SET start = 50 WHERE name = 'a b'", []).unwrap();
+    let ran = place.run(&["export"]);
+    assert_eq!((ran.code, ran.out.lines().count()), (1, 10), "{ran:?}");
+    assert!(ran.err.contains("the row \"a b\"") && ran.err.contains("are left out"), "{}", ran.err);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn importing_never_lowers(pairs in proptest::collection::vec((1..100_u64, 1..100_u64, any::<bool>()), 1..20)) {
+        let place = Place::new();
+        let (mut stored, mut lines) = (String::new(), String::new());
+        let line = |name: usize, next: u64| {
+            let next = if next == 99 { json!(null) } else { json!(next.to_string()) };
+            json!({ "format": "1", "name": name.to_string(), "next": next, "start": "1", "max": "98" })
+        };
+        for (name, (before, wanted, exists)) in pairs.iter().enumerate() {
+            if *exists {
+                writeln!(stored, "{}", line(name, *before)).unwrap();
+            }
+            writeln!(lines, "{}", line(name, *wanted)).unwrap();
+        }
+        prop_assert_eq!(import(&place, &[], &stored).code, 0);
+        prop_assert_eq!(import(&place, &[], &lines).code, 0);
+        let all = listed(&place, "sqlite:idmill.db");
+        prop_assert_eq!(all.len(), pairs.len());
+        for one in all {
+            let (before, wanted, exists) = pairs[one["name"].as_str().unwrap().parse::<usize>().unwrap()];
+            let reached = one["next"].as_u64().unwrap_or(99);
+            prop_assert_eq!(reached, if exists { before.max(wanted) } else { wanted });
+        }
+    }
+}

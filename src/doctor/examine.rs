@@ -1,0 +1,301 @@
+//! Looks at a store, and at those who remember what it granted.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use tokio::time::Instant;
+
+use super::finding::Finding;
+use super::{ColumnUrl, Largest, judge};
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::{Ledger, Ledgers, Witness};
+use crate::name::SequenceName;
+use crate::store::{Identity, Page, Pages, SequenceInfo, Store};
+
+/// How many sequences are looked at together.
+const AT_ONCE: usize = 16;
+/// How often a ledger is compared again that somebody changed meanwhile.
+const LOOKS: usize = 4;
+
+/// Looks at the sequences of a store, and compares them with what others remember of them.
+///
+/// Whoever remembers is asked first and the store afterwards, so that ids which are handed out in between raise
+/// no alarm. Reads, and changes nothing. Takes memory for a page at a time, and for what it finds.
+#[derive(Clone, Debug)]
+pub struct Doctor {
+    store: Arc<dyn Store>,
+    witness: Option<Arc<dyn Witness>>,
+    columns: Vec<(SequenceName, ColumnUrl)>,
+    types: BTreeMap<SequenceName, (String, u64)>,
+    rates: BTreeMap<SequenceName, f64>,
+    ends_within: Duration,
+    measures: bool,
+}
+
+/// What [`Doctor::examine`] saw.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Examined {
+    /// What is wrong, the sequences in the store's order.
+    pub findings: Vec<Finding>,
+    /// How many sequences were looked at.
+    pub sequences: u64,
+    /// How far each sequence had come, if rates are [measured](Doctor::measures).
+    pub reached: Option<Reached>,
+}
+
+/// How far each sequence had come at a time, to tell rates from.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    at: Instant,
+    ids: HashMap<SequenceName, (Identity, u128)>,
+}
+
+impl Reached {
+    fn now() -> Self {
+        Self { at: Instant::now(), ids: HashMap::new() }
+    }
+
+    fn note(&mut self, stored: &SequenceInfo) {
+        self.ids.insert(stored.name.clone(), (stored.identity, stored.reached()));
+    }
+
+    /// Ids a second since then; `None` of one that is new, or was set backwards.
+    fn rate(&self, stored: &SequenceInfo) -> Option<f64> {
+        let (identity, before) = self.ids.get(&stored.name)?;
+        let drawn = stored.reached().checked_sub(*before).filter(|_| *identity == stored.identity)?;
+        let seconds = self.at.elapsed().as_secs_f64();
+        (seconds > 0.0).then(|| drawn as f64 / seconds)
+    }
+}
+
+impl Doctor {
+    /// When a sequence is said to end soon, unless [told otherwise](Self::ends_within).
+    pub const ENDS_WITHIN: Duration = Duration::from_secs(30 * 86_400);
+
+    /// Of this store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            witness: None,
+            columns: Vec::new(),
+            types: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            ends_within: Self::ENDS_WITHIN,
+            measures: false,
+        }
+    }
+
+    /// Compares with the ledgers of this witness.
+    #[must_use]
+    pub fn witness(self, witness: Arc<dyn Witness>) -> Self {
+        Self { witness: Some(witness), ..self }
+    }
+
+    /// Compares the sequence with the largest id in this column. A sequence can have several.
+    #[must_use]
+    pub fn column(mut self, name: SequenceName, column: ColumnUrl) -> Self {
+        self.columns.push((name, column));
+        self
+    }
+
+    /// Says which type the ids of the sequence have, and the largest that it holds.
+    #[must_use]
+    pub fn holds(mut self, name: SequenceName, of_type: impl Into<String>, largest: u64) -> Self {
+        self.types.insert(name, (of_type.into(), largest));
+        self
+    }
+
+    /// Says how many ids a second the sequence gives, in place of what is measured.
+    #[must_use]
+    pub fn rate(mut self, name: SequenceName, per_second: f64) -> Self {
+        self.rates.insert(name, per_second);
+        self
+    }
+
+    /// Warns of sequences that end within this time. Default 30 days.
+    #[must_use]
+    pub fn ends_within(self, time: Duration) -> Self {
+        Self { ends_within: time, ..self }
+    }
+
+    /// Notes how far each sequence has come, so that the next look can tell its rate. Takes memory for each of
+    /// them.
+    #[must_use]
+    pub fn measures(self, measures: bool) -> Self {
+        Self { measures, ..self }
+    }
+
+    /// Looks once. What could not be looked at is a finding too.
+    pub async fn examine(&self) -> Examined {
+        self.examine_since(None).await
+    }
+
+    /// The same, with rates since an earlier look. Choose one that is several refills back: a sequence comes on
+    /// by whole steps.
+    pub async fn examine_since(&self, earlier: Option<&Reached>) -> Examined {
+        let guarded = self.witness.is_some();
+        let mut seen = Examined::default();
+        seen.findings.extend(judge::forgets(self.store.capabilities().durability, guarded));
+        for (name, column) in &self.columns {
+            self.compare_column(name, column, &mut seen.findings).await;
+        }
+        self.compare_ledgers(&mut seen.findings).await;
+        self.look_at_all(earlier, &mut seen).await;
+        seen
+    }
+
+    /// How far each sequence has come.
+    ///
+    /// # Errors
+    /// Those of [`Store::list`].
+    pub async fn reached(&self) -> Result<Reached> {
+        let (mut reached, mut pages) = (Reached::now(), Pages::new(&*self.store, Page::default()));
+        while let Some(page) = pages.next().await? {
+            page.sequences.iter().for_each(|stored| reached.note(stored));
+        }
+        Ok(reached)
+    }
+
+    async fn compare_column(&self, name: &SequenceName, column: &ColumnUrl, findings: &mut Vec<Finding>) {
+        let largest = match column.largest().await {
+            Ok(largest) => largest,
+            Err(error) => {
+                findings.push(judge::not_seen(format!("the largest id in {column}"), Some(name), &error));
+                return;
+            }
+        };
+        match self.store.inspect(name).await {
+            Ok(Some(stored)) => findings.extend(of_column(&stored, column, &largest)),
+            // That it is missing is found with the others.
+            Ok(None) => {}
+            Err(error) => findings.extend(not_read(name, "the sequence", &error)),
+        }
+    }
+
+    async fn compare_ledgers(&self, findings: &mut Vec<Finding>) {
+        let Some(witness) = &self.witness else { return };
+        let mut page = Page::default();
+        loop {
+            let Ledgers { ledgers, unreadable, next } = match witness.list(&page).await {
+                Ok(ledgers) => ledgers,
+                Err(error) => {
+                    return findings.push(judge::not_seen("the ledgers of the witness", None, &error));
+                }
+            };
+            findings.extend(unreadable.into_iter().map(|found| judge::unreadable(found, "the witness")));
+            let compared = ledgers.into_iter().map(|(name, ledger)| self.compare(&**witness, name, ledger));
+            let mut compared = stream::iter(compared).buffered(AT_ONCE);
+            while let Some(finding) = compared.next().await {
+                findings.extend(finding);
+            }
+            match next {
+                Some(cursor) if page.after.as_ref() != Some(&cursor) => page = page.after(cursor),
+                _ => return,
+            }
+        }
+    }
+
+    async fn compare(&self, witness: &dyn Witness, name: SequenceName, ledger: Ledger) -> Option<Finding> {
+        match self.confirmed(witness, &name, ledger).await {
+            Err(error) => not_read(&name, "what the witness has of it", &error),
+            found => found.ok().flatten(),
+        }
+    }
+
+    /// What speaks against the sequence while its ledger stays the same: whoever gives ids back has the witness
+    /// let go of them before the store takes them, and a look in between would take that for a loss. A ledger
+    /// that changes each time is of a sequence that is being drawn from through the guard, which finds out itself.
+    async fn confirmed(
+        &self,
+        witness: &dyn Witness,
+        name: &SequenceName,
+        mut ledger: Ledger,
+    ) -> Result<Option<Finding>> {
+        for _ in 0..LOOKS {
+            let stored = self.store.inspect(name).await?;
+            let Some(finding) = judge::against(name, &ledger, stored.as_ref()) else { return Ok(None) };
+            match witness.read(name).await? {
+                Some(again) if again == ledger => return Ok(Some(finding)),
+                Some(again) => ledger = again,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// All that the store alone says, page by page.
+    async fn look_at_all(&self, earlier: Option<&Reached>, seen: &mut Examined) {
+        let mut reached = self.measures.then(Reached::now);
+        let columns = self.columns.iter().map(|(name, _)| name);
+        let mut asked: BTreeSet<_> = self.types.keys().chain(self.rates.keys()).chain(columns).collect();
+        let mut pages = Pages::new(&*self.store, Page::default());
+        loop {
+            let page = match pages.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) => {
+                    return seen.findings.push(judge::not_seen("the list of sequences", None, &error));
+                }
+            };
+            for stored in &page.sequences {
+                seen.sequences += 1;
+                asked.remove(&stored.name);
+                if let Some(reached) = &mut reached {
+                    reached.note(stored);
+                }
+                seen.findings.extend(self.of_stored(stored, earlier));
+            }
+            self.look_for_ledgers(&page.sequences, &mut seen.findings).await;
+            let unreadable = page.unreadable.into_iter().map(|found| judge::unreadable(found, "the store"));
+            seen.findings.extend(unreadable);
+        }
+        seen.findings.extend(asked.into_iter().map(judge::missing));
+        seen.reached = reached;
+    }
+
+    fn of_stored(&self, stored: &SequenceInfo, earlier: Option<&Reached>) -> Vec<Finding> {
+        let rate = self.rates.get(&stored.name).copied();
+        let rate = rate.or_else(|| earlier.and_then(|earlier| earlier.rate(stored)));
+        let holds = self.types.get(&stored.name);
+        let found = [
+            judge::exhausted(stored),
+            rate.and_then(|rate| judge::ends(stored, rate, self.ends_within)),
+            holds.and_then(|(of_type, largest)| judge::too_narrow(stored, of_type, *largest)),
+        ];
+        found.into_iter().flatten().collect()
+    }
+
+    async fn look_for_ledgers(&self, sequences: &[SequenceInfo], findings: &mut Vec<Finding>) {
+        let Some(witness) = &self.witness else { return };
+        let names: Vec<_> = sequences.iter().map(|stored| stored.name.clone()).collect();
+        for (stored, ledger) in sequences.iter().zip(witness.read_many(&names).await) {
+            // That the witness is away was found before.
+            if matches!(ledger, Ok(None)) {
+                findings.extend(judge::unguarded(stored));
+            }
+        }
+    }
+}
+
+/// That a sequence could not be read; nothing of one that is found among the unreadable later.
+fn not_read(name: &SequenceName, asked: &str, error: &Error) -> Option<Finding> {
+    (error.kind() != ErrorKind::StoreViolation).then(|| judge::not_seen(asked, Some(name), error))
+}
+
+fn of_column(stored: &SequenceInfo, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
+    // Each counter ends long before 2^63, whatever its max is.
+    let holds = largest.holds.filter(|holds| *holds < u64::MAX >> 1);
+    let narrow =
+        holds.and_then(|holds| judge::too_narrow(stored, &format!("{column} ({})", largest.of_type), holds));
+    judge::in_use(stored, column, largest).into_iter().chain(narrow).collect()
+}
+
+impl Finding {
+    /// The finding that a store, or a witness, could not be opened.
+    pub fn of_opening(what: impl Into<String>, error: &Error) -> Self {
+        judge::not_seen(what, None, error)
+    }
+}

@@ -1,0 +1,242 @@
+//! What is wrong with a sequence, by what is known of it. Pure: no store, no clock.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use super::finding::{Finding, FindingKind, Remedy, Severity};
+use super::{ColumnUrl, Largest};
+use crate::error::{Error, ErrorKind, Operation, Status};
+use crate::guard::Ledger;
+use crate::name::SequenceName;
+use crate::store::{Durability, SequenceInfo, Unreadable};
+
+/// A finding about a sequence.
+fn about(
+    name: &SequenceName,
+    kind: FindingKind,
+    asked: impl Into<String>,
+    found: impl Into<String>,
+    remedy: Remedy,
+) -> Finding {
+    Finding::new(kind, name.to_string(), asked, found, remedy)
+}
+
+/// Whether a column holds ids that are still to be handed out. The column was read first: what is handed out
+/// later is reserved by the time the sequence is.
+pub(super) fn in_use(stored: &SequenceInfo, column: &ColumnUrl, largest: &Largest) -> Option<Finding> {
+    let largest = u128::try_from(largest.id?).ok()?;
+    // Of one that is exhausted, nothing is handed out any more.
+    if stored.next.is_none_or(|next| largest < u128::from(next)) {
+        return None;
+    }
+    let found = format!("{largest} is in use, and {}: ids will repeat", next(stored));
+    let asked = format!("the largest id in {column}");
+    Some(about(&stored.name, FindingKind::InUse, asked, found, above(stored, largest)))
+}
+
+/// Raises the sequence above an id, or says why it takes more than that.
+fn above(stored: &SequenceInfo, largest: u128) -> Remedy {
+    let max = stored.bounds.max();
+    match u64::try_from(largest) {
+        Ok(largest) if largest < max => raise(stored, largest + 1),
+        Ok(u64::MAX) | Err(_) => Remedy::advice(
+            "no sequence goes beyond 2^64 - 1: see whether the column is the right one, and what wrote that id",
+        ),
+        Ok(largest) => {
+            let widest = [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX];
+            let max = widest.into_iter().find(|max| *max > largest).unwrap_or(u64::MAX);
+            Remedy::SetMax { name: stored.name.clone(), next: Some(largest + 1), max }
+        }
+    }
+}
+
+fn raise(stored: &SequenceInfo, next: u64) -> Remedy {
+    Remedy::Raise { name: stored.name.clone(), identity: stored.identity, next }
+}
+
+/// What a ledger says against the sequence of its name, read after it.
+pub(super) fn against(
+    name: &SequenceName,
+    ledger: &Ledger,
+    stored: Option<&SequenceInfo>,
+) -> Option<Finding> {
+    let asked = || "what the witness has of it".to_owned();
+    if ledger.removed && stored.is_none_or(|stored| stored.identity != ledger.identity) {
+        return None;
+    }
+    let Some(stored) = stored else {
+        let found = format!(
+            "ids below {} were claimed, and the store has no such sequence: it was emptied, restored to before the sequence \
+             was created, or is another one",
+            ledger.top()
+        );
+        return Some(about(name, FindingKind::Missing, asked(), found, recreate(name, ledger.top())));
+    };
+    let (known, here) = (ledger.identity, stored.identity);
+    if known.incarnation != here.incarnation {
+        let found = format!(
+            "ids below {} were claimed of {:016x}, and the store has {:016x}: it was emptied, restored to before the \
+             sequence was created, or is another one",
+            ledger.top(),
+            known.incarnation,
+            here.incarnation
+        );
+        return Some(about(name, FindingKind::Replaced, asked(), found, recreate(name, ledger.top())));
+    }
+    if known.epoch > here.epoch {
+        let found = format!("it was reset to epoch {}, and the store has epoch {}", known.epoch, here.epoch);
+        let remedy =
+            Remedy::advice("restore a later backup, or reset the sequence again: `idmill set --help`");
+        return Some(about(name, FindingKind::BehindReset, asked(), found, remedy));
+    }
+    let went_back = known.epoch == here.epoch && ledger.top() > stored.reached();
+    went_back.then(|| {
+        let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
+        let top = ledger.top().min(u128::from(stored.bounds.max()) + 1);
+        let remedy = u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top));
+        about(name, FindingKind::WentBack, asked(), found, remedy)
+    })
+}
+
+fn used_up() -> Remedy {
+    Remedy::advice(
+        "every id was claimed, and none is left: keep the guard, which lets none of them be used twice",
+    )
+}
+
+fn recreate(name: &SequenceName, top: u128) -> Remedy {
+    u64::try_from(top).map_or_else(|_| used_up(), |start| Remedy::Recreate { name: name.clone(), start })
+}
+
+/// Whether ids are drawn without the guard.
+pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
+    let used = stored.next != Some(stored.bounds.start());
+    used.then(|| {
+        let found = format!("nothing was claimed, and {}", next(stored));
+        let remedy = Remedy::advice("have every process that draws from it name the guard");
+        about(&stored.name, FindingKind::Unguarded, "what the witness has of it", found, remedy)
+    })
+}
+
+pub(super) fn exhausted(stored: &SequenceInfo) -> Option<Finding> {
+    stored.next.is_none().then(|| {
+        let found = format!("every id up to its max, {}, is reserved", stored.bounds.max());
+        let remedy = match wider(stored.bounds.max()) {
+            Some(max) => Remedy::SetMax { name: stored.name.clone(), next: None, max },
+            None => {
+                Remedy::advice("no id is larger: begin another sequence, with ids that tell the two apart")
+            }
+        };
+        about(&stored.name, FindingKind::Exhausted, "what is left of it", found, remedy)
+    })
+}
+
+/// The max of the next wider integer of SQL.
+fn wider(max: u64) -> Option<u64> {
+    [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX].into_iter().find(|wider| *wider > max)
+}
+
+/// Whether it is over within this time at so many ids a second.
+pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration) -> Option<Finding> {
+    let left = stored.remaining();
+    let seconds = left as f64 / rate;
+    let soon = left > 0 && rate > 0.0 && seconds <= within.as_secs_f64();
+    soon.then(|| {
+        let found = format!("{left} ids are left, for {} at {rate:.1} a second", days(seconds));
+        let remedy = match wider(stored.bounds.max()) {
+            Some(max) => Remedy::SetMax { name: stored.name.clone(), next: None, max },
+            None => Remedy::advice("no id is larger: begin another sequence before that"),
+        };
+        about(&stored.name, FindingKind::EndsSoon, "how long it lasts", found, remedy)
+    })
+}
+
+/// A time for people to judge by.
+fn days(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds:.0} s"),
+        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
+        ..172_800.0 => format!("{:.0} h", seconds / 3_600.0),
+        _ => format!("{:.1} days", seconds / 86_400.0),
+    }
+}
+
+/// Whether it goes on beyond the largest id that fits what `of_type` names.
+pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Option<Finding> {
+    let max = stored.bounds.max();
+    (max > holds).then(|| {
+        let found = format!("{of_type} holds ids up to {holds}, and its max is {max}");
+        let reached = stored.reached() > u128::from(holds) + 1;
+        let severity = if reached { Severity::Error } else { Severity::Warning };
+        let remedy = if reached {
+            Remedy::advice(format!("ids above {holds} are reserved already: widen {of_type}"))
+        } else {
+            Remedy::SetMax { name: stored.name.clone(), next: None, max: holds }
+        };
+        let asked = format!("whether its ids fit {of_type}");
+        Finding { severity, ..about(&stored.name, FindingKind::TooNarrow, asked, found, remedy) }
+    })
+}
+
+/// A sequence that somebody asked about, and that is not there.
+pub(super) fn missing(name: &SequenceName) -> Finding {
+    let remedy = Remedy::advice(
+        "correct the name, or the store's URL; if the store was there before, restore it: made anew, it begins every sequence \
+         at its start",
+    );
+    about(name, FindingKind::Missing, "the sequence", "the store has none of this name", remedy)
+}
+
+/// Something stored where sequences are, or ledgers.
+pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
+    let remedy = Remedy::advice("restore it, or remove it by the database's own means once nobody uses it");
+    let asked = format!("what {of} has");
+    Finding::new(FindingKind::Unreadable, found.name, asked, found.error.to_string(), remedy)
+}
+
+/// A witness makes up for it, as long as there is one.
+pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> {
+    (durability < Durability::Disk).then(|| {
+        let found = "it forgets what it granted when its process or its machine ends, and grants it again";
+        let remedy =
+            Remedy::advice("have it sync to disk before it answers, or guard it by a witness that does");
+        let severity = if guarded { Severity::Warning } else { Severity::Error };
+        let finding =
+            Finding::new(FindingKind::LosesWrites, None, "how long a grant survives", found, remedy);
+        Finding { severity, ..finding }
+    })
+}
+
+fn next(stored: &SequenceInfo) -> String {
+    match stored.next {
+        Some(next) => format!("the next to be reserved is {next}"),
+        None => format!("all up to {} is reserved", stored.bounds.max()),
+    }
+}
+
+/// What an error that came of looking says: nothing is known, or the store is refused as it is.
+pub(super) fn not_seen(asked: impl Into<String>, sequence: Option<&SequenceName>, error: &Error) -> Finding {
+    let refused =
+        matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unsupported | ErrorKind::StoreViolation)
+            && error.operation() == Some(Operation::Connect);
+    let kind = if refused { FindingKind::Refused } else { FindingKind::NotSeen };
+    let remedy = match error.status() {
+        Status::Permanent => "as it says; nothing is known until this can be looked at",
+        _ => "look again later; nothing is known until this can be looked at",
+    };
+    let sequence = sequence.map(ToString::to_string);
+    Finding::new(kind, sequence, asked, chain(error), Remedy::advice(remedy))
+}
+
+/// The error with the causes that say more than it does.
+fn chain(error: &Error) -> String {
+    let (mut text, mut next) = (error.to_string(), error.source());
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}

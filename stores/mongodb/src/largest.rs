@@ -1,0 +1,50 @@
+//! The largest id in a field of the user's own documents.
+
+use std::time::Duration;
+
+use idmill::Result;
+use idmill::doctor::{ColumnPath, Largest};
+use mongodb::Database;
+use mongodb::bson::{Bson, Document, doc};
+
+use super::classify::{Asked, Fault, failed};
+use super::commands::Commands;
+
+/// Up to here, a double is exact.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Looks for the largest id. MongoDB sorts every number below every text, so that one of those among the ids is
+/// what is found. The first part of the path is the collection, the others lead into its documents.
+pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Duration) -> Result<Largest> {
+    let (collection, field) = path.parts().split_first().expect("two parts or more");
+    let commands = Commands::new(database, collection.clone(), timeout);
+    let failed = |fault: Fault| failed(&fault, Asked::Read);
+    let key = field.join(".");
+    let top = commands.top(&key).await.map_err(failed)?;
+    let Some(found) = top.as_ref().and_then(|document| within(document, field)) else {
+        return empty(&commands, path).await.map_err(failed)?;
+    };
+    let id = match found {
+        Bson::Int32(id) => i128::from(*id),
+        Bson::Int64(id) => i128::from(*id),
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole, and no larger than 2^53")]
+        Bson::Double(id) if id.fract() == 0.0 && id.abs() <= EXACT => *id as i128,
+        other => return Err(path.not_of_integers(&format!("{:?}", other.element_type()))),
+    };
+    Ok(Largest::new(id, "a number", None))
+}
+
+/// Nothing in an empty collection; but a field that is nowhere was mistyped.
+async fn empty(commands: &Commands, path: &ColumnPath) -> Result<Result<Largest>, Fault> {
+    if !commands.exists().await? {
+        return Ok(Err(path.missing("collection")));
+    }
+    let is_empty = commands.find_some(doc! {}, 1).await?.is_empty();
+    Ok(if is_empty { Ok(Largest::new(None, "", None)) } else { Err(path.missing("field")) })
+}
+
+fn within<'a>(document: &'a Document, field: &[String]) -> Option<&'a Bson> {
+    let (first, rest) = field.split_first()?;
+    let value = document.get(first)?;
+    if rest.is_empty() { Some(value) } else { within(value.as_document()?, rest) }
+}
