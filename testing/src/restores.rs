@@ -20,7 +20,6 @@ use idmill::store::{Bounds, Change, Store, connect};
 use idmill::{Allocator, Error, ErrorKind, Result, SequenceName, Sequences, Status};
 
 const SEQUENCE: &str = "s";
-/// Nothing is fetched ahead, so that what was reserved at the time of a backup does not depend on timing.
 const STEP: u64 = 10;
 /// How often a process that runs over a restart tries again: a guard against hanging.
 const TRIES: u32 = 600;
@@ -156,11 +155,12 @@ impl Process {
     }
 }
 
+/// Nothing is fetched ahead, so that what was reserved at the time of a backup does not depend on timing.
 async fn sequence(store: impl Store + 'static) -> Result<Allocator<u64>> {
     Sequences::new(store)?.sequence::<u64>(SEQUENCE).step(STEP).watermark(0).await
 }
 
-/// A copy of a directory of an engine that is down, with everybody's rights.
+/// A copy of a directory of an engine that is down, with everybody's rights; gone when it is dropped.
 #[derive(Debug)]
 pub struct Backup {
     of: PathBuf,
@@ -179,6 +179,12 @@ impl Backup {
     pub fn put_back(&self) {
         std::fs::remove_dir_all(&self.of).unwrap();
         copied(&self.copy, &self.of);
+    }
+}
+
+impl Drop for Backup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.copy);
     }
 }
 

@@ -6,6 +6,7 @@ mod designs;
 mod errors;
 mod fields;
 mod ranges;
+mod restores;
 mod transaction;
 
 use std::net::SocketAddr;

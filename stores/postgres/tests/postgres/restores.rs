@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use idmill_testing::engines::Engine;
-use idmill_testing::restores::{Backup, Drawn, ran};
+use idmill_testing::restores::{Backup, Drawn, Process, ran};
 
 use crate::{client, server, url};
 
@@ -77,7 +77,7 @@ async fn a_process_that_runs_over_a_restore() {
     for process in processes.iter().cycle().take(6) {
         ids.draw_with(process, 25).await.unwrap();
     }
-    assert_eq!(processes.iter().map(|process| process.healed()).sum::<u64>(), 1);
+    assert_eq!(processes.iter().map(Process::healed).sum::<u64>(), 1);
 }
 
 #[tokio::test]

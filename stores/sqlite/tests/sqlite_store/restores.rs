@@ -1,7 +1,7 @@
 //! Copies of a file that are put back, whole or without their log, and files that are gone or others: without
 //! a guard ids come again, and with one they do not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use idmill_testing::restores::Drawn;
@@ -11,10 +11,10 @@ use crate::Place;
 /// What was drawn from the file of this place.
 fn drawn(place: &Place) -> Drawn {
     idmill_sqlite::register().unwrap();
-    Drawn::from(url(place.file()))
+    Drawn::from(url(&place.file()))
 }
 
-fn url(file: PathBuf) -> String {
+fn url(file: &Path) -> String {
     format!("sqlite:{}", file.display())
 }
 
@@ -102,9 +102,9 @@ async fn another_file() {
     let place = Place::new();
     let mut ids = drawn(&place);
     ids.draw(50).await;
-    ids.moves_to(url(place.dir.path().join("another.db")));
+    ids.moves_to(url(&place.dir.path().join("another.db")));
     assert_eq!(ids.repeated(20).await, 20);
     ids.refused().await;
-    ids.moves_to(url(place.file()));
+    ids.moves_to(url(&place.file()));
     assert_eq!(ids.draw(50).await, 0);
 }

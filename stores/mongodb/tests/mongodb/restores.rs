@@ -1,0 +1,73 @@
+//! Files of a server that are put back, documents that are restored or deleted, another database: without a
+//! guard ids come again, and with one they do not.
+
+use idmill_mongodb::driver::bson::doc;
+use idmill_testing::restores::{Backup, Drawn};
+
+use super::*;
+
+/// What was drawn from a server of its own.
+async fn drawn() -> Option<(Engine, Drawn)> {
+    idmill_mongodb::register().unwrap();
+    let engine = Engine::start(ENGINE).await?;
+    let ids = Drawn::from(url(engine.address(), ""));
+    Some((engine, ids))
+}
+
+#[tokio::test]
+async fn files_that_are_put_back() {
+    let Some((engine, mut ids)) = drawn().await else { return };
+    ids.draw(30).await;
+    engine.kill();
+    let backup = Backup::of(engine.dir());
+    engine.restart().await;
+    let running = ids.process().await.unwrap();
+    ids.draw_with(&running, 50).await.unwrap();
+    engine.kill();
+    backup.put_back();
+    engine.restart().await;
+    ids.went_back().await;
+    engine.kill();
+    backup.put_back();
+    engine.restart().await;
+    ids.draw_with(&running, 50).await.unwrap();
+    assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
+}
+
+/// As `mongodump` and `mongorestore --drop` do.
+#[tokio::test]
+async fn documents_that_are_restored() {
+    let Some((engine, mut ids)) = drawn().await else { return };
+    ids.draw(30).await;
+    let documents = documents(engine.address()).await;
+    let kept = documents.find_one(doc! {}).await.unwrap().unwrap();
+    ids.draw(50).await;
+    documents.delete_many(doc! {}).await.unwrap();
+    documents.insert_one(kept).await.unwrap();
+    ids.went_back().await;
+}
+
+#[tokio::test]
+async fn documents_that_are_gone() {
+    let Some((engine, mut ids)) = drawn().await else { return };
+    ids.draw(50).await;
+    let documents = documents(engine.address()).await;
+    documents.delete_many(doc! {}).await.unwrap();
+    assert_eq!(ids.repeated(20).await, 20);
+    documents.delete_many(doc! {}).await.unwrap();
+    ids.another().await;
+    documents.drop().await.unwrap();
+    ids.another().await;
+}
+
+#[tokio::test]
+async fn another_database() {
+    let Some((engine, mut ids)) = drawn().await else { return };
+    ids.draw(50).await;
+    let right = url(engine.address(), "");
+    ids.moves_to(right.replace("/test?", "/another?"));
+    assert_eq!(ids.repeated(20).await, 20);
+    ids.refused().await;
+    ids.moves_to(right);
+    assert_eq!(ids.draw(50).await, 0);
+}
