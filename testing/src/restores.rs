@@ -78,12 +78,26 @@ impl Drawn {
     /// A process that starts now *without a guard* draws so many ids; returns how many of them were drawn
     /// before.
     pub async fn repeated(&self, count: u32) -> usize {
-        let sequence = sequence(connect(&self.url).await.unwrap()).await.unwrap();
+        self.repeated_of(connect(&self.url).await.unwrap(), count).await
+    }
+
+    /// The same behind the guard, where the witness was put back as well.
+    pub async fn repeated_behind_the_guard(&self, count: u32) -> usize {
+        self.repeated_of(self.process().await.unwrap().guarded, count).await
+    }
+
+    async fn repeated_of(&self, store: impl Store + 'static, count: u32) -> usize {
+        let sequence = sequence(store).await.unwrap();
         let mut repeated = 0;
         for _ in 0..count {
             repeated += usize::from(self.ids.contains(&sequence.next().await.unwrap()));
         }
         repeated
+    }
+
+    /// The witness's file.
+    pub fn witness(&self) -> &Path {
+        self.witness.path()
     }
 
     /// What a process that starts now, behind the guard, is refused with; it is refused each time.

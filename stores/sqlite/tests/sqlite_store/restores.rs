@@ -108,3 +108,20 @@ async fn another_file() {
     ids.moves_to(url(&place.file()));
     assert_eq!(ids.draw(50).await, 0);
 }
+
+/// What no guard sees, and what does no harm.
+#[tokio::test]
+async fn a_witness_that_is_put_back() {
+    let place = Place::new();
+    let mut ids = drawn(&place);
+    ids.draw(30).await;
+    place.closed().await;
+    std::fs::copy(place.file(), place.copy()).unwrap();
+    let forgetful = std::fs::read(ids.witness()).unwrap();
+    ids.draw(50).await;
+    std::fs::write(ids.witness(), &forgetful).unwrap();
+    assert_eq!(ids.draw(50).await, 0, "the store knows the rest");
+    std::fs::write(ids.witness(), &forgetful).unwrap();
+    place.put_back().await;
+    assert_eq!(ids.repeated_behind_the_guard(20).await, 20, "both forgot the same");
+}
