@@ -8,11 +8,11 @@ use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use super::finding::Finding;
-use super::{ColumnUrl, Largest, judge};
+use super::{ColumnUrl, judge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Ledger, Ledgers, Witness};
 use crate::name::SequenceName;
-use crate::store::{Identity, Page, Pages, SequenceInfo, Store};
+use crate::store::{Identity, Largest, Page, Pages, SequenceInfo, Store};
 
 /// How many sequences are looked at together.
 const AT_ONCE: usize = 16;

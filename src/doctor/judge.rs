@@ -3,12 +3,12 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use super::ColumnUrl;
 use super::finding::{Finding, FindingKind, Remedy, Severity};
-use super::{ColumnUrl, Largest};
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::guard::Ledger;
 use crate::name::SequenceName;
-use crate::store::{Durability, SequenceInfo, Unreadable};
+use crate::store::{Durability, Largest, SequenceInfo, Unreadable};
 
 /// A finding about a sequence.
 fn about(

@@ -82,7 +82,7 @@ async fn what_is_given_back_or_reset_between_two_looks_raises_no_alarm() {
     let listed = both.witness.list(&Page::default()).await.unwrap().ledgers;
     // Each of these comes after the ledgers were listed, and before the store is looked at.
     let rest = crate::range::Range::new(5, 6).unwrap();
-    assert!(both.guarded.give_back(&GiveBack::new(name("orders"), rest, grant.identity)).await.unwrap());
+    assert!(both.guarded.give_back(&GiveBack::new(name("orders"), grant.identity, rest)).await.unwrap());
     both.guarded.set(&name("reset"), Change::new().next(3).backwards(true)).await.unwrap();
     both.guarded.remove(&name("removed")).await.unwrap();
     let late = Late { listed, now: both.witness.clone() };

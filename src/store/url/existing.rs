@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::doctor::{ColumnPath, Largest};
 use crate::error::Result;
 use crate::store::kit::options::{Word, words};
-use crate::store::{Existing, Store, StoreFuture, Target, WitnessUrl};
+use crate::store::{ColumnPath, Existing, Largest, Store, StoreFuture, Target, WitnessUrl};
 
 /// As the option's value says.
 pub(super) fn parse(store: Arc<dyn Target>, value: &str) -> Result<Arc<dyn Target>> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use idmill::doctor::{ColumnPath, Largest};
+use idmill::store::{ColumnPath, Largest};
 use idmill::{Error, Id, Result};
 
 /// Returns what a column holds for an id.

@@ -7,11 +7,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::doctor::{ColumnPath, Largest};
-use idmill::store::Target;
 use idmill::store::kit::options::{Table as Options, duration, option, words};
 use idmill::store::kit::query::{self, ESCAPED};
 use idmill::store::kit::refuse;
+use idmill::store::{ColumnPath, Largest, Target};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
 use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Settings, Table, largest};
