@@ -259,3 +259,16 @@ fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
         assert!(ran.code == 2 && ran.err.contains("has no table to create"), "{ran:?}");
     }
 }
+
+#[test]
+fn revoking_raises_the_epoch_and_nothing_else() {
+    let place = Place::with_sequence(1, 1000);
+    place.run(&["next", "s", "-n", "4"]);
+    let mut expected = place.show();
+    let revoked = place.json(&["revoke", "s", "--json"]);
+    assert_eq!(revoked["before"], expected);
+    expected["epoch"] = json!(1);
+    assert_eq!((&revoked["after"], &place.show()), (&expected, &expected));
+    assert_eq!(place.run(&["next", "s"]).ids(), [5]);
+    assert_eq!(place.run(&["revoke", "t"]).code, 4);
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
 };
 use idmill::{ErrorKind, Result, SequenceName, Status};
 use tokio::time::timeout;
@@ -88,6 +88,46 @@ impl Client {
 
     pub(super) async fn remove(&self, name: &SequenceName) -> Outcome<Result<bool>> {
         self.settled("remove", || self.store.remove(name)).await
+    }
+
+    /// What is kept as a record of this name.
+    pub(super) async fn kept(&self, name: &SequenceName) -> Outcome<Result<Option<String>>> {
+        self.settled("record", || self.store.record(name)).await
+    }
+
+    /// Writes a record, again where what is kept shows that an answer which was none meant nothing.
+    pub(super) async fn swap(
+        &self,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Outcome<Result<bool>> {
+        loop {
+            match self.settled("swap_record", || self.store.swap_record(name, seen, wanted)).await? {
+                Err(error) if error.kind().status() == Status::Unknown => {
+                    let kept = self.kept(name).await?;
+                    if !kept.as_ref().is_ok_and(|kept| kept.as_deref() == seen) {
+                        return Ok(kept.map(|kept| kept.as_deref() == Some(wanted)));
+                    }
+                }
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// Writes a record, once.
+    pub(super) async fn swap_once(
+        &self,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Outcome<Result<bool>> {
+        let answer = timeout(self.patience, self.store.swap_record(name, seen, wanted)).await;
+        answer.map_err(|_| Stop::Failed(format!("swap_record: no answer within {:?}", self.patience)))
+    }
+
+    pub(super) async fn records(&self, page: &Page) -> Outcome<Result<Records>> {
+        self.settled("list_records", || self.store.list_records(page)).await
     }
 
     /// A sequence that has to be there.

@@ -328,7 +328,7 @@ impl Store for Guarded {
     }
 
     crate::store_calls!(|this| this.store =>
-        create inspect list set record swap_record list_records);
+        create inspect inspect_many list set record swap_record list_records);
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(

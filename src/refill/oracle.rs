@@ -332,7 +332,7 @@ impl Oracle {
     /// An administrator lets the sequence go on.
     fn raise(&mut self, bytes: &mut Bytes<'_>) {
         let max = self.stored.bounds.max().saturating_add(bytes.number());
-        let change = Change { next: None, max: Some(max), backwards: false, expect: None };
+        let change = Change::new().max(max);
         self.stored.apply(&change).expect("forwards");
     }
 

@@ -102,6 +102,32 @@ impl Sequences {
         self.wait_for("`set`", self.set(name, change))
     }
 
+    /// Has every process drop the ids of a sequence that it has in memory: for when something went wrong, and
+    /// nobody is to hand out what was reserved before. Raises the sequence's epoch, and changes nothing else.
+    ///
+    /// This process drops them before this returns. Others do at their next refill, or within their
+    /// [freshness](crate::SequencesBuilder::freshness). What is dropped is a gap.
+    ///
+    /// # Errors
+    /// Those of [`Store::set`], and those common to all calls here.
+    pub async fn revoke(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
+        let revoked = self.set(name.as_ref(), Change::new().revoke(true)).await;
+        // Also where it is not known whether it was applied.
+        if let Some(core) = self.shared.registry.find(name.as_ref()) {
+            core.revoke();
+            core.leave();
+        }
+        revoked
+    }
+
+    /// [`revoke`](Self::revoke) for threads outside any async runtime.
+    ///
+    /// # Errors
+    /// Those of [`revoke`](Self::revoke); [`ErrorKind::InvalidInput`] where it would wait for itself.
+    pub fn revoke_blocking(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
+        self.wait_for("`revoke`", self.revoke(name))
+    }
+
     /// Removes a sequence from the store; `false` if there was none. Allocators that are open go on with the
     /// ids in memory, and fail at their next refill.
     ///

@@ -2,6 +2,7 @@
 
 mod administration;
 mod builder;
+mod freshness;
 mod health;
 mod start;
 mod threads;

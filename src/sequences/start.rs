@@ -7,6 +7,7 @@ use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::{Semaphore, watch};
 
 use super::Sequences;
+use super::freshness::Freshness;
 use super::threads::Home;
 use crate::allocator::{Shared, block_on};
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -19,6 +20,8 @@ use crate::sequence::state::Mailbox;
 use crate::sequence::task::{Task, lost};
 use crate::store::{self, Capabilities, Store};
 use crate::sync::{Arc, Mutex};
+
+const LEAST_FRESHNESS: Duration = Duration::from_millis(1);
 
 impl Sequences {
     /// Starts the sequences of a store, with the defaults of [`builder`](Self::builder). The store may also
@@ -36,6 +39,7 @@ impl Sequences {
             store: Arc::new(store),
             store_timeout: Duration::from_secs(10),
             idle_eviction: None,
+            freshness: None,
             max_waiting: 65_536,
             own_thread: false,
             seed: None,
@@ -80,6 +84,7 @@ pub struct SequencesBuilder {
     store: Arc<dyn Store>,
     store_timeout: Duration,
     idle_eviction: Option<Duration>,
+    freshness: Option<Duration>,
     max_waiting: usize,
     own_thread: bool,
     seed: Option<u64>,
@@ -105,6 +110,20 @@ impl SequencesBuilder {
     /// long; this may take up to twice as long. Its ids in memory become a gap. Default: never.
     pub fn idle_eviction(mut self, after: Duration) -> Self {
         self.idle_eviction = Some(after);
+        self
+    }
+
+    /// Hands out only ids that were reserved, or whose sequence was confirmed to be the same, at most this
+    /// long ago. So a reset, a removal and a [revocation](Sequences::revoke) reach this process within that
+    /// time, and one that draws seldom does not hand out ids of days ago. The store is asked four times in
+    /// that time, in one call for many sequences. What it could not be asked about is dropped in time, as a
+    /// gap: choose more than the outages that memory is to bridge. At least 1 ms. Default: ids in memory are
+    /// good until the next refill.
+    ///
+    /// A process that is stopped, as with its machine, may hand out older ids right after it goes on: no draw
+    /// looks at a clock.
+    pub fn freshness(mut self, age: Duration) -> Self {
+        self.freshness = Some(age);
         self
     }
 
@@ -150,6 +169,10 @@ impl SequencesBuilder {
                 format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
             return Err(Error::invalid(message).during(Operation::Configure));
         }
+        if let Some(age) = self.freshness.filter(|age| *age < LEAST_FRESHNESS) {
+            let message = format!("freshness is {age:?}; it must be at least {LEAST_FRESHNESS:?}");
+            return Err(Error::invalid(message).during(Operation::Configure));
+        }
         let can = capabilities(&*self.store)?;
         let registry = if self.idle_eviction.is_some() { Registry::evicting() } else { Registry::new() };
         let (mailbox, registry) = (Arc::new(Mailbox::new()), Arc::new(registry));
@@ -167,6 +190,10 @@ impl SequencesBuilder {
             let _alive = (alive, keepers);
             actor.run().await;
         });
+        if let Some(age) = self.freshness {
+            let freshness = Freshness { age, store: self.store.clone(), registry: registry.clone() };
+            home.store.spawn(freshness.keep(ended.clone()));
+        }
         let shared = Shared {
             store: self.store,
             registry,

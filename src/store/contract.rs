@@ -4,6 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use futures_util::stream::{self, StreamExt as _};
+
 use super::{
     Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, not_found,
     records,
@@ -120,6 +122,9 @@ impl Capabilities {
     }
 }
 
+/// How many sequences are read at the same time where a store has no way to read several.
+const INSPECTED_AT_ONCE: usize = 16;
+
 /// Where sequences live. See the [module](super) for the contract that an implementation must keep.
 pub trait Store: Send + Sync + fmt::Debug {
     /// What this store can do. Asked once, before anything else.
@@ -173,6 +178,19 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Reads a sequence; `None` if there is none of this name. Consumes nothing.
     fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>>;
+
+    /// Reads several sequences at once; the results are in the order of the names. A store that can do so in
+    /// one round trip should: this reads 16 at a time, each on its own.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect), for each.
+    fn inspect_many<'a>(
+        &'a self,
+        names: &'a [SequenceName],
+    ) -> StoreFuture<'a, Vec<Result<Option<SequenceInfo>>>> {
+        let inspected = stream::iter(names).map(|name| self.inspect(name));
+        Box::pin(inspected.buffered(INSPECTED_AT_ONCE).collect())
+    }
 
     /// Reads a page of the sequences. [`Pages`] reads one after the other.
     ///

@@ -1,7 +1,7 @@
 //! Short texts that a store keeps beside its sequences, for the witness of another store.
 
 use super::{Cursor, Unreadable};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 
 /// A page of a store's [records](super::Store::swap_record).
@@ -26,11 +26,14 @@ impl Records {
         Self { records, unreadable: Vec::new(), next }
     }
 
-    /// Adds what was read under this name.
-    pub fn add(&mut self, name: &str, record: String) {
-        match SequenceName::new(name) {
-            Ok(name) => self.records.push((name, record)),
-            Err(error) => self.unreadable.push(Unreadable { name: name.to_owned(), error }),
+    /// Adds what was read under this name, or what is wrong with it.
+    pub fn add(&mut self, name: &str, record: Result<String>) {
+        match SequenceName::new(name).and_then(|valid| Ok((valid, record?))) {
+            Ok(record) => self.records.push(record),
+            Err(error) => {
+                let error = error.during(Operation::List);
+                self.unreadable.push(Unreadable { name: name.to_owned(), error });
+            }
         }
     }
 }

@@ -96,6 +96,9 @@ pub struct Change {
     /// handed out twice, unless nobody kept the first ones. The epoch is raised, so that running
     /// processes drop what they hold.
     pub backwards: bool,
+    /// Raise the epoch though nothing goes backwards, so that running processes drop what they hold.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub revoke: bool,
     /// Refuse the change unless the sequence still is this one.
     pub expect: Option<Identity>,
 }
@@ -103,7 +106,7 @@ pub struct Change {
 impl Change {
     /// No change.
     pub const fn new() -> Self {
-        Self { next: None, max: None, backwards: false, expect: None }
+        Self { next: None, max: None, backwards: false, revoke: false, expect: None }
     }
 
     /// Sets [`next`](Self::next); `None` leaves it.
@@ -122,6 +125,12 @@ impl Change {
     #[must_use]
     pub fn backwards(self, backwards: bool) -> Self {
         Self { backwards, ..self }
+    }
+
+    /// Has running processes [drop](Self::revoke) what they hold, or not.
+    #[must_use]
+    pub fn revoke(self, revoke: bool) -> Self {
+        Self { revoke, ..self }
     }
 
     /// Refuses the change unless the sequence [still is](Self::expect) this one.
@@ -163,7 +172,7 @@ fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
     }
     info.bounds = Bounds::new(info.bounds.start(), max)?;
     info.next = u64::try_from(next).ok().filter(|next| *next <= max);
-    info.identity.epoch += u64::from(back);
+    info.identity.epoch += u64::from(back || change.revoke);
     Ok(())
 }
 

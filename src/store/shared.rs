@@ -8,7 +8,7 @@ use super::Store;
 // Not `&S` and `Box<S>`: what implements `CompareAndSet` is a store, and somebody may yet do so for these.
 impl<S: Store + ?Sized> Store for Arc<S> {
     crate::store_calls!(|this| **this =>
-        capabilities reserve reserve_many give_back create inspect list list_all set remove
+        capabilities reserve reserve_many give_back create inspect inspect_many list list_all set remove
         record swap_record list_records);
 }
 

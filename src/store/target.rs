@@ -56,6 +56,15 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// The statement that creates the table of the store's records, for the same; `None` for a store that has
+    /// none to create. The store runs it before it writes the first record, where it may create tables.
+    ///
+    /// # Errors
+    /// As [`ddl`](Self::ddl).
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Opens the store.
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
 }

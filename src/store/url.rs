@@ -155,6 +155,16 @@ impl StoreUrl {
         guard::by(self.0, witness).map(Self)
     }
 
+    /// The statement that creates the table of the store's [records](super::Store::swap_record), for the same:
+    /// needed only where the store is a [witness](crate::guard::StoreWitness), which creates it by itself
+    /// unless it may not.
+    ///
+    /// # Errors
+    /// As [`ddl`](Self::ddl).
+    pub fn witness_ddl(&self) -> Result<Option<String>> {
+        self.0.witness_ddl()
+    }
+
     /// How long [`connect`](Self::connect) waits for a store that does not answer.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 

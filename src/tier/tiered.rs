@@ -282,12 +282,12 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
     }
 
     crate::store_calls!(|this| this.inner.source.store() =>
-        create inspect list remove record swap_record list_records);
+        create inspect inspect_many list remove record swap_record list_records);
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {
             let info = self.inner.source.store().set(name, change).await?;
-            if change.next.is_some() {
+            if change.next.is_some() || change.revoke {
                 self.inner.window.recall(&info).await.map_err(|error| not_recalled(name, error))?;
             }
             Ok(info)

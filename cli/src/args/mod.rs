@@ -139,6 +139,12 @@ pub(crate) enum Command {
     /// is changed.
     #[command(after_long_help = texts::IMPORT)]
     Import(Import),
+    /// Have every process drop the ids of a sequence that it has in memory
+    ///
+    /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch, and
+    /// nothing else; prints the sequence before and after.
+    #[command(after_long_help = texts::REVOKE)]
+    Revoke(Revoke),
     /// Print the statement that creates the table of the store
     ///
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
@@ -357,6 +363,13 @@ pub(crate) struct Import {
     /// Leave lines out that cannot be read, and import the others
     #[arg(long)]
     pub(crate) keep_going: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Revoke {
+    /// The sequence
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
 }
 
 #[derive(Args, Debug)]

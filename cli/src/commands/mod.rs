@@ -14,6 +14,7 @@ mod list;
 mod next;
 mod plan;
 mod remove;
+mod revoke;
 mod schema;
 mod set;
 mod show;
@@ -38,6 +39,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Remove(args) => remove::run(&global, &args).await,
         Command::Export(args) => export::run(&global, &args).await,
         Command::Import(args) => import::run(&global, &args).await,
+        Command::Revoke(args) => revoke::run(&global, &args).await,
         Command::Schema => schema::run(&global),
         Command::Encode(args) => encode::run(&global, args),
         Command::Decode(args) => decode::run(&global, args),

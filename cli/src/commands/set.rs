@@ -1,5 +1,6 @@
 //! `idmill set`: moves a sequence, forwards unless told otherwise.
 
+use idmill::SequenceName;
 use idmill::store::Change;
 use serde::Serialize;
 
@@ -16,12 +17,15 @@ struct Changed {
 }
 
 pub(super) async fn run(global: &Global, args: &Set) -> Outcome {
+    changed(global, &args.name, Change::new().next(args.next).max(args.max).backwards(args.backwards)).await
+}
+
+/// Changes a sequence, and prints it before and after.
+pub(super) async fn changed(global: &Global, name: &SequenceName, change: Change) -> Outcome {
     let store = opening::existing(global).await?;
-    let before = inspect(&*store, &args.name).await?;
+    let before = inspect(&*store, name).await?;
     // The command means the sequence that was shown, not one created in its place since then.
-    let expect = Some(before.identity);
-    let change = Change::new().next(args.next).max(args.max).backwards(args.backwards).expect(expect);
-    let after = Sequence::from(&store.set(&args.name, change).await?);
+    let after = Sequence::from(&store.set(name, change.expect(before.identity)).await?);
     let before = Sequence::from(&before);
     if global.json {
         output::print_json(&Changed { before, after })

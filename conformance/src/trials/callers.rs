@@ -174,6 +174,13 @@ pub(super) async fn capabilities_are_coherent(context: Arc<Context>) -> Outcome 
         declared.gives_back || !one.give_back(&back).await??,
         "declared to take nothing back, but {range:?} was taken"
     );
+    let record = one.kept(&back.name).await?.map_err(|error| error.kind());
+    let unsupported = record == Err(ErrorKind::Unsupported);
+    check!(
+        declared.records != unsupported,
+        "declared `records: {}`, and a record is read as {record:?}",
+        declared.records
+    );
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod engines;
 mod names;
 mod processes;
 mod ranges;
+mod records;
 mod rests;
 
 use std::fmt;
@@ -38,6 +39,8 @@ pub(super) enum Need {
     Exact,
     /// A store that takes rests back.
     GivesBack,
+    /// A store that keeps records.
+    Records,
     /// A store that gives up before a pause ends, which is what the trial looks at. None is without it.
     ShortTimeout,
 }
@@ -104,6 +107,7 @@ impl Need {
             Self::GivesBack if !capabilities.gives_back => {
                 Some("the store declares `gives_back: false`".to_owned())
             }
+            Self::Records if !capabilities.records => Some("the store declares `records: false`".to_owned()),
             Self::Exact if setup.window.is_some() => {
                 Some("its window is ahead of what is stored, which is what this changes".to_owned())
             }
@@ -172,6 +176,14 @@ pub fn trials() -> &'static [Trial] {
             rests_of_others_stay [GivesBack] "Nothing is taken back that others reserved after, or of another time of the sequence."
             rests_at_once [GivesBack] "Among clients that reserve and give back at once, no id that was kept is granted again."
             rests_through_cuts [GivesBack Connection] "A connection cut while a rest is given back: what the store says of it is true."
+        }
+        records {
+            records_compare [Records] "A record is written over what was seen of it and over nothing else; a sequence of its name is another thing."
+            records_at_once [Records] "Of clients that add to a record at once, none undoes what another has written."
+            record_names_are_kept [Records] "Names that differ are different records, whatever they are made of, and listed as they are."
+            records_come_in_pages [Records] "Pages of records have every record of a prefix, as it is, and no other."
+            records_over_kills [Records Kill] "What was written of a record before the engine was killed is kept."
+            records_through_cuts [Records Connection] "A connection cut while a record is written: what the store says of it is true."
         }
         callers {
             as_the_reference [Exact] "Random calls have the answers that the store in memory gives."

@@ -174,7 +174,7 @@ const TRICKY: &[&str] = &[
 ];
 
 /// All of them: those above, every printable ASCII character, and every length that is allowed.
-fn names() -> Vec<SequenceName> {
+pub(super) fn names() -> Vec<SequenceName> {
     let mut texts: BTreeSet<String> = TRICKY.iter().map(|&text| text.to_owned()).collect();
     texts.extend(('!'..='~').map(String::from));
     texts.extend(('!'..='~').map(|c| format!("a{c}b")));

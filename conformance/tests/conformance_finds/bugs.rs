@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, MemoryStore, Page, Reserve,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, MemoryStore, Page, Records, Reserve,
     SequenceInfo, Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
@@ -70,6 +70,20 @@ pub(crate) enum Bug {
     TakesBackWhateverItIs,
     TakesBackAtAnyTime,
     TakesBackInTwoSteps,
+    /// Writes a record over whatever is kept.
+    SwapsRecordsBlindly,
+    /// Compares a record, and then writes it.
+    SwapsRecordsInTwoSteps,
+    /// Says of every record that it was written.
+    ClaimsToHaveSwapped,
+    /// Keeps records where the sequences are.
+    ListsRecordsAsSequences,
+    /// A record of every sequence that differs in its case alone.
+    FoldsRecords,
+    /// Records are of a hundred bytes.
+    CutsRecords,
+    /// The first of every further page is missing.
+    RecordPagesOmit,
 }
 
 #[derive(Clone)]
@@ -144,6 +158,13 @@ impl Broken {
             _ => return name.clone(),
         };
         SequenceName::new(text.trim()).unwrap()
+    }
+
+    fn of_record(&self, name: &SequenceName) -> SequenceName {
+        match self.bug {
+            Bug::FoldsRecords => SequenceName::new(&name.to_lowercase()).unwrap(),
+            _ => name.clone(),
+        }
     }
 
     async fn pause(&self) {
@@ -419,6 +440,48 @@ impl Store for Broken {
                 self.state.removed.lock().insert(name.clone(), info.identity);
             }
             self.store.remove(&name).await
+        })
+    }
+
+    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        let name = self.of_record(name);
+        Box::pin(async move { self.store.record(&name).await })
+    }
+
+    fn swap_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        let name = self.of_record(name);
+        Box::pin(async move {
+            let kept = self.store.record(&name).await?;
+            match self.bug {
+                Bug::SwapsRecordsInTwoSteps if kept.as_deref() != seen => return Ok(false),
+                Bug::SwapsRecordsBlindly | Bug::SwapsRecordsInTwoSteps => {
+                    self.pause().await;
+                    let kept = self.store.record(&name).await?;
+                    return self.store.swap_record(&name, kept.as_deref(), wanted).await;
+                }
+                Bug::ListsRecordsAsSequences if kept.is_none() => {
+                    drop(self.store.create(&name, Bounds::of::<u64>()).await);
+                }
+                _ => {}
+            }
+            let wanted = if self.bug == Bug::CutsRecords { &wanted[..wanted.len().min(100)] } else { wanted };
+            let swapped = self.store.swap_record(&name, seen, wanted).await?;
+            Ok(swapped || self.bug == Bug::ClaimsToHaveSwapped)
+        })
+    }
+
+    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        Box::pin(async move {
+            let mut records = self.store.list_records(page).await?;
+            if self.bug == Bug::RecordPagesOmit && page.after.is_some() {
+                drop(records.records.drain(..1));
+            }
+            Ok(records)
         })
     }
 }

@@ -84,6 +84,14 @@ finds! {
     rests_before_those_of_others: TakesBackWhateverItIs => rests_of_others_stay "although";
     rests_of_another_time: TakesBackAtAnyTime => rests_of_others_stay "was reset since";
     rests_taken_in_two_steps: TakesBackInTwoSteps => rests_at_once "granted twice";
+    a_record_written_blindly: SwapsRecordsBlindly => records_compare "was replaced", records_at_once "an update is lost";
+    a_record_compared_and_then_written: SwapsRecordsInTwoSteps => records_at_once "an update is lost";
+    a_record_always_said_to_be_written: ClaimsToHaveSwapped =>
+        records_compare "was replaced", records_at_once "an update is lost";
+    records_among_the_sequences: ListsRecordsAsSequences => records_compare "a record is a sequence";
+    record_names_in_one_case: FoldsRecords => record_names_are_kept "is another record";
+    records_cut_off: CutsRecords => records_compare "is kept";
+    pages_of_records_that_omit: RecordPagesOmit => records_come_in_pages "are listed instead of";
     all_or_nothing_at_the_end: ExpectsMoreThanItSays => first_to_last "the ids end before", as_the_reference "instead of";
 }
 
@@ -99,7 +107,8 @@ macro_rules! finds_in_clients {
 
 finds_in_clients! {
     unavailable_though_applied: ClaimsUnavailable =>
-        cut_after_arrival "said that nothing was reserved", cut_before_the_reply "said that nothing was reserved";
+        cut_after_arrival "said that nothing was reserved", cut_before_the_reply "said that nothing was reserved",
+        records_through_cuts "the answer was";
     a_request_sent_again: AsksAgain => cut_before_the_reply "asked for twice";
     a_late_reply_for_another: TakesLateReplies => reply_withheld "";
     a_panic_at_nonsense: Panics => garbled_replies "an answer has to be text";
@@ -108,6 +117,7 @@ finds_in_clients! {
     a_way_around_the_proxy: GoesAround => cut_before_arrival "do not go through the proxy";
     waiting_on_a_dead_connection: Waits => cut_before_arrival "has not noticed";
     a_rest_given_back_again: GivesBackAgain => rests_through_cuts "the answer was";
+    a_record_written_again: SwapsAgain => records_through_cuts "the answer was";
     a_lock_that_others_do_not_have: LocksItselfOnly => disjoint_among_processes "granted twice";
 }
 
@@ -122,6 +132,15 @@ fn an_engine_that_forgets_everything() {
     let (suite, _dir) =
         toy::suite(toy::Bug::None, toy::Forgets::Everything, "an_engine_that_forgets_everything");
     caught(suite.timeouts(patient()), &[("killed_engine", "identities")]);
+}
+
+#[test]
+fn an_engine_that_forgets_records() {
+    let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::Records, "an_engine_that_forgets_records");
+    caught(
+        suite.timeouts(patient()),
+        &[("records_over_kills", "before the engine was killed, and None is kept")],
+    );
 }
 
 /// As one does that began again a moment ago, and is told by the suite's trials to do so.

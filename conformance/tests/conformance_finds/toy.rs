@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
-    SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Records,
+    Reserve, SequenceInfo, Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 use idmill_conformance::{Daemon, Endpoint, Suite, Timeouts, free_port};
@@ -102,6 +102,16 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
             shown(&store.set(&name()?, change).await?)
         }
         "remove" => vec![store.remove(&name()?).await?.to_string()],
+        "record" => store.record(&name()?).await?.into_iter().collect(),
+        "swap" => {
+            let [_, _, seen, wanted] = words else { return Err(garbage(words)) };
+            vec![store.swap_record(&name()?, seen.strip_prefix('='), wanted).await?.to_string()]
+        }
+        "records" => {
+            let page = Page::default().limit(usize::MAX);
+            let records = store.list_records(&page).await?.records;
+            records.into_iter().flat_map(|(name, record)| [name.to_string(), record]).collect()
+        }
         _ => return Err(garbage(words)),
     })
 }
@@ -125,6 +135,8 @@ pub(crate) enum Bug {
     AsksAgain,
     /// The same, of rests alone.
     GivesBackAgain,
+    /// The same, of records alone, which then say that they were not written.
+    SwapsAgain,
     /// Leaves a connection as it is when a call is dropped, for the next call.
     TakesLateReplies,
     /// Trusts the engine to make sense.
@@ -203,6 +215,7 @@ impl Toy {
             let again = match self.bug {
                 Bug::AsksAgain => true,
                 Bug::GivesBackAgain => words[0] == "back",
+                Bug::SwapsAgain => words[0] == "swap",
                 _ => false,
             };
             if outcome.is_err() && again && attempts == 1 {
@@ -289,6 +302,14 @@ fn number<W: AsRef<str> + std::fmt::Debug>(words: &[W], at: usize) -> Result<u64
     words.get(at).and_then(|word| word.as_ref().parse().ok()).ok_or_else(|| garbage(words))
 }
 
+fn whether(words: &[String]) -> Result<bool> {
+    match words {
+        [answer] if answer == "true" => Ok(true),
+        [answer] if answer == "false" => Ok(false),
+        other => Err(garbage(other)),
+    }
+}
+
 fn info(words: &[String]) -> Result<SequenceInfo> {
     Ok(SequenceInfo::stored(
         SequenceName::new(words.first().map_or("", String::as_str))?,
@@ -305,7 +326,7 @@ fn words(verb: &str, name: &SequenceName, numbers: &[u64]) -> Vec<String> {
 
 impl Store for Toy {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
@@ -331,11 +352,7 @@ impl Store for Toy {
         Box::pin(async move {
             let (rest, identity) = (back.rest, back.identity);
             let numbers = [rest.start(), rest.len(), identity.incarnation, identity.epoch];
-            match self.call(&words("back", &back.name, &numbers), true).await?.as_slice() {
-                [answer] if answer == "true" => Ok(true),
-                [answer] if answer == "false" => Ok(false),
-                other => Err(garbage(other)),
-            }
+            self.call(&words("back", &back.name, &numbers), true).await.and_then(|answer| whether(&answer))
         })
     }
 
@@ -381,6 +398,35 @@ impl Store for Toy {
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move { Ok(self.call(&words("remove", name, &[]), true).await? == ["true"]) })
     }
+
+    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(async move { Ok(self.call(&words("record", name, &[]), false).await?.pop()) })
+    }
+
+    fn swap_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let seen = seen.map_or_else(|| "-".to_owned(), |seen| format!("={seen}"));
+            let mut words = words("swap", name, &[]);
+            words.extend([seen, wanted.to_owned()]);
+            self.call(&words, true).await.and_then(|answer| whether(&answer))
+        })
+    }
+
+    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        Box::pin(async move {
+            let mut records = Records::default();
+            let all = self.call(&["records".to_owned()], false).await?;
+            for record in all.chunks(2).filter(|record| record[0].starts_with(&page.prefix)) {
+                records.add(&record[0], record.get(1).cloned().ok_or_else(|| garbage(record)));
+            }
+            Ok(records)
+        })
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -393,6 +439,7 @@ pub(crate) enum Forgets {
     /// As one does whose answers leave before its log is on the disk.
     TheLast,
     Everything,
+    Records,
 }
 
 /// The engine as a process.
@@ -406,6 +453,7 @@ fn engine(dir: PathBuf, forgets: Forgets) -> Daemon {
             Forgets::Nothing => &mut command,
             Forgets::TheLast => command.env(FORGETS, "UPDATE idmill_sequences SET next = max(1, next - 40)"),
             Forgets::Everything => command.env(FORGETS, "DELETE FROM idmill_sequences"),
+            Forgets::Records => command.env(FORGETS, "DROP TABLE IF EXISTS idmill_witness"),
         };
         command
     });

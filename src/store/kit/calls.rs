@@ -77,6 +77,14 @@ macro_rules! store_call {
             $crate::store_call!(@body $to self, inspect try_inspect(name) Inspect name)
         }
     };
+    (inspect_many $to:tt) => {
+        fn inspect_many<'a>(
+            &'a self,
+            names: &'a [$crate::SequenceName],
+        ) -> $crate::store::StoreFuture<'a, Vec<$crate::Result<Option<$crate::store::SequenceInfo>>>> {
+            $crate::store_call!(@body $to self, inspect_many(names))
+        }
+    };
     (list $to:tt) => {
         fn list<'a>(
             &'a self,

@@ -7,6 +7,7 @@
 //! - [`query`]: the parts of a URL, read and printed.
 //! - [`secrets`]: what of a URL may be shown.
 //! - [`Mode`](mode::Mode): what opening a store may do, `mode=ro|rw|rwc`.
+//! - [`witness_beside`]: what the table of the records is called.
 //! - [`store_calls!`](crate::store_calls): the calls of [`Store`](crate::store::Store), for a store whose
 //!   work is in methods of its own.
 //!
@@ -21,6 +22,7 @@ pub mod options;
 pub mod query;
 mod refuse;
 pub mod secrets;
+mod witness;
 
 #[doc(hidden)]
 pub use crate::store_call;
@@ -28,3 +30,4 @@ pub use crate::store_calls;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped};
 pub use contention::{Contention, Contest};
 pub use refuse::refuse;
+pub use witness::witness_beside;

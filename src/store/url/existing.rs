@@ -63,6 +63,10 @@ impl Target for Found {
         self.0.largest(column)
     }
 
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        self.0.witness_ddl()
+    }
+
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async { Ok(Arc::new(Existing::of(self.0.connect().await?)) as Arc<dyn Store>) })
     }

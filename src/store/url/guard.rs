@@ -103,8 +103,9 @@ fn read(schemes: &Schemes, url: &str) -> Result<WitnessUrl> {
     let path = match file.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,
         Some(_) => {
+            let shown = secrets::redacted(url);
             let message =
-                format!("{url:?} names a host, and a witness's file is of this machine: write `file:PATH`");
+                format!("{shown:?} names a host, and a witness's file is of this machine: write `file:PATH`");
             return Err(Error::invalid(message));
         }
         None => file,
@@ -208,6 +209,10 @@ impl Target for Guarding {
 
     fn ddl(&self) -> Result<Option<String>> {
         self.store.ddl()
+    }
+
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        self.store.witness_ddl()
     }
 
     fn guard(&self) -> Option<&WitnessUrl> {

@@ -65,6 +65,10 @@ impl Target for Windowed {
         self.store.largest(column)
     }
 
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        self.store.witness_ddl()
+    }
+
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async { self.window.before(self.store.connect().await?) })
     }

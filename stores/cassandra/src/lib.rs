@@ -37,6 +37,7 @@ mod classify;
 mod client;
 mod geo;
 mod options;
+mod records;
 mod schema;
 mod sequences;
 mod values;
@@ -44,8 +45,8 @@ mod values;
 use std::sync::Arc;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, Scheme, SequenceInfo, Store,
-    StoreFuture,
+    self, Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, Scheme, SequenceInfo,
+    Store, StoreFuture,
 };
 use idmill::{Error, Operation, Result, SequenceName};
 use scylla::client::session::Session;
@@ -53,6 +54,7 @@ use scylla::client::session::Session;
 use self::client::Client;
 use self::geo::GeoSettings;
 use self::options::Checked;
+use self::records::Records;
 use self::schema::Table;
 use self::sequences::Sequences;
 
@@ -126,10 +128,13 @@ async fn open(session: Arc<Session>, options: Checked) -> Result<CassandraStore>
     let table = Table::sequences(&options.keyspace, &options.table, options.serial, datacenter);
     table.ensure(&client, options.create).await?;
     let sequences = Sequences::prepare(client.clone(), table, options.serial).await?;
+    let witness = Table::records(&options.keyspace, &options.table, options.serial, datacenter)?;
+    let records = Records::new(client.clone(), witness, options.serial, options.create);
+    let flat = Flat { sequences, records };
     let store: Arc<dyn Store> = match options.geo {
-        None => Arc::new(Flat::new(sequences)),
+        None => Arc::new(flat),
         Some(settings) => Arc::new(
-            open_geo(client, sequences, &options.keyspace, &options.table, options.create, settings).await?,
+            open_geo(client, flat, &options.keyspace, &options.table, options.create, settings).await?,
         ),
     };
     Ok(CassandraStore { store })
@@ -137,7 +142,7 @@ async fn open(session: Arc<Session>, options: Checked) -> Result<CassandraStore>
 
 async fn open_geo(
     client: Client,
-    global: Sequences,
+    flat: Flat,
     keyspace: &str,
     table: &str,
     create: bool,
@@ -145,7 +150,7 @@ async fn open_geo(
 ) -> Result<impl Store + 'static> {
     let windows = Table::windows(keyspace, table);
     windows.ensure(&client, create).await?;
-    geo::open(client, global, windows, settings).await
+    geo::open(client, flat, windows, settings).await
 }
 
 impl Store for CassandraStore {
@@ -181,23 +186,39 @@ impl Store for CassandraStore {
         let named = |error: Error| error.of(name).during(Operation::Remove);
         Box::pin(async move { self.store.remove(name).await.map_err(named) })
     }
+
+    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        let named = |error: Error| error.of(name).during(Operation::Inspect);
+        Box::pin(async move { self.store.record(name).await.map_err(named) })
+    }
+
+    fn swap_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        let named = |error: Error| error.of(name).during(Operation::Set);
+        Box::pin(async move { self.store.swap_record(name, seen, wanted).await.map_err(named) })
+    }
+
+    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<store::Records>> {
+        Box::pin(
+            async move { self.store.list_records(page).await.map_err(|error| error.during(Operation::List)) },
+        )
+    }
 }
 
 /// Sequences that are reserved from their one row.
 #[derive(Clone, Debug)]
 struct Flat {
     sequences: Sequences,
-}
-
-impl Flat {
-    fn new(sequences: Sequences) -> Self {
-        Self { sequences }
-    }
+    records: Records,
 }
 
 impl Store for Flat {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Durability::Disk).shared(true)
+        Capabilities::new(Durability::Disk).shared(true).records(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
@@ -222,5 +243,22 @@ impl Store for Flat {
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(self.sequences.remove(name))
+    }
+
+    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(self.records.read(name))
+    }
+
+    fn swap_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(self.records.swap(name, seen, wanted))
+    }
+
+    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<store::Records>> {
+        Box::pin(self.records.list(page))
     }
 }

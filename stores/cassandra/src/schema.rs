@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use idmill::store::kit::options::{self, Kind};
+use idmill::store::kit::witness_beside;
 use idmill::{Error, ErrorKind, Result};
 use scylla::value::CqlValue;
 use tokio::time::Instant;
@@ -15,8 +16,10 @@ use super::client::{AGREEMENT, Client, Serial};
 use super::values::{Cells, Values, text};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
-/// Cassandra's limit for a table's name is 48; the windows' table needs eight more.
-const LONGEST_TABLE: usize = 40;
+/// Cassandra's limit for a table's name.
+const LONGEST_NAME: usize = 48;
+/// The tables of the windows and of the records need eight more.
+const LONGEST_TABLE: usize = LONGEST_NAME - 8;
 /// The name of a table, as an option.
 pub(super) const TABLE: Kind =
     options::text("NAME", "up to 40 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
@@ -122,11 +125,20 @@ impl Table {
     pub(super) fn sequences(keyspace: &str, name: &str, serial: Serial, datacenter: Option<&str>) -> Self {
         let columns = "name text PRIMARY KEY, next varint, start varint, max varint, incarnation bigint, epoch bigint, \
                        recalls bigint, claims map<text, frozen<tuple<bigint, varint, varint>>>, writer bigint, format int";
-        let among = match (serial, datacenter) {
-            (Serial::Local, Some(datacenter)) => format!("LOCAL_SERIAL in {datacenter}"),
-            _ => "SERIAL".to_owned(),
-        };
-        Self::new(keyspace, name.to_owned(), columns, format!("idmill sequences, {among}"))
+        let purpose = format!("idmill sequences, {}", among(serial, datacenter));
+        Self::new(keyspace, name.to_owned(), columns, purpose)
+    }
+
+    /// The table of the records that are kept beside it.
+    pub(super) fn records(
+        keyspace: &str,
+        sequences: &str,
+        serial: Serial,
+        datacenter: Option<&str>,
+    ) -> Result<Self> {
+        let purpose = format!("idmill records, {}", among(serial, datacenter));
+        let name = witness_beside(sequences, LONGEST_NAME)?;
+        Ok(Self::new(keyspace, name, "name text PRIMARY KEY, record text, format int", purpose))
     }
 
     /// The table of the windows that belong to it.
@@ -160,6 +172,12 @@ impl Table {
             self.cql(),
             self.columns
         )
+    }
+
+    /// Whether it is there, as it has to be.
+    pub(super) async fn is_there(&self, client: &Client) -> Result<bool> {
+        let found = self.part().find(client).await?;
+        found.map_or(Ok(false), |found| self.check(&found).map(|()| true))
     }
 
     /// Makes sure of it.
@@ -197,6 +215,14 @@ impl Table {
             self.purpose
         );
         Err(Error::new(ErrorKind::Conflict, message))
+    }
+}
+
+/// Among whom writes are agreed on.
+fn among(serial: Serial, datacenter: Option<&str>) -> String {
+    match (serial, datacenter) {
+        (Serial::Local, Some(datacenter)) => format!("LOCAL_SERIAL in {datacenter}"),
+        _ => "SERIAL".to_owned(),
     }
 }
 

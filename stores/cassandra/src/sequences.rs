@@ -23,9 +23,9 @@ const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writ
 /// outcome may be sent again. That is why nothing is ever given back here.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
 /// How often a write of unknown outcome is looked after before its outcome stays unknown.
-const LOOKS: u32 = 3;
+pub(super) const LOOKS: u32 = 3;
 /// A pause after each loss: Paxos rounds that meet undo each other.
-const CONTENTION: Contention =
+pub(super) const CONTENTION: Contention =
     Contention::new().every(1).pauses(Duration::from_millis(4), Duration::from_millis(100));
 
 /// The table, with its statements.

@@ -19,13 +19,16 @@
 mod classify;
 mod client;
 mod options;
+mod records;
 mod schema;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::kit::{CompareAndSet, Contention, Resend, Swapped};
-use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, Scheme, SequenceInfo, StoreFuture};
+use idmill::store::{
+    Capabilities, Cursor, Durability, Listing, Page, Records, Scheme, SequenceInfo, StoreFuture,
+};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use serde_json::{Value, json};
 
@@ -57,6 +60,7 @@ pub fn register() -> idmill::Result<()> {
 pub struct DatastoreStore {
     client: Client,
     place: Arc<Place>,
+    records: Arc<Place>,
 }
 
 impl DatastoreStore {
@@ -86,16 +90,22 @@ impl DatastoreStore {
         let client = Client::new(&options, tokens).await?;
         let place = Arc::new(Place::new(&options));
         client.lookup(&place.nobody()).await?;
-        Ok(Self { client, place })
+        let records = Arc::new(place.of_records());
+        Ok(Self { client, place, records })
     }
 
     async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
-        let key = self.place.key(name);
+        let found = self.find(&self.place.key(name)).await?;
+        found.map(|found| self.place.decode(&found)).transpose()
+    }
+
+    /// What is stored under a key, with its version.
+    async fn find(&self, key: &Value) -> Result<Option<Value>> {
         loop {
-            let answer = self.client.lookup(&key).await?;
+            let answer = self.client.lookup(key).await?;
             let first = |what: &str| answer[what].get(0);
             if let Some(found) = first("found") {
-                return self.place.decode(found).map(Some);
+                return Ok(Some(found.clone()));
             }
             if first("missing").is_some() {
                 return Ok(None);
@@ -111,15 +121,7 @@ impl DatastoreStore {
     /// What turns the stored sequence into the wanted one, and fails if something else is stored;
     /// `None` if nothing is to be done.
     fn mutation(&self, stored: Option<&Stored>, wanted: Option<&SequenceInfo>) -> Option<Value> {
-        // FAIL is said because what is done without it is the server's choice: Google's newer emulator then
-        // writes over the other version and tells nobody.
-        let over = |stored: &Stored, operation: &str, value: Value| {
-            json!({
-                operation: value,
-                "baseVersion": stored.version,
-                "conflictResolutionStrategy": "FAIL",
-            })
-        };
+        let over = |stored: &Stored, operation, value| over(operation, value, &stored.version);
         match (stored, wanted) {
             (None, None) => None,
             (None, Some(wanted)) => Some(json!({ "insert": self.place.entity(wanted) })),
@@ -129,24 +131,26 @@ impl DatastoreStore {
         }
     }
 
-    /// Reads a page of all; the prefix is looked at here, since keys are escaped
-    /// names and have another order.
+    /// Reads a page of all.
     async fn query(&self, page: &Page) -> Result<Listing> {
-        let mut query = json!({ "kind": [{ "name": self.place.kind() }], "limit": page.rows() });
+        let (found, next) = self.entities(&self.place, page).await?;
+        let mut listing = Listing::new(Vec::new(), next);
+        for result in &found {
+            listing.add(schema::shown(result), self.place.decode(result).map(|stored| stored.info));
+        }
+        Ok(listing.sorted())
+    }
+
+    /// The entities of a page, and where the next one begins. The prefix is looked at here, since keys are
+    /// escaped names and have another order.
+    async fn entities(&self, place: &Place, page: &Page) -> Result<(Vec<Value>, Option<Cursor>)> {
+        let mut query = json!({ "kind": [{ "name": place.kind() }], "limit": page.rows() });
         if let Some(after) = &page.after {
             query["startCursor"] = Value::from(after.as_str());
         }
-        let answer = self.client.query(self.place.partition(), &query).await?;
+        let answer = self.client.query(place.partition(), &query).await?;
         let batch = &answer["batch"];
         let results = batch["entityResults"].as_array().map_or(&[][..], Vec::as_slice);
-        let mut listing = Listing::default();
-        // An emulator answers for the default database with the entities of all.
-        for result in results.iter().filter(|result| self.place.holds(result)) {
-            let name = schema::shown(result);
-            if name.starts_with(&page.prefix) {
-                listing.add(name, self.place.decode(result).map(|stored| stored.info));
-            }
-        }
         let end = batch["endCursor"].as_str();
         let more = match batch["moreResults"].as_str() {
             Some("NOT_FINISHED") => true,
@@ -155,9 +159,19 @@ impl DatastoreStore {
             // a page again with the entities of other databases that have the key at which it ended.
             _ => !results.is_empty() && end != page.after.as_ref().map(Cursor::as_str),
         };
-        listing.next = end.filter(|_| more).map(Cursor::new);
-        Ok(listing.sorted())
+        // An emulator answers for the default database with the entities of all.
+        let ours = |result: &&Value| place.holds(result) && schema::shown(result).starts_with(&page.prefix);
+        let found = results.iter().filter(ours).cloned().collect();
+        Ok((found, end.filter(|_| more).map(Cursor::new)))
     }
+}
+
+/// A mutation of what has this version, which fails if it has another by now.
+///
+/// FAIL is said because what is done without it is the server's choice: Google's newer emulator then writes
+/// over the other version and tells nobody.
+fn over(operation: &str, value: Value, version: &str) -> Value {
+    json!({ operation: value, "baseVersion": version, "conflictResolutionStrategy": "FAIL" })
 }
 
 impl CompareAndSet for DatastoreStore {
@@ -166,7 +180,7 @@ impl CompareAndSet for DatastoreStore {
     fn can(&self) -> Capabilities {
         // Not in batches: a commit of several would fail or wait as a whole for the one
         // sequence that others write too.
-        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Stored>>> {
@@ -193,6 +207,23 @@ impl CompareAndSet for DatastoreStore {
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(self.query(page))
+    }
+
+    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(self.record(name))
+    }
+
+    fn write_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(self.swap_record(name, seen, wanted))
+    }
+
+    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        Box::pin(self.list_records(page))
     }
 
     /// Each attempt is paid for.

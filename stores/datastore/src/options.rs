@@ -14,6 +14,7 @@ use idmill::{Error, Result};
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use super::DatastoreStore;
+use super::schema::DEFAULT_KIND;
 
 /// What the API calls the database that every project begins with.
 const DEFAULT_DATABASE: &str = "(default)";
@@ -30,7 +31,7 @@ const OPTIONS: Table<DatastoreOptions> = Table(&[
     option("namespace", NAMESPACE, "")
         .means("each namespace is separate; without it, the unnamed one")
         .field(|o| &mut o.namespace),
-    option("kind", KIND, "IdmillSequence")
+    option("kind", KIND, DEFAULT_KIND)
         .means("the kind of the entities; kinds are namespaces too")
         .field(|o| &mut o.kind),
     option("emulator", ADDRESS, "")

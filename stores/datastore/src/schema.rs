@@ -13,6 +13,10 @@ use super::options::DatastoreOptions;
 
 /// The layout of an entity. Another version's are refused.
 const FORMAT: i64 = 1;
+/// The kind of the sequences where none is named, and of the records beside them.
+pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
+const WITNESS_KIND: &str = "IdmillWitness";
+const WITNESS_SUFFIX: &str = "_witness";
 /// The key of nothing: no sequence's name is escaped to it, so asking for it disturbs nobody.
 const NOBODY: &str = "~nobody";
 
@@ -36,6 +40,43 @@ impl Place {
             namespace: options.namespace.clone(),
             kind: options.kind.clone(),
         }
+    }
+
+    /// Where the records are: the same, with a kind of their own.
+    pub(super) fn of_records(&self) -> Self {
+        let kind = if self.kind == DEFAULT_KIND {
+            WITNESS_KIND.to_owned()
+        } else {
+            format!("{}{WITNESS_SUFFIX}", self.kind)
+        };
+        Self { kind, ..self.clone() }
+    }
+
+    /// The entity of a record.
+    pub(super) fn record(&self, name: &SequenceName, record: &str) -> Value {
+        let properties = json!({
+            "record": plain(json!({ "stringValue": record })),
+            "format": plain(integer(FORMAT.cast_unsigned())),
+        });
+        json!({ "key": self.key(name), "properties": properties })
+    }
+
+    /// A result of a lookup or a query as a record and the version of its entity, or what is wrong with it.
+    pub(super) fn decode_record(&self, result: &Value) -> Result<(String, String)> {
+        let entity = &result["entity"];
+        let properties = &entity["properties"];
+        let record = properties["record"]["stringValue"].as_str();
+        let read = record.zip(result["version"].as_str());
+        let format = read_integer(&properties["format"]);
+        let owned = |(record, version): (&str, &str)| (record.to_owned(), version.to_owned());
+        read.filter(|_| format == Some(FORMAT)).map(owned).ok_or_else(|| {
+            let path = &entity["key"]["path"];
+            let message = format!(
+                "the entity {path} of kind {:?} is no record of this version; nothing was changed",
+                self.kind
+            );
+            Error::new(ErrorKind::StoreViolation, message)
+        })
     }
 
     pub(super) fn partition(&self) -> Value {

@@ -20,6 +20,7 @@ mod classify;
 mod client;
 mod guard;
 mod options;
+mod records;
 mod schema;
 mod sequences;
 mod wire;
@@ -30,7 +31,8 @@ use std::sync::Arc;
 use idmill::ErrorKind;
 use idmill::store::kit::{CompareAndSet as _, cas};
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, Scheme, SequenceInfo, Store,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
+    Store,
 };
 use idmill::{Operation, Result, SequenceName};
 
@@ -126,6 +128,18 @@ impl EtcdStore {
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         cas::remove(&*self.sequences, name).await
     }
+
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        self.sequences.read_record(name).await
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        self.sequences.write_record(name, seen, wanted).await
+    }
+
+    async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        self.sequences.read_records(page).await
+    }
 }
 
 impl Store for EtcdStore {
@@ -133,5 +147,5 @@ impl Store for EtcdStore {
         self.sequences.can()
     }
 
-    idmill::store_calls!(reserve give_back create inspect list set remove);
+    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }

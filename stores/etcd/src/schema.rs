@@ -36,6 +36,11 @@ impl Place {
         Self { prefix: prefix.into() }
     }
 
+    /// Where the records are: under another prefix within this one, where no sequences are.
+    pub(super) fn of_records(&self) -> Self {
+        Self { prefix: format!("{}witness/", self.prefix) }
+    }
+
     pub(super) fn key(&self, name: &SequenceName) -> String {
         format!("{}{}", self.prefix, escape(name))
     }

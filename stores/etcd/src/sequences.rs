@@ -21,12 +21,13 @@
 use std::collections::HashMap;
 
 use idmill::store::kit::{CompareAndSet, Resend, Seen, Swapped};
-use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, StoreFuture};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
 
 use super::classify::{Failure, Fate, read_failed, write_failed};
 use super::client::{Answered, Client};
+use super::records;
 use super::schema::{self, Place, Stored, Version};
 use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
 
@@ -38,13 +39,15 @@ const MEMORY: usize = 100_000;
 pub(super) struct Sequences {
     client: Client,
     place: Place,
+    records: Place,
     /// As they were when they were last read or written.
     seen: Mutex<HashMap<SequenceName, Stored>>,
 }
 
 impl Sequences {
     pub(super) fn new(client: Client, place: Place) -> Self {
-        Self { client, place, seen: Mutex::default() }
+        let records = place.of_records();
+        Self { client, place, records, seen: Mutex::default() }
     }
 
     /// Whether the cluster has shown that it is not the one it was.
@@ -68,13 +71,7 @@ impl Sequences {
 
     /// Where a page ended is a key.
     async fn list(&self, page: &Page) -> Result<Listing> {
-        let (mut key, end) = self.place.range(page);
-        if let Some(after) = &page.after {
-            key = after.bytes()?;
-            key.push(0);
-        }
-        let limit = i64::from(page.rows());
-        let answer = self.client.range(&Range { key, end, limit }).await?;
+        let answer = self.client.range(&range_of(&self.place, page)?).await?;
         let last = answer.kvs.last().filter(|_| answer.more);
         let mut listing = Listing::new(Vec::new(), last.map(|kv| Cursor::of_bytes(&kv.key)));
         for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
@@ -206,7 +203,7 @@ impl CompareAndSet for Sequences {
         // A gap where a lost reserve was applied and others went on from it before it could be looked for.
         // Not in batches: a transaction's conditions hold together or not at all, so all would fail for the
         // one sequence that others write.
-        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Stored>>> {
@@ -230,11 +227,38 @@ impl CompareAndSet for Sequences {
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(self.list(page))
     }
+
+    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(records::read(&self.client, &self.records, name))
+    }
+
+    fn write_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(records::write(&self.client, &self.records, name, seen, wanted))
+    }
+
+    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        Box::pin(records::list(&self.client, &self.records, page))
+    }
 }
 
-const OVERTAKEN: &str =
-    "the transaction was not answered, and others have changed the sequence since: it may have been applied";
+/// The keys of a page.
+pub(super) fn range_of(place: &Place, page: &Page) -> Result<Range> {
+    let (mut key, end) = place.range(page);
+    if let Some(after) = &page.after {
+        key = after.bytes()?;
+        key.push(0);
+    }
+    Ok(Range { key, end, limit: i64::from(page.rows()) })
+}
 
-fn violation(message: &'static str) -> Error {
+pub(super) const OVERTAKEN: &str =
+    "the transaction was not answered, and others have changed its key since: it may have been applied";
+
+pub(super) fn violation(message: &'static str) -> Error {
     Error::new(ErrorKind::StoreViolation, message)
 }

@@ -35,6 +35,15 @@ impl Commands {
         Self { database, collection, timeout, concern: Arc::default() }
     }
 
+    /// The same, of another collection beside it.
+    pub(super) fn beside(&self, collection: String) -> Self {
+        Self { collection, ..self.clone() }
+    }
+
+    pub(super) fn collection_name(&self) -> &str {
+        &self.collection
+    }
+
     pub(super) fn namespace(&self) -> String {
         format!("{}.{}", self.database.name(), self.collection)
     }

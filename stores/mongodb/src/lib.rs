@@ -21,6 +21,7 @@ mod classify;
 mod commands;
 mod largest;
 mod options;
+mod records;
 mod reserve;
 mod schema;
 mod transaction;
@@ -76,6 +77,8 @@ pub struct MongoStore {
     /// The max of sequences that were created with another than those who reserve
     /// would: saves them two round trips.
     maxes: Arc<Mutex<HashMap<SequenceName, u64>>>,
+    /// Whether no collection is to be created.
+    must_exist: bool,
 }
 
 impl MongoStore {
@@ -119,7 +122,7 @@ impl MongoStore {
     }
 
     fn over(commands: Commands) -> Self {
-        Self { commands, maxes: Arc::default() }
+        Self { commands, maxes: Arc::default(), must_exist: false }
     }
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
@@ -155,23 +158,11 @@ impl MongoStore {
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        let read = |matching| async move {
-            let found = self.commands.find_some(matching, page.rows()).await;
-            found.map_err(|fault| failed(&fault, Asked::Read))
-        };
-        let mut listing = Listing::default();
-        // These are no names: they are reported once, with the first page.
-        if page.after.is_none() && page.prefix.is_empty() {
-            for document in read(schema::unnamed()).await? {
-                listing.add(schema::shown(&document), schema::decode_any(&document));
-            }
-        }
-        let found: Vec<Document> = read(schema::within_page(page)).await?;
+        let (found, next) = documents(&self.commands, page).await?;
+        let mut listing = Listing::new(Vec::new(), next);
         for document in &found {
             listing.add(schema::shown(document), schema::decode_any(document));
         }
-        let last = found.last().filter(|_| found.len() >= page.limit.max(1));
-        listing.next = last.and_then(|last| last.get_str("_id").ok()).map(Cursor::new);
         Ok(listing.sorted())
     }
 
@@ -209,12 +200,28 @@ impl MongoStore {
     }
 }
 
+/// The documents of a page, and where the next one begins.
+async fn documents(commands: &Commands, page: &Page) -> Result<(Vec<Document>, Option<Cursor>)> {
+    let read = |matching| async move {
+        let found = commands.find_some(matching, page.rows()).await;
+        found.map_err(|fault| failed(&fault, Asked::Read))
+    };
+    // What has no name is reported once, with the first page.
+    let first = page.after.is_none() && page.prefix.is_empty();
+    let mut all: Vec<Document> = if first { read(schema::unnamed()).await? } else { Vec::new() };
+    let found: Vec<Document> = read(schema::within_page(page)).await?;
+    let last = found.last().filter(|_| found.len() >= page.limit.max(1));
+    let next = last.and_then(|last| last.get_str("_id").ok()).map(Cursor::new);
+    all.extend(found);
+    Ok((all, next))
+}
+
 impl Store for MongoStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 
-    idmill::store_calls!(reserve give_back create inspect list set remove);
+    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }
 
 /// Not the client, whose options hold a password.

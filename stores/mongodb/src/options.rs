@@ -225,7 +225,7 @@ impl MongoOptions {
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        Ok(MongoStore::over(commands))
+        Ok(MongoStore { must_exist: self.must_exist, ..MongoStore::over(commands) })
     }
 
     /// Of a client that connects when it is first used.

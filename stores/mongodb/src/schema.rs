@@ -5,6 +5,7 @@
 //! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
 
 use idmill::store::kit::options::{Kind, text};
+use idmill::store::kit::witness_beside;
 use idmill::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use mongodb::bson::{Bson, Document, doc};
@@ -46,6 +47,8 @@ fn too_large(what: &str, id: u64) -> Error {
 
 /// The name of a collection, as an option.
 pub(super) const NAME: Kind = text("NAME", RULE, is_collection);
+/// Some more than that, for the collection of the records.
+const LONGEST_WITNESS: usize = 140;
 const RULE: &str =
     "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`";
 
@@ -223,6 +226,36 @@ pub(super) fn decode_any(document: &Document) -> Result<SequenceInfo> {
         Bounds::new(start.cast_unsigned(), max.cast_unsigned())?,
         Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() },
     ))
+}
+
+/// The collection of the records, beside that of the sequences.
+pub(super) fn witness(collection: &str) -> Result<String> {
+    witness_beside(collection, LONGEST_WITNESS)
+}
+
+/// A record, under its name; matches one that is still so, too.
+pub(super) fn encode_record(name: &SequenceName, record: &str) -> Document {
+    doc! { "_id": name.as_str(), "record": record, "format": FORMAT }
+}
+
+pub(super) fn replace_record(record: &str) -> Document {
+    doc! { "$set": { "record": record } }
+}
+
+/// A document as a record of this name.
+pub(super) fn decode_record(document: &Document, asked: &str) -> Result<String> {
+    let found = shown(document);
+    if found != asked {
+        let message = format!(
+            "the document {found:?} was found for {asked:?}: the collection of the records has a collation that takes them for \
+             the same; remove it while it is empty"
+        );
+        return Err(Error::new(ErrorKind::StoreViolation, message));
+    }
+    match (document.get("format"), document.get_str("record")) {
+        (Some(Bson::Int64(FORMAT) | Bson::Int32(1)), Ok(record)) => Ok(record.to_owned()),
+        _ => Err(unsound(&found, "is no record of this version")),
+    }
 }
 
 fn unsound(document: &str, fault: &str) -> Error {

@@ -25,7 +25,8 @@ mod transaction;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, Scheme, SequenceInfo, Store,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
+    Store,
 };
 use idmill::{Error, Operation, Result, SequenceName};
 use idmill_sql::Asked;
@@ -184,6 +185,24 @@ impl MysqlStore {
         let outcome = self.calls.remove(&mut session, name).await;
         session.release(outcome).await
     }
+
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let mut session = self.reading().await?;
+        let outcome = self.calls.record(&mut session, name).await;
+        session.release(outcome).await
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        let mut session = self.writing().await?;
+        let outcome = self.calls.swap_record(&mut session, name, seen, wanted).await;
+        session.release(outcome).await
+    }
+
+    async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let mut session = self.reading().await?;
+        let outcome = self.calls.list_records(&mut session, page).await;
+        session.release(outcome).await
+    }
 }
 
 impl Store for MysqlStore {
@@ -191,5 +210,5 @@ impl Store for MysqlStore {
         CAPABILITIES
     }
 
-    idmill::store_calls!(reserve give_back create inspect list set remove);
+    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }

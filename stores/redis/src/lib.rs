@@ -29,8 +29,8 @@ use std::fmt;
 
 use idmill::store::kit::options::Word as _;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
-    Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Records,
+    Reserve, Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 
@@ -169,17 +169,10 @@ impl RedisStore {
 
     /// Goes through the set of names as Redis does, which keeps no order among them.
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        let from = page.after.as_ref().map_or("0", Cursor::as_str);
-        if !from.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(page.after.as_ref().map_or(ErrorKind::InvalidInput.into(), Cursor::foreign));
-        }
-        let scanned = self.link.members(&self.schema.names(), from, page.rows()).await;
-        let (next, mut members) = scanned.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
-        members.sort();
-        members.dedup();
-        let mut listing = Listing::new(Vec::new(), (next != "0").then(|| Cursor::new(next)));
+        let (next, members) = self.scan(&self.schema.names(), page).await?;
+        let mut listing = Listing::new(Vec::new(), next);
         let mut names = Vec::with_capacity(members.len());
-        for member in members.iter().filter(|member| member.starts_with(&page.prefix)) {
+        for member in &members {
             match SequenceName::new(member) {
                 Ok(name) => names.push(name),
                 Err(error) => listing.add(member.as_str(), Err(not_a_name(error))),
@@ -189,6 +182,20 @@ impl RedisStore {
             self.list_these(names, &mut listing).await?;
         }
         Ok(listing)
+    }
+
+    /// Members of a set of names that begin as the page's do, and where the next begin.
+    async fn scan(&self, set: &str, page: &Page) -> Result<(Option<Cursor>, Vec<String>)> {
+        let from = page.after.as_ref().map_or("0", Cursor::as_str);
+        if !from.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(page.after.as_ref().map_or(ErrorKind::InvalidInput.into(), Cursor::foreign));
+        }
+        let scanned = self.link.members(set, from, page.rows()).await;
+        let (next, mut members) = scanned.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+        members.retain(|member| member.starts_with(&page.prefix));
+        members.sort();
+        members.dedup();
+        Ok(((next != "0").then(|| Cursor::new(next)), members))
     }
 
     async fn list_these(&self, names: &[SequenceName], listing: &mut Listing) -> Result<()> {
@@ -228,6 +235,55 @@ impl RedisStore {
         self.held(&answer)
     }
 
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let answer = self.run(self.schema.read_record(name)).await?;
+        self.kept(&answer)
+    }
+
+    fn kept(&self, answer: &Answer) -> Result<Option<String>> {
+        match (answer.word(), answer.words.get(1)) {
+            ("missing", _) => Ok(None),
+            ("record", Some(record)) => Ok(Some(record.clone())),
+            _ => Err(self.link.failed(&answer.garbled(), Asked::Read)),
+        }
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        let answer = self.run(self.schema.swap_record(name, seen, wanted)).await?;
+        self.held(&answer)
+    }
+
+    /// As [`try_list`](Self::try_list) goes through the sequences.
+    async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let (next, members) = self.scan(&self.schema.record_names(), page).await?;
+        let mut records = Records::new(Vec::new(), next);
+        for members in members.chunks(AT_ONCE) {
+            self.list_these_records(members, &mut records).await?;
+        }
+        Ok(records)
+    }
+
+    async fn list_these_records(&self, members: &[String], records: &mut Records) -> Result<()> {
+        let mut names = Vec::with_capacity(members.len());
+        for member in members {
+            match SequenceName::new(member) {
+                Ok(name) => names.push(name),
+                Err(error) => records.add(member, Err(error)),
+            }
+        }
+        let calls: Vec<Call> = names.iter().map(|name| self.schema.read_record(name)).collect();
+        for (answer, name) in self.link.run_all(&calls).await.into_iter().zip(&names) {
+            let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+            match self.checked(answer, &self.schema.record_key(name)).and_then(|answer| self.kept(&answer)) {
+                Ok(Some(record)) => records.add(name, Ok(record)),
+                Ok(None) => {}
+                Err(error) if error.status() == Status::Permanent => records.add(name, Err(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the condition of a script held.
     fn held(&self, answer: &Answer) -> Result<bool> {
         match answer.word() {
@@ -240,7 +296,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(self.durability).batches(true).shared(true).gives_back(true)
+        Capabilities::new(self.durability).batches(true).shared(true).gives_back(true).records(true)
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
@@ -254,7 +310,7 @@ impl Store for RedisStore {
         Box::pin(self.try_reserve(requests))
     }
 
-    idmill::store_calls!(give_back create inspect list set remove);
+    idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
 }
 
 fn not_a_name(error: Error) -> Error {

@@ -7,23 +7,29 @@ use super::classify::{Asked, Fault};
 use super::link::{Answer, Call};
 
 macro_rules! script {
-    ($file:literal) => {
+    ($of:literal $file:literal) => {
         concat!(
             include_str!("scripts/prelude.lua"),
-            include_str!("scripts/sequence.lua"),
+            include_str!("scripts/refusal.lua"),
+            include_str!($of),
             include_str!($file)
         )
+    };
+    ($file:literal) => {
+        script!("scripts/sequence.lua" $file)
     };
 }
 
 /// In the order of the numbers below.
-pub(super) const SCRIPTS: [&str; 6] = [
+pub(super) const SCRIPTS: [&str; 8] = [
     script!("scripts/reserve.lua"),
     script!("scripts/give_back.lua"),
     script!("scripts/create.lua"),
     script!("scripts/read.lua"),
     script!("scripts/set.lua"),
     script!("scripts/remove.lua"),
+    script!("scripts/record.lua" "scripts/read_record.lua"),
+    script!("scripts/record.lua" "scripts/swap_record.lua"),
 ];
 const RESERVE: usize = 0;
 const GIVE_BACK: usize = 1;
@@ -31,8 +37,10 @@ const CREATE: usize = 2;
 const READ: usize = 3;
 const SET: usize = 4;
 const REMOVE: usize = 5;
+const READ_RECORD: usize = 6;
+const SWAP_RECORD: usize = 7;
 
-/// Where the sequences of one prefix are: a hash each, and a set of their names. The braces have a cluster
+/// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise. The braces have a cluster
 /// keep all of them in one slot, so that a script may touch two.
 #[derive(Clone, Debug)]
 pub(super) struct Schema {
@@ -99,6 +107,27 @@ impl Schema {
     pub(super) fn remove(&self, name: &SequenceName) -> Call {
         self.call(REMOVE, name, vec![name.to_string()])
     }
+
+    /// The set of the names of records.
+    pub(super) fn record_names(&self) -> String {
+        format!("{{{}}}:witness", self.prefix)
+    }
+
+    pub(super) fn record_key(&self, name: &SequenceName) -> String {
+        format!("{{{}}}:w:{name}", self.prefix)
+    }
+
+    pub(super) fn read_record(&self, name: &SequenceName) -> Call {
+        let keys = vec![self.record_key(name), self.record_names()];
+        Call { script: READ_RECORD, keys, arguments: Vec::new(), asked: Asked::Read }
+    }
+
+    pub(super) fn swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Call {
+        let keys = vec![self.record_key(name), self.record_names()];
+        let texts = [self.failover, name, wanted].into_iter().chain(seen);
+        let arguments = texts.map(str::to_owned).collect();
+        Call { script: SWAP_RECORD, keys, arguments, asked: Asked::Write }
+    }
 }
 
 /// The numbers of a sequence, as they are stored.
@@ -135,6 +164,12 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
             ErrorKind::Conflict,
             "the sequence was written by another master, of which this server was a replica: what was reserved last there may be \
              missing here. Set its next id above every id in use (`idmill set NAME --next ID`), or open it with ?failover=allow",
+        ),
+        "forgetful" => Error::new(
+            ErrorKind::Conflict,
+            "the record was written by another master, of which this server was a replica: what was written last there may be \
+             missing here, and what it witnessed with it. If the store that it witnesses was not restored since, open this one with \
+             ?failover=allow",
         ),
         _ => return None,
     })

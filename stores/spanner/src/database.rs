@@ -20,7 +20,7 @@ use gcloud_spanner::session::SessionError;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
 use gcloud_spanner::transaction_rw::{CommitOptions, ReadWriteTransaction};
-use idmill::store::{Mode, SequenceInfo};
+use idmill::store::{Mode, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -46,6 +46,8 @@ const TAG: &str = "idmill";
 pub(super) struct Database {
     client: Client,
     table: Table,
+    /// Where tables may be created.
+    creates: Option<Arc<Checked>>,
 }
 
 impl fmt::Debug for Database {
@@ -64,10 +66,13 @@ impl Database {
             }
             outcome => outcome?,
         };
-        let database = Self { client, table: options.table.clone() };
+        let table = options.table.clone();
+        let options = Arc::new(options);
+        let creates = (options.mode == Mode::Create).then(|| options.clone());
+        let database = Self { client, table, creates };
         match database.check_table().await {
             Err(error) if options.mode == Mode::Create && is(&error, is_missing_table) => {
-                create_table(&options).await?;
+                create_table(&options, options.table.ddl()).await?;
                 database.check_table().await?;
             }
             outcome => outcome?,
@@ -77,7 +82,7 @@ impl Database {
 
     /// Over a client of the caller's.
     pub(super) async fn with_client(client: Client, table: Table) -> Result<Self> {
-        let database = Self { client, table };
+        let database = Self { client, table, creates: None };
         database.check_table().await?;
         Ok(database)
     }
@@ -124,14 +129,25 @@ impl Database {
         name: &SequenceName,
         decide: impl Decide<R>,
     ) -> Result<R> {
-        while_it_passes(Abort::is_abort, ABORTED, || self.attempt(name, decide.clone())).await
+        self.run(Changing { table: self.table.clone(), name: name.clone(), decide }).await
+    }
+
+    /// Runs a transaction of its own, as often as Spanner aborts it.
+    pub(super) async fn run<R: Send + 'static>(&self, step: impl Step<R>) -> Result<R> {
+        while_it_passes(Abort::is_abort, ABORTED, || self.attempt(step.clone())).await
+    }
+
+    /// Creates another table, where tables may be created; whether they may.
+    pub(super) async fn create_also(&self, ddl: String) -> Result<bool> {
+        let Some(options) = &self.creates else { return Ok(false) };
+        create_table(options, ddl).await.map(|()| true)
     }
 
     /// Runs the transaction once, in a task, so that a caller who goes away does not leave its locks behind:
     /// it is then rolled back if COMMIT has not been sent yet.
-    async fn attempt<R: Send + 'static>(&self, name: &SequenceName, decide: impl Decide<R>) -> Result<R> {
+    async fn attempt<R: Send + 'static>(&self, step: impl Step<R>) -> Result<R> {
         let (sender, receiver) = oneshot::channel();
-        let (database, name) = (self.clone(), name.clone());
+        let database = self.clone();
         let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
             Error::new(
                 ErrorKind::Unsupported,
@@ -141,7 +157,7 @@ impl Database {
         })?;
         runtime.spawn(async move {
             let sender = Arc::new(sender);
-            let outcome = database.transact(name, decide, sender.clone()).await;
+            let outcome = database.transact(step, sender.clone()).await;
             // The driver has dropped the closure, and the other owner with it.
             if let Some(sender) = Arc::into_inner(sender) {
                 let _ = sender.send(outcome);
@@ -155,19 +171,16 @@ impl Database {
 
     async fn transact<R: Send + 'static>(
         &self,
-        name: SequenceName,
-        decide: impl Decide<R>,
+        step: impl Step<R>,
         caller: Arc<oneshot::Sender<Result<R>>>,
     ) -> Result<R> {
         let at_commit = Arc::new(AtomicBool::new(false));
-        let (table, mark) = (self.table.clone(), at_commit.clone());
+        let mark = at_commit.clone();
         let outcome = self.client.read_write_transaction_with_option(
             move |tx| {
-                let (table, name, decide) = (table.clone(), name.clone(), decide.clone());
-                let (caller, mark) = (caller.clone(), mark.clone());
+                let (step, caller, mark) = (step.clone(), caller.clone(), mark.clone());
                 Box::pin(async move {
-                    let stored = read_for_update(tx, &table, &name).await?;
-                    let result = decide(&table, stored)?;
+                    let result = step.run(tx).await?;
                     tx.buffer_write(result.1);
                     if caller.is_closed() {
                         return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "nobody waits for it")));
@@ -185,6 +198,29 @@ impl Database {
             // From the same task.
             Failure::Driver(status) if at_commit.load(Ordering::Relaxed) => commit_failed(*status),
             Failure::Driver(status) => failed(*status),
+        })
+    }
+}
+
+/// What a transaction does before its commit. Run again where the transaction is.
+pub(super) trait Step<R>: Clone + Send + Sync + 'static {
+    /// What is to be answered once it has committed, and what is to be written with the commit.
+    fn run<'a>(&'a self, tx: &'a mut ReadWriteTransaction) -> StoreFuture<'a, Result<(R, Mutations)>>;
+}
+
+/// Reads a sequence and decides.
+#[derive(Clone)]
+struct Changing<D> {
+    table: Table,
+    name: SequenceName,
+    decide: D,
+}
+
+impl<R: Send, D: Decide<R>> Step<R> for Changing<D> {
+    fn run<'a>(&'a self, tx: &'a mut ReadWriteTransaction) -> StoreFuture<'a, Result<(R, Mutations)>> {
+        Box::pin(async move {
+            let stored = read_for_update(tx, &self.table, &self.name).await?;
+            (self.decide)(&self.table, stored)
         })
     }
 }
@@ -315,7 +351,7 @@ pub(super) fn query_once() -> QueryOptions {
     QueryOptions { call_options: no_retry(), enable_resume: false, ..QueryOptions::default() }
 }
 
-fn is(error: &Error, what: fn(&Status) -> bool) -> bool {
+pub(super) fn is(error: &Error, what: fn(&Status) -> bool) -> bool {
     status_of(error).is_some_and(what)
 }
 
@@ -377,16 +413,16 @@ fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Erro
 
 /// Where somebody else changes the schema at the same time, Spanner lets us wait for our turn,
 /// and the emulator sends us away.
-async fn create_table(options: &Checked) -> Result<()> {
+async fn create_table(options: &Checked, ddl: String) -> Result<()> {
     let admin = admin(options).await?;
-    let defining = while_it_passes(is_schema_busy, ABORTED, || define_table(&admin, options));
+    let defining = while_it_passes(is_schema_busy, ABORTED, || define_table(&admin, options, ddl.clone()));
     defining.await.map_err(not_created)
 }
 
-async fn define_table(admin: &AdminClient, options: &Checked) -> Result<(), Status> {
+async fn define_table(admin: &AdminClient, options: &Checked, ddl: String) -> Result<(), Status> {
     let request = UpdateDatabaseDdlRequest {
         database: options.database.path(),
-        statements: vec![options.table.ddl()],
+        statements: vec![ddl],
         ..UpdateDatabaseDdlRequest::default()
     };
     let mut creating = admin.database().update_database_ddl(request, None).await?;

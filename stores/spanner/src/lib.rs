@@ -32,13 +32,14 @@ mod aborted;
 mod classify;
 mod database;
 mod options;
+mod records;
 mod schema;
 mod transaction;
 
 use gcloud_spanner::client::Client;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, Scheme,
-    SequenceInfo, Store, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Records, Reserve,
+    Scheme, SequenceInfo, Store, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 
@@ -129,15 +130,29 @@ impl SpannerStore {
         Ok(Table::new(table)?.ddl())
     }
 
+    /// The statement that creates the table of the records beside that table, for the same. The store runs it
+    /// before it writes the first of them, in [`Mode::Create`].
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid, or too long for a table beside it.
+    pub fn witness_ddl(table: &str) -> Result<String> {
+        Table::new(table)?.witness_ddl()
+    }
+
+    fn may_write(&self) -> Result<()> {
+        if self.access == Mode::ReadOnly {
+            let message = "the store was opened to look only (mode=ro); open it with mode=rw";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(())
+    }
+
     async fn change<R: Send + 'static>(
         &self,
         name: &SequenceName,
         decide: impl database::Decide<R>,
     ) -> Result<R> {
-        if self.access == Mode::ReadOnly {
-            let message = "the store was opened to look only (mode=ro); open it with mode=rw";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
+        self.may_write()?;
         self.database.change(name, decide).await
     }
 
@@ -229,6 +244,19 @@ impl SpannerStore {
         })
         .await
     }
+
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        self.database.record(name).await
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        self.may_write()?;
+        self.database.swap_record(name, seen, wanted).await
+    }
+
+    async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        self.database.list_records(page).await
+    }
 }
 
 impl Store for SpannerStore {
@@ -239,8 +267,8 @@ impl Store for SpannerStore {
     /// transaction may hold for seconds, and is aborted as a whole. Separate concurrent transactions take as
     /// many round trips, and do not wait for each other.
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 
-    idmill::store_calls!(reserve give_back create inspect list set remove);
+    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }

@@ -173,6 +173,10 @@ impl Target for SpannerOptions {
         Ok(Some(Table::new(&self.table)?.ddl()))
     }
 
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        Table::new(&self.table)?.witness_ddl().map(Some)
+    }
+
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async { Ok(Arc::new(SpannerStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
     }

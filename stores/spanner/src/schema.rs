@@ -23,6 +23,8 @@ pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
 pub(super) const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 128 ASCII letters, digits and _, beginning with a letter";
+/// Spanner's own limit for names.
+pub(super) const LONGEST_NAME: usize = 128;
 /// What the full layout adds to the plain one.
 const ADDED: [&str; 4] = ["start_value", "max_value", "incarnation", "epoch"];
 /// The last id of a plain row. One below the largest integer, which `next_value` has
@@ -33,7 +35,7 @@ const PLAIN_IDENTITY: Identity = Identity { incarnation: 1, epoch: 0 };
 
 /// A table's name that was checked, since it becomes part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Table(Box<str>);
+pub(super) struct Table(pub(super) Box<str>);
 
 /// A sequence as an answer brought it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +57,7 @@ pub(super) enum Layout {
 fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && name.len() <= 128
+        && name.len() <= LONGEST_NAME
 }
 
 impl Table {
@@ -98,7 +100,7 @@ impl Table {
         self.named("SELECT *", name)
     }
 
-    fn named(&self, select: &str, name: &SequenceName) -> Statement {
+    pub(super) fn named(&self, select: &str, name: &SequenceName) -> Statement {
         let mut statement = Statement::new(format!("{select} FROM `{}` WHERE name = @name", self.0));
         statement.add_param("name", &name.as_str());
         statement
@@ -106,9 +108,14 @@ impl Table {
 
     /// Reads a page, by name.
     pub(super) fn select_page(&self, page: &Page) -> Statement {
+        self.select_page_of("*", page)
+    }
+
+    /// The same, of these columns.
+    pub(super) fn select_page_of(&self, columns: &str, page: &Page) -> Statement {
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let mut statement = Statement::new(format!(
-            "SELECT * FROM `{}` WHERE name > @after AND name >= @prefix AND STARTS_WITH(name, @prefix) \
+            "SELECT {columns} FROM `{}` WHERE name > @after AND name >= @prefix AND STARTS_WITH(name, @prefix) \
              ORDER BY name LIMIT {}",
             self.0,
             page.rows()

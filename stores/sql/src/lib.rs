@@ -13,6 +13,7 @@ mod fault;
 pub mod mysql;
 pub mod postgres;
 pub mod sqlite;
+mod witness;
 
 pub(crate) use executor::{must_be_alone, must_be_within};
 

@@ -30,8 +30,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, Scheme, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
+    Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_sql::sqlite::{CAPABILITIES, Session};
@@ -69,6 +69,7 @@ pub fn register() -> idmill::Result<()> {
 pub struct SqliteStore {
     // Of tokio's kind, so that calls await their turn; the blocking pool holds one thread per store at most.
     database: Arc<Mutex<Database>>,
+    mode: Mode,
 }
 
 impl SqliteStore {
@@ -96,9 +97,10 @@ impl SqliteStore {
 
     async fn try_open(options: SqliteOptions) -> Result<Self> {
         let settings = options.check()?;
+        let mode = settings.mode;
         let opening = runtime()?.spawn_blocking(move || Database::open(settings)).await;
         let database = opening.map_err(|error| died(ErrorKind::Unavailable, error))??;
-        Ok(Self { database: Arc::new(Mutex::new(database)) })
+        Ok(Self { database: Arc::new(Mutex::new(database)), mode })
     }
 
     /// A call that asks for nothing, so that nothing is unknown.
@@ -161,6 +163,22 @@ impl SqliteStore {
         let name = name.clone();
         self.write(move |session| at_once(session.remove(&name))).await
     }
+
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let name = name.clone();
+        self.read(move |session| at_once(session.record(&name))).await
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        let (name, seen, wanted) = (name.clone(), seen.map(str::to_owned), wanted.to_owned());
+        let mode = self.mode;
+        self.write(move |session| at_once(session.swap_record(&name, seen.as_deref(), &wanted, mode))).await
+    }
+
+    async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let page = page.clone();
+        self.read(move |session| at_once(session.list_records(&page))).await
+    }
 }
 
 impl Store for SqliteStore {
@@ -188,7 +206,7 @@ impl Store for SqliteStore {
         })
     }
 
-    idmill::store_calls!(give_back create inspect list set remove);
+    idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
 }
 
 /// Reads on a connection of its own, where it may block.

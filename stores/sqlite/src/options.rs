@@ -156,6 +156,10 @@ impl Target for SqliteOptions {
         })
     }
 
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        Table::new(&self.table)?.witness_ddl().map(Some)
+    }
+
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async { Ok(Arc::new(SqliteStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
     }

@@ -67,13 +67,13 @@ pub(super) struct Global {
 /// A store over both.
 pub(super) async fn open(
     client: Client,
-    global: Sequences,
+    flat: Flat,
     windows: Table,
     settings: GeoSettings,
 ) -> Result<Tiered<Global, DatacenterWindow>> {
     let GeoSettings { datacenter, range, threshold, check } = settings;
     let windows = Windows::prepare(client, windows, &datacenter).await?;
-    let flat = Flat::new(global.clone());
+    let global = flat.sequences.clone();
     let knowledge = Knowledge::default();
     let geo = Arc::new(Geo { global, windows, datacenter, range, threshold, check, knowledge });
     Ok(Tiered::new(Global { geo: geo.clone(), flat }, DatacenterWindow(geo)))
@@ -314,6 +314,8 @@ impl Store for Global {
             outcome
         })
     }
+
+    idmill::store_calls!(|this| this.flat => record swap_record list_records);
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {

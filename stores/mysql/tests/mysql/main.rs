@@ -5,6 +5,7 @@ mod columns;
 mod errors;
 mod faults;
 mod ranges;
+mod records;
 mod servers;
 mod silent;
 mod transaction;

@@ -119,6 +119,13 @@ impl Target for PostgresOptions {
         Box::pin(async { largest(&mut &self.sessions()?, column).await })
     }
 
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        match self.sequences {
+            Sequences::Table => Table::new(self.schema.as_deref(), &self.table)?.witness_ddl().map(Some),
+            Sequences::Native => Ok(None),
+        }
+    }
+
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async {
             let during = |error: Error| error.during(Operation::Connect);

@@ -8,6 +8,7 @@ mod locks;
 mod native;
 mod places;
 mod pooled;
+mod records;
 mod rows;
 mod silent;
 mod transactions;

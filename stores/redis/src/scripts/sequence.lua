@@ -17,19 +17,6 @@ local function load()
   return held[1] == '1' and sequence or 'foreign'
 end
 
--- Why nothing may be reserved of it here.
-local function refusal(sequence, here, failover)
-  if not here.master then
-    return 'replica'
-  elseif sequence == 'foreign' then
-    return 'foreign'
-  elseif sequence and failover ~= 'allow' and sequence.replid ~= here.replid and not string.match(here.earlier, '^0*$') then
-    -- It was written by another server, of which this one was a replica: what that one wrote last may be missing here.
-    return 'promoted'
-  end
-  return nil
-end
-
 -- The only write to it, and the last of every script: when that fails, nothing was changed.
 local function save(sequence, here)
   redis.call('HSET', KEYS[1], 'format', '1', 'start', sequence.start, 'max', sequence.max, 'next', sequence.next,

@@ -70,7 +70,7 @@ pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
 
 impl Store for PostgresStore {
     idmill::store_calls!(|this| this.0 =>
-        capabilities reserve reserve_many give_back create inspect list set remove
+        capabilities reserve reserve_many give_back create inspect inspect_many list set remove
         record swap_record list_records);
 }
 

@@ -1,7 +1,7 @@
 //! The calls of a store, over any executor.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
@@ -19,7 +19,8 @@ use crate::Executor;
 use crate::executor::{must_be_alone, to_write};
 
 /// What a store of [`Calls`] can do.
-pub const CAPABILITIES: Capabilities = Capabilities::new(Durability::Disk).shared(true).gives_back(true);
+pub const CAPABILITIES: Capabilities =
+    Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true);
 
 /// The sequences of a table: the calls of [`Store`](idmill::store::Store), each over an executor of the
 /// adapter's, whose connection commits each statement. Clones share what is known of the sequences.
@@ -28,11 +29,13 @@ pub const CAPABILITIES: Capabilities = Capabilities::new(Durability::Disk).share
 /// since a grant must not be rolled back. Each call may be dropped at any await point.
 #[derive(Clone, Debug)]
 pub struct Calls {
-    table: Table,
-    mode: Mode,
+    pub(super) table: Table,
+    pub(super) mode: Mode,
     /// What every reserve of a sequence is conditional on. Never trusted: a condition
     /// that is not met changes nothing.
     known: Arc<Mutex<HashMap<SequenceName, Known>>>,
+    /// The table of the records, once it was found.
+    pub(super) witness: Arc<OnceLock<Table>>,
 }
 
 impl Calls {
@@ -47,7 +50,7 @@ impl Calls {
     pub async fn open<E: Executor>(executor: &mut E, table: Table, mode: Mode, place: &str) -> Result<Self> {
         const { must_be_alone::<E>() };
         let table = server::open(executor, table, mode, place).await?;
-        Ok(Self { table, mode, known: Arc::default() })
+        Ok(Self { table, mode, known: Arc::default(), witness: Arc::default() })
     }
 
     /// Whether the mode lets anything be changed. Each call that changes something asks; an adapter asks
@@ -63,7 +66,7 @@ impl Calls {
         Ok(())
     }
 
-    fn writing<E: Executor>(&self) -> Result<()> {
+    pub(super) fn writing<E: Executor>(&self) -> Result<()> {
         const { must_be_alone::<E>() };
         self.may_write()
     }

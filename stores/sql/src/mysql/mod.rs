@@ -30,6 +30,7 @@
 mod calls;
 mod classify;
 mod largest;
+mod records;
 mod reserve;
 mod rows;
 mod run;

@@ -7,10 +7,11 @@ use idmill::store::kit::mode::NEVER_MADE;
 use idmill::{Error, ErrorKind, Result};
 
 use super::classify::failed;
+use super::records::RECORDS_LAYOUT;
 use super::rows::{text, unsigned};
 use super::run::{read, try_read, try_write};
 use super::table::{LAYOUT, Table};
-use crate::{Asked, Executor, Fault, Row};
+use crate::{Asked, Executor, Fault, Row, witness};
 
 /// What to send first on each connection that an adapter makes: each statement commits by itself, and the
 /// server gives up waiting for a lock after half of the timeout, in whole seconds, and says so.
@@ -74,8 +75,14 @@ async fn connected_to<E: Executor>(executor: &mut E) -> Result<String> {
 }
 
 async fn exists<E: Executor>(executor: &mut E, table: &Table) -> Result<bool> {
+    let Some(columns) = columns_of(executor, table).await? else { return Ok(false) };
+    check_layout(table, &columns).map(|()| true)
+}
+
+/// The columns of a table that keeps what was committed; `None` if it is not there.
+async fn columns_of<E: Executor>(executor: &mut E, table: &Table) -> Result<Option<Vec<Row>>> {
     let found = read(executor, &table.engine()).await?;
-    let Some(row) = found.first() else { return Ok(false) };
+    let Some(row) = found.first() else { return Ok(None) };
     let engine = text(row, 0);
     if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case("InnoDB")) {
         let (name, engine) = (table.name(), engine.unwrap_or("none, as a view"));
@@ -85,24 +92,37 @@ async fn exists<E: Executor>(executor: &mut E, table: &Table) -> Result<bool> {
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
-    let columns = read(executor, &table.columns()).await?;
-    check_layout(table, &columns).map(|()| true)
+    read(executor, &table.columns()).await.map(Some)
 }
 
 fn check_layout(table: &Table, columns: &[Row]) -> Result<()> {
-    let text = |row, column| text(row, column).unwrap_or_default();
-    let layout: Vec<_> =
-        columns.iter().map(|row| format!("{} {}", text(row, 0), text(row, 1).to_lowercase())).collect();
-    let keyed = columns.first().is_some_and(|row| text(row, 2) == "PRI");
-    if layout.join(", ") == LAYOUT && keyed {
+    let (layout, keyed) = layout(columns);
+    if layout == LAYOUT && keyed {
         return Ok(());
     }
     let message = format!(
-        "the table `{}` is there, but it has the columns {}; name another with ?table=NAME",
-        table.name(),
-        layout.join(", ")
+        "the table `{}` is there, but it has the columns {layout}; name another with ?table=NAME",
+        table.name()
     );
     Err(Error::new(ErrorKind::Conflict, message))
+}
+
+/// The columns with their types, and whether the first is the key.
+fn layout(columns: &[Row]) -> (String, bool) {
+    let text = |row, column| text(row, column).unwrap_or_default();
+    let layout: Vec<_> =
+        columns.iter().map(|row| format!("{} {}", text(row, 0), text(row, 1).to_lowercase())).collect();
+    (layout.join(", "), columns.first().is_some_and(|row| text(row, 2) == "PRI"))
+}
+
+/// Whether the table of the records is there, as it has to be.
+pub(super) async fn has_witness<E: Executor>(executor: &mut E, witness: &Table) -> Result<bool> {
+    let Some(columns) = columns_of(executor, witness).await? else { return Ok(false) };
+    let (layout, keyed) = layout(&columns);
+    if layout == RECORDS_LAYOUT && keyed {
+        return Ok(true);
+    }
+    Err(witness::not_ours(&witness.to_string(), &layout))
 }
 
 /// Of several that do this at the same time, all find the table afterwards.

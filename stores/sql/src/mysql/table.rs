@@ -25,7 +25,7 @@ const COLUMNS: &str = "`name`, `next`, `start`, `max`, `incarnation`, `epoch`, `
 pub(super) const LAYOUT: &str = "name varbinary, next bigint unsigned, start bigint unsigned, max bigint unsigned, \
                                  incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned";
 /// MySQL's own limit for names.
-const LONGEST_NAME: usize = 64;
+pub(super) const LONGEST_NAME: usize = 64;
 
 /// What is the same for all reserves of a sequence until somebody changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Of another name, in the same database.
+    pub(super) fn beside(&self, name: &str) -> Self {
+        Self { database: self.database.clone(), name: name.into() }
+    }
+
     /// Of whatever database a connection uses. The name is up to 64 ASCII letters, digits and `_`, and does
     /// not begin with a digit.
     ///
@@ -153,13 +158,7 @@ impl Table {
 
     /// A page. Where it ended are the bytes of a name, which may be no UTF-8.
     pub(super) fn select_page(&self, page: &Page) -> Result<String> {
-        let after = match &page.after {
-            Some(after) => format!("`name` > {}", hex_bytes(&after.bytes()?)),
-            None => format!("`name` >= {}", hex(&page.prefix)),
-        };
-        let end = page.end().map(|end| format!(" AND `name` < {}", hex(&end))).unwrap_or_default();
-        let select = self.select_all();
-        Ok(format!("{select} WHERE {after}{end} ORDER BY `name` LIMIT {}", page.rows()))
+        Ok(self.select_all() + &within(page)?)
     }
 
     /// Takes `count` ids if there is room for them, and says in `LAST_INSERT_ID` which is the first.
@@ -246,6 +245,16 @@ impl fmt::Display for Table {
         }
         write!(f, "`{}`", self.name)
     }
+}
+
+/// The rows of a page, by name.
+pub(super) fn within(page: &Page) -> Result<String> {
+    let after = match &page.after {
+        Some(after) => format!("`name` > {}", hex_bytes(&after.bytes()?)),
+        None => format!("`name` >= {}", hex(&page.prefix)),
+    };
+    let end = page.end().map(|end| format!(" AND `name` < {}", hex(&end))).unwrap_or_default();
+    Ok(format!(" WHERE {after}{end} ORDER BY `name` LIMIT {}", page.rows()))
 }
 
 fn nullable(value: Option<u64>) -> String {

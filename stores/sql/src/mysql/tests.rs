@@ -328,3 +328,25 @@ async fn in_a_transaction_all_or_nothing_is_taken() {
     assert_eq!(ids.next(&mut server).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(ids.reserve(&mut server, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
+
+#[tokio::test]
+async fn a_record_is_written_once_or_its_outcome_is_unknown() {
+    let there = || [found([texts(&["InnoDB"])]), layout(&[("name", "varbinary"), ("record", "varbinary")])];
+    let kept = || found([texts(&["s", "a"])]);
+    for (seen, answers, written) in [
+        (None, vec![changed(1, 0)], Ok(true)),
+        (None, vec![says(1062), kept()], Ok(false)),
+        (None, vec![says(1062), nothing()], Err(ErrorKind::Conflict)),
+        (None, vec![fails(Fault::Uncommitted)], Err(ErrorKind::UnknownOutcome)),
+        (Some("a"), vec![changed(1, 0)], Ok(true)),
+        (Some("a"), vec![changed(0, 0)], Ok(false)),
+        (Some("b"), vec![kept()], Ok(false)),
+        (Some("a"), vec![says(1213)], Err(ErrorKind::Unavailable)),
+        (Some("a"), vec![fails(Fault::Silent(Duration::from_secs(1)))], Err(ErrorKind::UnknownOutcome)),
+    ] {
+        let (calls, mut server) = opened(there().into_iter().chain(answers)).await;
+        let answer = calls.swap_record(&mut server, &name(), seen, "b").await;
+        assert_eq!(answer.map_err(|error| error.kind()), written, "{seen:?}: {:?}", server.asked);
+        assert!(server.answers.is_empty());
+    }
+}

@@ -1,5 +1,7 @@
 //! The calls of a store, over any executor.
 
+use std::sync::{Arc, OnceLock};
+
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
     SequenceInfo, already_exists, not_found,
@@ -18,7 +20,7 @@ pub const TRIES: usize = 1_000;
 
 /// What a store of [`Calls`] can do.
 pub const CAPABILITIES: Capabilities =
-    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true);
+    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
 
 /// The calls of a store over the rows of a table, which was found or created: what
 /// [`Store`](idmill::store::Store) asks for, but for the sequence and the operation in its errors.
@@ -53,8 +55,10 @@ pub const CAPABILITIES: Capabilities =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calls {
     pub(super) table: Table,
-    keeps: Keeps,
-    read_only: bool,
+    pub(super) keeps: Keeps,
+    pub(super) mode: Mode,
+    /// The table of the records, once it was found.
+    pub(super) witness: Arc<OnceLock<Table>>,
 }
 
 /// Whether fewer ids than were asked for are of use.
@@ -91,17 +95,16 @@ impl Calls {
     /// the server does not sync what it writes; and those of the executor.
     pub async fn open<E: Executor>(executor: &mut E, table: Table, mode: Mode, keeps: Keeps) -> Result<Self> {
         const { must_be_alone::<E>() };
-        let read_only = mode == Mode::ReadOnly;
-        if !read_only {
+        if mode != Mode::ReadOnly {
             must_sync(executor, keeps).await?;
         }
         let table = find(executor, table, mode).await?;
-        Ok(Self { table, keeps, read_only })
+        Ok(Self { table, keeps, mode, witness: Arc::default() })
     }
 
     /// Over a table that is taken to be there.
     pub(super) fn unopened(table: Table) -> Self {
-        Self { table, keeps: Keeps::default(), read_only: false }
+        Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, witness: Arc::default() }
     }
 
     /// The table, in its schema.
@@ -116,7 +119,7 @@ impl Calls {
     }
 
     fn writable(&self) -> Result<&Table> {
-        if self.read_only {
+        if self.mode == Mode::ReadOnly {
             let message = "the store was opened to look only; open it with mode=rw or mode=rwc";
             return Err(Error::new(ErrorKind::Denied, message));
         }

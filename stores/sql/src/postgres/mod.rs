@@ -29,6 +29,7 @@ mod largest;
 pub mod native;
 mod open;
 mod place;
+mod records;
 mod rows;
 mod run;
 mod store;

@@ -38,9 +38,13 @@ async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode) -> Res
         let message = format!("there is no table {}; {NEVER_MADE}", table.sql());
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    match executor.execute(Statement::write(table.ddl(), [])).await {
+    run_ddl(executor, table.ddl()).await
+}
+
+/// Whether the table was created by this. Whether it is there is looked at next, or by whoever needs it next.
+pub(super) async fn run_ddl<E: Executor>(executor: &mut E, ddl: String) -> Result<bool> {
+    match executor.execute(Statement::write(ddl, [])).await {
         Err(fault) if matches!(fault.code(), Some("23505" | "42P07" | "42710")) => Ok(false),
-        // Whether it was created is looked at next, or by whoever opens it next.
         Err(fault) => Err(failed(fault, Asked::Read)),
         Ok(_) => Ok(true),
     }

@@ -55,6 +55,10 @@ impl Relation {
         let (schema, kind) = (text(0)?, text(1)?);
         Some(Self { schema, kind, columns: text(2).unwrap_or_default(), forgetful: text(3) })
     }
+
+    pub(super) fn is_table_of(&self, columns: &[&str]) -> bool {
+        matches!(self.kind.as_str(), "r" | "p") && self.columns == columns.join(", ")
+    }
 }
 
 /// Looks in this schema, or along the path.

@@ -25,11 +25,21 @@ pub(super) async fn write<E: Executor>(
     statement: Statement<'_>,
     keeps: Keeps,
 ) -> Result<Vec<Row>> {
+    write_rows(executor, statement, keeps, DURABLE_AT).await
+}
+
+/// The same, of rows that say in this column how durable they are.
+pub(super) async fn write_rows<E: Executor>(
+    executor: &mut E,
+    statement: Statement<'_>,
+    keeps: Keeps,
+    durable_at: usize,
+) -> Result<Vec<Row>> {
     let asked = to_write::<E>();
     let rows = executor.execute(statement).await.map_err(|fault| failed(fault, asked))?.rows;
     if !E::IN_TRANSACTION {
         for row in &rows {
-            must_be_durable(row.text(DURABLE_AT).unwrap_or_default(), keeps)?;
+            must_be_durable(row.text(durable_at).unwrap_or_default(), keeps)?;
         }
     }
     Ok(rows)

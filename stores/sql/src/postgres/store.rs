@@ -51,6 +51,26 @@ macro_rules! postgres_store {
             async fn try_remove(&self, name: &::idmill::SequenceName) -> ::idmill::Result<bool> {
                 self.calls.remove(&mut &self.sessions, name).await
             }
+
+            async fn try_record(&self, name: &::idmill::SequenceName) -> ::idmill::Result<Option<String>> {
+                self.calls.record(&mut &self.sessions, name).await
+            }
+
+            async fn try_swap_record(
+                &self,
+                name: &::idmill::SequenceName,
+                seen: Option<&str>,
+                wanted: &str,
+            ) -> ::idmill::Result<bool> {
+                self.calls.swap_record(&mut &self.sessions, name, seen, wanted).await
+            }
+
+            async fn try_list_records(
+                &self,
+                page: &::idmill::store::Page,
+            ) -> ::idmill::Result<::idmill::store::Records> {
+                self.calls.list_records(&mut &self.sessions, page).await
+            }
         }
 
         impl ::idmill::store::Store for $store {
@@ -65,7 +85,9 @@ macro_rules! postgres_store {
                 Box::pin(async move { self.calls.reserve_many(&&self.sessions, requests).await })
             }
 
-            ::idmill::store_calls!(reserve give_back create inspect list set remove);
+            ::idmill::store_calls!(
+                reserve give_back create inspect list set remove record swap_record list_records
+            );
         }
 
         /// Neither the options nor the pool, which hold a password.

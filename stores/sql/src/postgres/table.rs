@@ -19,6 +19,8 @@ pub const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table or a schema, as an option.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
+/// PostgreSQL cuts longer names off.
+pub(super) const LONGEST_NAME: usize = 63;
 /// The layout of a row. Another version's rows are neither matched by our writes nor read.
 pub(super) const FORMAT: &str = "1";
 const COLUMNS: [&str; 8] =
@@ -209,7 +211,7 @@ impl Table {
 
     /// Whether what was found is such a table, and whole after a crash.
     pub(super) fn check(&self, found: &Relation) -> Result<()> {
-        if !matches!(found.kind.as_str(), "r" | "p") || found.columns != COLUMNS.join(", ") {
+        if !found.is_table_of(&COLUMNS) {
             let message = format!(
                 "{} is there, but it is not idmill's table (its columns are {}); name another with table=NAME",
                 self.sql(),
@@ -217,10 +219,14 @@ impl Table {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
+        self.must_last(found, "its ids would be handed out again")
+    }
+
+    /// `or_else` is what would come of it.
+    pub(super) fn must_last(&self, found: &Relation, or_else: &str) -> Result<()> {
         let Some(part) = &found.forgetful else { return Ok(()) };
         let message = format!(
-            "{}: {part} is unlogged, temporary or foreign: a crash empties it, and its ids would be handed out again; run ALTER \
-             TABLE {part} SET LOGGED",
+            "{}: {part} is unlogged, temporary or foreign: a crash empties it, and {or_else}; run ALTER TABLE {part} SET LOGGED",
             self.sql()
         );
         Err(Error::new(ErrorKind::Conflict, message))
@@ -229,7 +235,7 @@ impl Table {
 
 /// The settings of one statement, as its first part: what its commit waits for, read back, and its patience,
 /// in this parameter. The settings of a transaction of the caller's are left alone.
-fn session(in_transaction: bool, parameter: usize) -> String {
+pub(super) fn session(in_transaction: bool, parameter: usize) -> String {
     if in_transaction {
         return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience)");
     }
@@ -249,7 +255,7 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 fn is_name(name: &str) -> bool {
-    (1..=63).contains(&name.len())
+    (1..=LONGEST_NAME).contains(&name.len())
         && !name.starts_with("pg_")
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

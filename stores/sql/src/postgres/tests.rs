@@ -262,3 +262,33 @@ async fn who_looks_only_sends_nothing_that_writes() {
     assert!(session.heard().iter().all(|statement| !statement.writes));
     assert_eq!(calls.inspect(&mut session, &name("s")).await.unwrap(), None);
 }
+
+/// As of a sequence: nothing that a crash would take back is said to be written.
+#[tokio::test]
+async fn a_record_that_is_not_durable_is_refused() {
+    let found = || Ok(vec![texts(&["app", "r", "name, record"])]);
+    for (durable, kind) in [
+        (DURABLE, None),
+        ("on off on", Some(ErrorKind::Conflict)),
+        ("off on on", Some(ErrorKind::StoreViolation)),
+        ("", Some(ErrorKind::StoreViolation)),
+    ] {
+        for seen in [None, Some("a")] {
+            let mut session = Session::of([found(), Ok(vec![texts(&[durable, "4711"])])]);
+            let written = calls().swap_record(&mut session, &name("s"), seen, "b").await;
+            assert_eq!(written.err().map(|error| error.kind()), kind, "{durable:?} {seen:?}");
+            let last = session.heard().pop().unwrap();
+            assert!(last.writes && last.values.contains(&Value::Patience), "{}", last.sql);
+        }
+    }
+    for (answer, kind) in [
+        (engine("40001"), ErrorKind::Unavailable),
+        (engine("08007"), ErrorKind::UnknownOutcome),
+        (Err(Fault::Warned("canceled".to_owned())), ErrorKind::UnknownOutcome),
+        (Err(Fault::Uncommitted), ErrorKind::Conflict),
+    ] {
+        let mut session = Session::of([found(), answer]);
+        let error = calls().swap_record(&mut session, &name("s"), Some("a"), "b").await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+}

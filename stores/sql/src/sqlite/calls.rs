@@ -13,7 +13,7 @@ use crate::{Answer, Executor, Fault, Statement, must_be_within};
 
 /// What a store of this dialect can do.
 pub const CAPABILITIES: Capabilities =
-    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true);
+    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
 
 /// As the methods of [`Store`](idmill::store::Store) of the same names; the errors do not yet say during
 /// which operation.
@@ -103,7 +103,7 @@ impl<E: Executor> Session<E> {
         select(&mut self.db, &self.table, name).await.map_err(in_transaction)?
     }
 
-    async fn write(&mut self, statement: Statement<'_>) -> Result<()> {
+    pub(super) async fn write(&mut self, statement: Statement<'_>) -> Result<()> {
         write(&mut self.db, statement).await.map_err(in_transaction)
     }
 }

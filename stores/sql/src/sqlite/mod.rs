@@ -27,6 +27,9 @@
 //! It is not `STRICT`: it may live in the database of an application, and SQLite before
 //! 3.37 cannot open a file that has even one such table. `CHECK`s hold the types instead, and
 //! every row is checked when it is read.
+//!
+//! Beside it is the table of the records, once one was written: a text under a name, written in a transaction
+//! that has read what it replaces.
 
 mod calls;
 mod classify;
@@ -34,6 +37,7 @@ mod codes;
 mod durable;
 mod file;
 mod largest;
+mod records;
 mod rows;
 mod session;
 mod table;

@@ -39,27 +39,37 @@ impl Table {
         for row in &answer.rows {
             listing.add(text(row, 0), self.decode(row));
         }
-        let full = i32::try_from(answer.rows.len()).is_ok_and(|read| read == page.rows());
-        listing.next = match answer.rows.last().map(|last| last.get(NAME_AS_BYTES)) {
-            Some(Value::Bytes(last)) if full => Some(Cursor::of_bytes(last)),
-            _ => None,
-        };
+        listing.next = next_page(page, answer, NAME_AS_BYTES);
         listing.sorted()
     }
 
     /// Whether there is such a table; an error if there is one that is not of idmill's making.
-    pub(super) fn is_there(&self, columns: &Answer) -> Result<bool> {
-        let names: Vec<_> = columns.rows.iter().map(|row| text(row, 0)).collect();
-        if names.is_empty() || names.join(", ") == COLUMNS {
-            return Ok(!names.is_empty());
+    pub(super) fn is_there(&self, answer: &Answer) -> Result<bool> {
+        let columns = columns(answer);
+        if columns.is_empty() || columns == COLUMNS {
+            return Ok(!columns.is_empty());
         }
         let message = format!(
-            "the table `{}` is there, but it has the columns {}; name another with ?table=NAME",
-            self.name(),
-            names.join(", ")
+            "the table `{}` is there, but it has the columns {columns}; name another with ?table=NAME",
+            self.name()
         );
         Err(Error::new(ErrorKind::Conflict, message))
     }
+}
+
+/// Where the next page begins, if the rows fill this one. Each has its name as bytes in this column.
+pub(super) fn next_page(page: &Page, answer: &Answer, name: usize) -> Option<Cursor> {
+    let full = i32::try_from(answer.rows.len()).is_ok_and(|read| read == page.rows());
+    match answer.rows.last().map(|last| last.get(name)) {
+        Some(Value::Bytes(last)) if full => Some(Cursor::of_bytes(last)),
+        _ => None,
+    }
+}
+
+/// The names of the columns of a table; empty if it is not there.
+pub(super) fn columns(answer: &Answer) -> String {
+    let names: Vec<_> = answer.rows.iter().map(|row| text(row, 0)).collect();
+    names.join(", ")
 }
 
 fn decode(row: &Row) -> Result<SequenceInfo, String> {

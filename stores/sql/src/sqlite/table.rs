@@ -12,6 +12,8 @@ pub const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `sqlite_`";
+/// What PostgreSQL allows, where the same table may be one day.
+pub(super) const LONGEST_NAME: usize = 63;
 /// The columns, in the order in which rows are read.
 pub(super) const COLUMNS: &str = "name, next, start, max, incarnation, epoch, format";
 
@@ -38,7 +40,7 @@ impl Table {
 
     /// As SQL names it: in the main database, where no temporary table of the caller's can stand in for it.
     fn sql(&self) -> String {
-        format!("main.\"{}\"", self.0)
+        in_main(&self.0)
     }
 
     /// The statement that creates the table unless it exists. It is one, so a crash leaves all of it or
@@ -64,7 +66,7 @@ impl Table {
 
     /// Reads the names of the columns; none if there is no such table.
     pub(super) fn columns(&self) -> Statement<'static> {
-        Statement::read("SELECT name FROM pragma_table_info(?1, 'main')", [self.name().into()]).once()
+        columns_of(self.name())
     }
 
     /// Takes the write lock without writing, so that what is read next is still so when it is written.
@@ -87,14 +89,7 @@ impl Table {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a cursor of another store.
     pub fn select_page(&self, page: &Page) -> Result<Statement<'static>> {
-        let after = page.after.as_ref().map(Cursor::bytes).transpose()?.unwrap_or_default();
-        let sql = format!(
-            "SELECT {COLUMNS}, CAST(name AS BLOB) FROM {} WHERE name > CAST(?1 AS TEXT) AND typeof(name) = 'text' \
-             AND substr(name, 1, length(?2)) = ?2 ORDER BY name LIMIT ?3",
-            self.sql()
-        );
-        let values = [Value::Bytes(after), page.prefix.as_str().into(), i64::from(page.rows()).into()];
-        Ok(Statement::read(sql, values))
+        select_page(&self.sql(), COLUMNS, page)
     }
 
     /// Adds a row.
@@ -130,11 +125,31 @@ impl Table {
     }
 }
 
+pub(super) fn in_main(table: &str) -> String {
+    format!("main.\"{table}\"")
+}
+
+/// Reads the names of a table's columns; none if there is no such table.
+pub(super) fn columns_of(table: &str) -> Statement<'static> {
+    Statement::read("SELECT name FROM pragma_table_info(?1, 'main')", [table.into()]).once()
+}
+
+/// Reads these columns of a page of a table, and behind them the name as bytes.
+pub(super) fn select_page(table: &str, columns: &str, page: &Page) -> Result<Statement<'static>> {
+    let after = page.after.as_ref().map(Cursor::bytes).transpose()?.unwrap_or_default();
+    let sql = format!(
+        "SELECT {columns}, CAST(name AS BLOB) FROM {table} WHERE name > CAST(?1 AS TEXT) AND typeof(name) = 'text' \
+         AND substr(name, 1, length(?2)) = ?2 ORDER BY name LIMIT ?3"
+    );
+    let values = [Value::Bytes(after), page.prefix.as_str().into(), i64::from(page.rows()).into()];
+    Ok(Statement::read(sql, values))
+}
+
 fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
     let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    begins && goes_on && name.len() <= 63 && !name.to_ascii_lowercase().starts_with("sqlite_")
+    begins && goes_on && name.len() <= LONGEST_NAME && !name.to_ascii_lowercase().starts_with("sqlite_")
 }
 
 #[cfg(test)]

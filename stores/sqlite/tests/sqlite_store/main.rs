@@ -1,6 +1,7 @@
 //! The SQLite store against real files: what it promises, and what it refuses.
 
 mod files;
+mod records;
 mod reserves;
 mod rows;
 

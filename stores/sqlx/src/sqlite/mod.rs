@@ -36,3 +36,13 @@ use idmill_sql::sqlite::Table;
 pub fn ddl(table: &str) -> Result<String> {
     Ok(Table::new(table)?.ddl())
 }
+
+/// The statement that creates the table of the records, for migrations: what [`SqliteStore`] would run before
+/// it writes the first of them.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be, or is too long for a table
+/// beside it.
+pub fn witness_ddl(table: &str) -> Result<String> {
+    Table::new(table)?.witness_ddl()
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Mode, Page, Reserve, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Mode, Page, Records, Reserve, SequenceInfo,
+    Store, StoreFuture,
 };
 use idmill::{Operation, Result, SequenceName};
 use idmill_sql::sqlite::{CAPABILITIES, Files, Session, Table, failed, passes};
@@ -136,6 +136,24 @@ impl SqliteStore {
         let outcome = taken.session.remove(name).await;
         taken.put_back(outcome)
     }
+
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let mut taken = self.take().await?;
+        let outcome = taken.session.record(name).await;
+        taken.put_back(outcome)
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        let mut taken = self.take().await?;
+        let outcome = taken.session.swap_record(name, seen, wanted, self.0.options.mode).await;
+        taken.put_back(outcome)
+    }
+
+    async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let mut taken = self.take().await?;
+        let outcome = taken.session.list_records(page).await;
+        taken.put_back(outcome)
+    }
 }
 
 impl Taken<'_> {
@@ -188,7 +206,7 @@ impl Store for SqliteStore {
         })
     }
 
-    idmill::store_calls!(give_back create inspect list set remove);
+    idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
 }
 
 /// Not the pool, whose options may hold a key.

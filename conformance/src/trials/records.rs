@@ -1,0 +1,298 @@
+//! Records: what is kept for the witness of another store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use idmill::store::{Cursor, Page, Records};
+use idmill::{Result, SequenceName, Status};
+use tokio::task::JoinSet;
+
+use super::connections::undisturbed;
+use super::names::names;
+use crate::client::Client;
+use crate::context::Context;
+use crate::outcome::{Outcome, check, fail};
+use crate::proxy::{Fault, Proxy, nth};
+
+/// What some store or other would take for `kept`, with which each of them is compared.
+const ALIKE: &[&str] =
+    &["Kept it", "kept it ", " kept it", "kept  it", "kept i", "kept it%", "kept_it", "k%", "%"];
+const KEPT: &str = "kept it";
+
+pub(super) async fn records_compare(context: Arc<Context>) -> Outcome {
+    let (client, other, name) = (context.connect().await?, context.connect().await?, context.name("compare"));
+    check!(client.kept(&name).await??.is_none(), "there is a record before one was written");
+    check!(!client.swap(&name, Some("never"), KEPT).await??, "what was never written was replaced");
+    check!(client.kept(&name).await??.is_none(), "a write that was refused has written");
+    check!(client.swap(&name, None, KEPT).await??, "the first record cannot be written");
+    for seen in ALIKE.iter().map(|seen| Some(*seen)).chain([None]) {
+        check!(
+            !other.swap(&name, seen, "replaced").await??,
+            "{KEPT:?} was replaced by who had seen {seen:?}"
+        );
+        let kept = client.kept(&name).await??;
+        check!(kept.as_deref() == Some(KEPT), "a write that was refused left {kept:?} instead of {KEPT:?}");
+    }
+    let longest: String = (' '..='~').cycle().skip(1).take(Records::LONGEST).collect();
+    let mut seen = KEPT;
+    for wanted in ["short", &longest, "'; -- \\' \" ` $1 ? :x {} [] %s \\n", "short again"] {
+        check!(other.swap(&name, Some(seen), wanted).await??, "{seen:?} is kept, and cannot be replaced");
+        let kept = client.kept(&name).await??;
+        check!(kept.as_deref() == Some(wanted), "{wanted:?} was written, and {kept:?} is kept");
+        check!(!client.swap(&name, Some(seen), "once more").await??, "{seen:?} was replaced twice");
+        seen = wanted;
+    }
+    apart_from_sequences(&context, &client, &name, seen).await
+}
+
+/// A sequence of the same name is something else.
+async fn apart_from_sequences(
+    context: &Context,
+    client: &Client,
+    name: &SequenceName,
+    kept: &str,
+) -> Outcome {
+    check!(client.inspect(name).await??.is_none(), "a record is a sequence");
+    check!(client.list().await??.iter().all(|info| info.name != *name), "a record is listed as a sequence");
+    let sequence = context.name("sequence");
+    for name in [name, &sequence] {
+        client.create(name, context.bounds()).await??;
+        client.reserve(&context.request(name, 5)).await??;
+    }
+    check!(client.kept(&sequence).await??.is_none(), "a sequence is a record");
+    let listed = all(client, &Page::of(sequence.as_str())).await?;
+    check!(listed.is_empty(), "a sequence is listed as a record: {listed:?}");
+    check!(client.remove(name).await??, "the sequence is not there");
+    let still = client.kept(name).await??;
+    check!(
+        still.as_deref() == Some(kept),
+        "{kept:?} was kept, and is {still:?} beside a sequence of its name"
+    );
+    Ok(())
+}
+
+/// How many clients add to one record, and what each adds.
+const WRITERS: u32 = 4;
+const TOKENS: u32 = 12;
+
+pub(super) async fn records_at_once(context: Arc<Context>) -> Outcome {
+    let name = context.name("at-once");
+    let mut writing: JoinSet<Outcome> = JoinSet::new();
+    for (writer, client) in (0..WRITERS).zip(context.connect_many(4).await?) {
+        let name = name.clone();
+        writing.spawn(async move {
+            for number in 0..TOKENS {
+                add(&client, &name, &format!("{writer}.{number}")).await?;
+            }
+            Ok(())
+        });
+    }
+    while let Some(outcome) = writing.join_next().await {
+        outcome??;
+    }
+    let kept = context.connect().await?.kept(&name).await??.unwrap_or_default();
+    for writer in 0..WRITERS {
+        let prefix = format!("{writer}.");
+        let found: Vec<_> = kept.split(' ').filter(|token| token.starts_with(&prefix)).collect();
+        let wanted: Vec<_> = (0..TOKENS).map(|number| format!("{writer}.{number}")).collect();
+        check!(found == wanted, "an update is lost: of {wanted:?}, {found:?} are in {kept:?}");
+    }
+    Ok(())
+}
+
+/// Until it is in the record. What a write was that was not answered, the record itself says.
+async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
+    loop {
+        let kept = client.kept(name).await??;
+        let wanted = match &kept {
+            Some(text) if text.split(' ').any(|other| other == token) => return Ok(()),
+            Some(text) => format!("{text} {token}"),
+            None => token.to_owned(),
+        };
+        // So that others get in between where a store answers at once.
+        tokio::task::yield_now().await;
+        if client.swap(name, kept.as_deref(), &wanted).await?? {
+            return Ok(());
+        }
+    }
+}
+
+pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
+    let (clients, names) = (context.connect_many(4).await?, names());
+    let run = format!("{:016x}", context.random(0..=u64::MAX));
+    // From earlier runs over the same engine. Before anything is written: one name may stand for another.
+    let before: BTreeMap<_, _> = all(&clients[0], &Page::default()).await?.into_iter().collect();
+    let mut writing: JoinSet<Outcome> = JoinSet::new();
+    for (lane, client) in clients.iter().cloned().enumerate() {
+        let own: Vec<_> = names.iter().cloned().enumerate().skip(lane).step_by(clients.len()).collect();
+        let (run, before) = (run.clone(), before.clone());
+        writing.spawn(async move {
+            for (number, name) in own {
+                let seen = before.get(&name).map(String::as_str);
+                let written = client.swap(&name, seen, &format!("{run} {number}")).await??;
+                check!(written, "`{name}` is another record, which was written meanwhile");
+            }
+            Ok(())
+        });
+    }
+    while let Some(outcome) = writing.join_next().await {
+        outcome??;
+    }
+    let listed = all(&clients[1], &Page::default()).await?;
+    for (number, name) in names.iter().enumerate() {
+        let wanted = format!("{run} {number}");
+        let kept = clients[2].kept(name).await??;
+        check!(kept.as_deref() == Some(&wanted), "`{name}` is another record: {kept:?}");
+        let of_it: BTreeSet<_> =
+            listed.iter().filter(|(other, _)| other == name).map(|(_, text)| text).collect();
+        check!(of_it == BTreeSet::from([&wanted]), "`{name}` is listed with {of_it:?} instead of {wanted:?}");
+    }
+    Ok(())
+}
+
+pub(super) async fn records_come_in_pages(context: Arc<Context>) -> Outcome {
+    let (client, other) = (context.connect().await?, context.connect().await?);
+    let names: Vec<_> = (0..25).map(|number| context.name(&format!("page{number:02}"))).collect();
+    for name in &names {
+        check!(client.swap(name, None, &format!("of {name}")).await??, "`{name}` cannot be written");
+    }
+    let number = names[0].find("page00").unwrap_or_default() + "page0".len();
+    let page = Page::of(&names[0][..number]).limit(4);
+    let found: BTreeSet<_> = all(&other, &page).await?.into_iter().collect();
+    let wanted: BTreeSet<_> = names[..10].iter().map(|name| (name.clone(), format!("of {name}"))).collect();
+    check!(found == wanted, "of the prefix {:?}, {found:?} are listed instead of {wanted:?}", page.prefix);
+    let nothing = all(&other, &Page::of(context.name("nothing").as_str())).await?;
+    check!(nothing.is_empty(), "of a prefix that nothing has, {nothing:?} are listed");
+    Ok(())
+}
+
+/// All pages from this one on.
+async fn all(client: &Client, page: &Page) -> Outcome<Vec<(SequenceName, String)>> {
+    let (mut page, mut found) = (page.clone(), Vec::new());
+    loop {
+        let records = client.records(&page).await??;
+        let unreadable: Option<_> = records.unreadable.first();
+        check!(unreadable.is_none(), "a record cannot be read: {unreadable:?}");
+        found.extend(records.records);
+        let Some(next) = records.next else { return Ok(found) };
+        check!(
+            page.after.as_ref().map(Cursor::as_str) != Some(next.as_str()),
+            "the page after {next:?} begins again"
+        );
+        page.after = Some(next);
+    }
+}
+
+fn text(number: u32) -> String {
+    format!("number {number}")
+}
+
+/// How far a record was counted up, and whether to go on.
+#[derive(Debug, Default)]
+struct Counting {
+    written: AtomicU32,
+    ended: AtomicBool,
+}
+
+impl Counting {
+    /// Writes number after number until something fails, or it is told to end: not every store asks the engine
+    /// that is killed.
+    async fn go_on(&self, client: &Client, name: &SequenceName) {
+        while !self.ended.load(Ordering::Relaxed) {
+            let number = self.written.load(Ordering::Relaxed);
+            let (seen, wanted) = (text(number), text(number + 1));
+            match client.swap_once(name, Some(&seen), &wanted).await {
+                Ok(Ok(true)) => self.written.store(number + 1, Ordering::Relaxed),
+                _ => return,
+            }
+        }
+    }
+}
+
+pub(super) async fn records_over_kills(context: Arc<Context>) -> Outcome {
+    let engine = context.setup.engine.as_ref().expect("needed");
+    let (client, name) = (context.connect().await?, context.name("kills"));
+    check!(client.swap(&name, None, &text(0)).await??, "the first record cannot be written");
+    let mut number = 0;
+    for round in 1..=2 {
+        let counting = Arc::new(Counting { written: number.into(), ..Counting::default() });
+        let task = {
+            let (counting, client, name) = (counting.clone(), client.clone(), name.clone());
+            tokio::spawn(async move { counting.go_on(&client, &name).await })
+        };
+        let written = || counting.written.load(Ordering::Relaxed);
+        let enough = || async { Ok((written() > number + 5 * round).then_some(())) };
+        context.until("records before the engine is killed", enough).await?;
+        engine.kill();
+        counting.ended.store(true, Ordering::Relaxed);
+        task.await?;
+        engine.start().await?;
+        let read = || async { Ok(client.store().record(&name).await.ok()) };
+        let kept = context.until("a record, without opening the store again", read).await?;
+        // One may have been under way.
+        let Some(kept) = [written(), written() + 1].into_iter().find(|number| kept == Some(text(*number)))
+        else {
+            fail!("{:?} was written before the engine was killed, and {kept:?} is kept", text(written()))
+        };
+        number = kept;
+    }
+    Ok(())
+}
+
+pub(super) async fn records_through_cuts(context: Arc<Context>) -> Outcome {
+    let endpoint = context.endpoint();
+    let proxy = Proxy::start(endpoint.address()).await?;
+    let client = context.connect_to(endpoint.to(proxy.address())).await?;
+    let (observer, name) = (undisturbed(&context).await?, context.name("cut"));
+    let (mut written, mut met) = (Written::default(), 0);
+    for round in 0..18_u32 {
+        let whole = || async { Ok(client.store().record(&name).await.ok()) };
+        let seen: Option<String> = context.until("a record after a cut", whole).await?;
+        written.allows(seen.as_ref())?;
+        let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
+        let [fault, ..] = &faults[round as usize % 3..] else { unreachable!("there are three") };
+        proxy.arm(fault.clone(), nth(u64::from(round / 3 % 3), |_| true));
+        let wanted = text(round);
+        let answer = client.swap_once(&name, seen.as_deref(), &wanted).await?;
+        met += u32::from(proxy.disarm() > 0);
+        written.note(seen, wanted, &answer);
+        written.allows(observer.kept(&name).await??.as_ref())?;
+    }
+    check!(met > 0, "no fault was ever met: the trial proves nothing");
+    Ok(())
+}
+
+/// What may be kept by what was said of each write.
+#[derive(Debug, Default)]
+struct Written {
+    last: Option<String>,
+    /// Of unknown outcome: they may take effect even later than they were asked about.
+    open: Vec<String>,
+    answer: String,
+}
+
+impl Written {
+    fn note(&mut self, seen: Option<String>, wanted: String, answer: &Result<bool>) {
+        self.answer = format!("{wanted:?} over {seen:?}: {answer:?}");
+        self.last = seen;
+        match answer {
+            // What is open had its condition on what this has replaced.
+            Ok(true) => (self.last, self.open) = (Some(wanted), Vec::new()),
+            Err(error) if error.kind().status() == Status::Unknown => self.open.push(wanted),
+            _ => {}
+        }
+    }
+
+    fn allows(&self, kept: Option<&String>) -> Outcome {
+        let open = kept.is_some_and(|kept| self.open.contains(kept));
+        check!(
+            open || kept == self.last.as_ref(),
+            "{kept:?} is kept where {:?} was, or perhaps one of {:?}; the answer was, to {}",
+            self.last,
+            self.open,
+            self.answer
+        );
+        Ok(())
+    }
+}

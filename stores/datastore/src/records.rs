@@ -1,0 +1,55 @@
+//! Records: entities of a kind of their own.
+//!
+//! A record is read, and written on the condition that its entity has the version that was read. A commit is
+//! sent once: what was not answered is an unknown outcome.
+
+use idmill::store::kit::CompareAndSet as _;
+use idmill::store::{Page, Records};
+use idmill::{Result, SequenceName};
+use serde_json::json;
+
+use super::classify::Verdict;
+use super::{DatastoreStore, over, schema};
+
+impl DatastoreStore {
+    pub(super) async fn record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let found = self.find(&self.records.key(name)).await?;
+        found.map(|found| Ok(self.records.decode_record(&found)?.0)).transpose()
+    }
+
+    pub(super) async fn swap_record(
+        &self,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Result<bool> {
+        let mut contest = self.contention().begin();
+        loop {
+            let found = self.find(&self.records.key(name)).await?;
+            let kept = found.as_ref().map(|found| self.records.decode_record(found)).transpose()?;
+            if kept.as_ref().map(|(record, _)| record.as_str()) != seen {
+                return Ok(false);
+            }
+            let entity = self.records.record(name, wanted);
+            let mutation = match &kept {
+                Some((_, version)) => over("update", entity, version),
+                None => json!({ "insert": entity }),
+            };
+            match self.client.commit(&mutation).await {
+                Ok(()) => return Ok(true),
+                // By another's write, or because there were too many at once: that is looked at.
+                Err(Verdict::Conflict(error)) => contest.lost(Some(error)).await?,
+                Err(Verdict::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) async fn list_records(&self, page: &Page) -> Result<Records> {
+        let (found, next) = self.entities(&self.records, page).await?;
+        let mut records = Records::new(Vec::new(), next);
+        for result in &found {
+            records.add(&schema::shown(result), self.records.decode_record(result).map(|(record, _)| record));
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,67 @@
+//! Records: keys under a prefix of their own within that of the sequences, whose values are the texts.
+//!
+//! A transaction demands the text that was seen, or that there is no key. Neither holds twice: no text comes
+//! again under a name, and nobody deletes the key of a record. So it may be sent again, as what changes a
+//! sequence may: see [`sequences`](super::sequences).
+
+use idmill::store::kit::Resend;
+use idmill::store::{Cursor, Page, Records};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use super::classify::write_failed;
+use super::client::{Answered, Client};
+use super::schema::Place;
+use super::sequences::{OVERTAKEN, range_of, violation};
+use super::wire::{Compare, KeyValue, Put, Range, Request, Txn};
+
+pub(super) async fn read(client: &Client, place: &Place, name: &SequenceName) -> Result<Option<String>> {
+    let answer = client.range(&the_key(place, name)).await?;
+    answer.kvs.into_iter().next().map(text).transpose()
+}
+
+pub(super) async fn write(
+    client: &Client,
+    place: &Place,
+    name: &SequenceName,
+    seen: Option<&str>,
+    wanted: &str,
+) -> Result<bool> {
+    let key = place.key(name).into_bytes();
+    let compare = match seen {
+        Some(seen) => Compare::value(&key, seen.as_bytes()),
+        None => Compare::absent(&key),
+    };
+    let put = Request::Put(Put { key, value: wanted.as_bytes().to_vec() });
+    let txn = Txn::new(vec![compare], put, Request::Range(the_key(place, name)));
+    let Answered { answer, resent } = client.txn(&txn, Resend::Harmless).await.map_err(write_failed)?;
+    if answer.succeeded || !resent {
+        return Ok(answer.succeeded);
+    }
+    let found =
+        answer.range().ok_or_else(|| violation("a transaction was answered without what is stored"))?;
+    match found.kvs.first() {
+        Some(kept) if kept.value == wanted.as_bytes() => Ok(true),
+        _ => Err(Error::new(ErrorKind::UnknownOutcome, OVERTAKEN)),
+    }
+}
+
+pub(super) async fn list(client: &Client, place: &Place, page: &Page) -> Result<Records> {
+    let answer = client.range(&range_of(place, page)?).await?;
+    let mut records = Records::default();
+    records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| Cursor::of_bytes(&kv.key));
+    for kv in answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key)) {
+        records.add(&place.shown(&kv.key), text(kv));
+    }
+    Ok(records)
+}
+
+fn the_key(place: &Place, name: &SequenceName) -> Range {
+    Range { key: place.key(name).into_bytes(), ..Range::default() }
+}
+
+fn text(stored: KeyValue) -> Result<String> {
+    String::from_utf8(stored.value).map_err(|_| {
+        let key = String::from_utf8_lossy(&stored.key);
+        Error::new(ErrorKind::StoreViolation, format!("the key {key:?} holds no text; nothing was changed"))
+    })
+}

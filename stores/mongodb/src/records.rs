@@ -1,0 +1,63 @@
+//! Records: documents of a collection of their own, which the server makes for the first of them.
+//!
+//! Each command is sent once, as all of them are: what was not answered is an unknown outcome.
+
+use idmill::store::{Page, Records};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use super::classify::{Asked, failed};
+use super::commands::Commands;
+use super::{MongoStore, documents, schema};
+
+impl MongoStore {
+    fn witness(&self) -> Result<Commands> {
+        Ok(self.commands.beside(schema::witness(self.commands.collection_name())?))
+    }
+
+    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let found = self.witness()?.find(None, schema::by_name(name)).await;
+        let found = found.map_err(|fault| failed(&fault, Asked::Read))?;
+        found.map(|document| schema::decode_record(&document, name)).transpose()
+    }
+
+    pub(super) async fn try_swap_record(
+        &self,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Result<bool> {
+        let Some(seen) = seen else { return self.first_record(name, wanted).await };
+        let unchanged = schema::encode_record(name, seen);
+        let outcome = self.witness()?.modify(None, unchanged, schema::replace_record(wanted)).await;
+        Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
+    }
+
+    async fn first_record(&self, name: &SequenceName, wanted: &str) -> Result<bool> {
+        let witness = self.witness()?;
+        if self.must_exist && !witness.exists().await.map_err(|fault| failed(&fault, Asked::Read))? {
+            let message = format!(
+                "there is no collection `{}` to keep records in, and the store was opened so that it creates none; if it was there \
+                 before, restore it: made anew, it has forgotten what it witnessed; if this is new, create it, or open the store \
+                 without existing=true",
+                witness.namespace()
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        match witness.insert(None, schema::encode_record(name, wanted)).await {
+            Ok(()) => Ok(true),
+            // Of this name, or of something that a unique index of somebody's forbids.
+            Err(fault) if fault.is_duplicate() && self.try_record(name).await?.is_some() => Ok(false),
+            Err(fault) => Err(failed(&fault, Asked::Write)),
+        }
+    }
+
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let (found, next) = documents(&self.witness()?, page).await?;
+        let mut records = Records::new(Vec::new(), next);
+        for document in &found {
+            let name = schema::shown(document);
+            records.add(&name, schema::decode_record(document, &name));
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,13 @@
+-- KEYS[1] is the record, KEYS[2] the names of all.
+
+-- The record; nil if there is none, or the name of what is in its place instead.
+local function load()
+  if redis.call('EXISTS', KEYS[1]) == 0 then
+    return nil
+  end
+  local held = redis.call('HMGET', KEYS[1], 'format', 'record', 'run', 'replid')
+  if held[1] ~= '1' or not held[2] or not held[3] or not held[4] then
+    return 'foreign'
+  end
+  return { record = held[2], replid = held[4] }
+end

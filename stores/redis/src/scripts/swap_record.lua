@@ -1,0 +1,17 @@
+-- ARGV: nonce, failover, name, as it is to be, as it was seen; without the last, there was none.
+local here, kept = server(), load()
+local refused = refusal(kept, here, ARGV[2])
+if refused == 'promoted' then
+  return { ARGV[1], 'forgetful' }
+elseif refused then
+  return { ARGV[1], refused }
+end
+-- Text in both cases, or nil: Lua compares it byte by byte.
+if (kept and kept.record) ~= ARGV[5] then
+  return { ARGV[1], 'changed' }
+end
+if not kept then
+  redis.call('SADD', KEYS[2], ARGV[3])
+end
+redis.call('HSET', KEYS[1], 'format', '1', 'record', ARGV[4], 'run', here.run, 'replid', here.replid)
+return { ARGV[1], 'done' }

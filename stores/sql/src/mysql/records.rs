@@ -1,0 +1,165 @@
+//! Records, in a table of their own, which is created when the first of them is written.
+//!
+//! They are bytes, as names are: no collation takes one of them for another.
+
+use idmill::store::{Cursor, Mode, Page, Records};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use super::calls::Calls;
+use super::classify::{failed, is_duplicate};
+use super::run::{read, try_write, write};
+use super::table::{LONGEST_NAME, Table, hex, within};
+use super::{rows, server};
+use crate::executor::to_write;
+use crate::{Asked, Executor, Row, witness};
+
+/// As [`LAYOUT`](super::table::LAYOUT) is that of the sequences.
+pub(super) const RECORDS_LAYOUT: &str = "name varbinary, record varbinary";
+
+impl Table {
+    /// The statement that creates the table of the records where it does not exist: what a store runs before
+    /// it writes the first of them.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where that table would have too long a name.
+    pub fn witness_ddl(&self) -> Result<String> {
+        Ok(self.witness()?.records_ddl())
+    }
+
+    /// The table of the records, beside this one.
+    fn witness(&self) -> Result<Self> {
+        Ok(self.beside(&witness::name_beside(self.name(), LONGEST_NAME)?))
+    }
+
+    fn records_ddl(&self) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS {self} (
+  `name` VARBINARY(200) NOT NULL PRIMARY KEY COMMENT 'UTF-8',
+  `record` VARBINARY({}) NOT NULL COMMENT 'ASCII'
+) ENGINE = InnoDB",
+            Records::LONGEST
+        )
+    }
+
+    fn select_record(&self, name: &SequenceName) -> String {
+        format!("SELECT `name`, `record` FROM {self} WHERE `name` = {}", hex(name))
+    }
+
+    fn select_records(&self, page: &Page) -> Result<String> {
+        Ok(format!("SELECT `name`, `record` FROM {self}{}", within(page)?))
+    }
+
+    fn insert_record(&self, name: &SequenceName, record: &str) -> String {
+        format!("INSERT INTO {self} (`name`, `record`) VALUES ({}, {})", hex(name), hex(record))
+    }
+
+    fn replace_record(&self, name: &SequenceName, seen: &str, wanted: &str) -> String {
+        let (name, seen, wanted) = (hex(name), hex(seen), hex(wanted));
+        format!("UPDATE {self} SET `record` = {wanted} WHERE `name` = {name} AND `record` = {seen}")
+    }
+
+    fn decode_record(&self, row: &Row) -> Result<String> {
+        let record = rows::text(row, 0).and(rows::text(row, 1)).map(str::to_owned);
+        record.ok_or_else(|| witness::unsound(&self.to_string(), &String::from_utf8_lossy(rows::name(row))))
+    }
+}
+
+impl Calls {
+    /// The table of the records; `None` if it is not there. It is looked at once, and then taken to stay as it
+    /// is, as that of the sequences.
+    async fn witness<E: Executor>(&self, executor: &mut E) -> Result<Option<Table>> {
+        if let Some(witness) = self.witness.get() {
+            return Ok(Some(witness.clone()));
+        }
+        let witness = self.table.witness()?;
+        let there = server::has_witness(executor, &witness).await?;
+        Ok(there.then(|| self.witness.get_or_init(|| witness).clone()))
+    }
+
+    /// The same, created if need and leave be.
+    async fn witness_made<E: Executor>(&self, executor: &mut E) -> Result<Table> {
+        if let Some(witness) = self.witness(executor).await? {
+            return Ok(witness);
+        }
+        let witness = self.table.witness()?;
+        if self.mode != Mode::Create {
+            return Err(witness::never_made(&witness.to_string(), &witness.records_ddl()));
+        }
+        let created = try_write(executor, &witness.records_ddl()).await;
+        created.map_err(|fault| failed(fault, Asked::Read))?;
+        self.witness(executor).await?.ok_or_else(|| {
+            let message =
+                format!("the table {witness} was created and cannot be seen: grant the user SELECT on it");
+            Error::new(ErrorKind::Denied, message)
+        })
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// Those of [`Store::record`](idmill::store::Store::record).
+    pub async fn record<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
+        let Some(witness) = self.witness(executor).await? else { return Ok(None) };
+        let found = read(executor, &witness.select_record(name)).await?;
+        found.last().map(|row| witness.decode_record(row)).transpose()
+    }
+
+    /// Writes a record if `seen` is still what is kept.
+    ///
+    /// # Errors
+    /// Those of [`Store::swap_record`](idmill::store::Store::swap_record).
+    pub async fn swap_record<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Result<bool> {
+        self.writing::<E>()?;
+        let Some(seen) = seen else { return self.first_record(executor, name, wanted).await };
+        let Some(witness) = self.witness(executor).await? else { return Ok(false) };
+        if seen == wanted {
+            // To write what is there counts as no change.
+            let sql = witness.select_record(name) + " FOR UPDATE";
+            let found = read(executor, &sql).await?;
+            let kept = found.last().map(|row| witness.decode_record(row)).transpose()?;
+            return Ok(kept.as_deref() == Some(seen));
+        }
+        Ok(write(executor, &witness.replace_record(name, seen, wanted)).await?.changed == 1)
+    }
+
+    async fn first_record<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        wanted: &str,
+    ) -> Result<bool> {
+        let witness = self.witness_made(executor).await?;
+        match try_write(executor, &witness.insert_record(name, wanted)).await {
+            Ok(_) => Ok(true),
+            // Of this name: the last state, even where other statements are answered by a replica.
+            Err(fault) if is_duplicate(&fault) => {
+                let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
+                // Or of something that a unique index of somebody's forbids.
+                if found.is_empty() { Err(failed(fault, to_write::<E>())) } else { Ok(false) }
+            }
+            Err(fault) => Err(failed(fault, to_write::<E>())),
+        }
+    }
+
+    /// Reads a page of the records.
+    ///
+    /// # Errors
+    /// Those of [`Store::list_records`](idmill::store::Store::list_records).
+    pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
+        let mut records = Records::default();
+        let Some(witness) = self.witness(executor).await? else { return Ok(records) };
+        let found = read(executor, &witness.select_records(page)?).await?;
+        for row in &found {
+            records.add(&String::from_utf8_lossy(rows::name(row)), witness.decode_record(row));
+        }
+        let full = found.len() >= page.limit.max(1);
+        records.next = found.last().filter(|_| full).map(|row| Cursor::of_bytes(rows::name(row)));
+        Ok(records)
+    }
+}

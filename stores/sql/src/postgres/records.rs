@@ -1,0 +1,173 @@
+//! Records, in a table of their own, which is created when the first of them is written.
+
+use idmill::store::{Cursor, Mode, Page, Records};
+use idmill::{Result, SequenceName};
+
+use super::calls::{Calls, TRIES, crowded};
+use super::durable::WRITTEN;
+use super::open::run_ddl;
+use super::place::{Place, look};
+use super::rows::name;
+use super::run::{read, write_rows};
+use super::table::{LONGEST_NAME, Table, session};
+use crate::witness::{self, COLUMNS};
+use crate::{Executor, Row, Statement, Value};
+
+/// Where [`WRITTEN`] begins in a row of a statement that writes.
+const DURABLE_AT: usize = 0;
+
+impl Table {
+    /// The statement that creates the table of the records unless it exists: what a store runs before it
+    /// writes the first of them.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where that table would have too long a name.
+    pub fn witness_ddl(&self) -> Result<String> {
+        Ok(self.witness()?.records_ddl())
+    }
+
+    /// The table of the records, beside this one.
+    fn witness(&self) -> Result<Self> {
+        Self::new(None, &witness::name_beside(self.name(), LONGEST_NAME)?).map(|witness| {
+            match self.schema() {
+                Some(schema) => witness.within(schema),
+                None => witness,
+            }
+        })
+    }
+
+    fn records_ddl(&self) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (
+  name text COLLATE \"C\" PRIMARY KEY,
+  record text COLLATE \"C\" NOT NULL
+) WITH (fillfactor = 50)",
+            self.sql()
+        )
+    }
+
+    fn select_record(&self) -> String {
+        format!("SELECT s.name::text, s.record::text FROM {} AS s WHERE s.name = $1", self.sql())
+    }
+
+    /// A page: parameters the name that it follows, the prefix and the number of rows.
+    fn select_records(&self) -> String {
+        format!(
+            "SELECT s.name::text, s.record::text FROM {} AS s WHERE s.name COLLATE \"C\" > $1 \
+             AND s.name COLLATE \"C\" >= $2 AND left(s.name, length($2)) = $2 ORDER BY s.name COLLATE \"C\" \
+             LIMIT $3::bigint",
+            self.sql()
+        )
+    }
+
+    /// Adds a record unless there is one of its name: parameters name, record, lock timeout.
+    fn insert_record(&self) -> String {
+        format!(
+            "{} INSERT INTO {} AS s (name, record) SELECT $1, $2 FROM session ON CONFLICT (name) DO NOTHING \
+             RETURNING (SELECT durable FROM session), txid_current()::text AS xid",
+            session(false, 3),
+            self.sql()
+        )
+    }
+
+    /// Replaces a record by another: parameters name, record to be, lock timeout, record as seen.
+    fn replace_record(&self) -> String {
+        format!(
+            "{} UPDATE {} AS s SET record = $2 FROM session WHERE s.name = $1 AND s.record = $4 RETURNING {WRITTEN}",
+            session(false, 3),
+            self.sql()
+        )
+    }
+
+    fn decode_record(&self, row: &Row) -> Result<String> {
+        let record = row.text(1).map(str::to_owned);
+        record.ok_or_else(|| witness::unsound(&self.sql(), name(row)))
+    }
+}
+
+impl Calls {
+    /// The table of the records; `None` if it is not there. It is looked at once, and then taken to stay as it
+    /// is, as that of the sequences.
+    async fn witness<E: Executor>(&self, executor: &mut E) -> Result<Option<Table>> {
+        if let Some(witness) = self.witness.get() {
+            return Ok(Some(witness.clone()));
+        }
+        let witness = self.table.witness()?;
+        let Place::There(found) = look(executor, witness.schema(), witness.name()).await? else {
+            return Ok(None);
+        };
+        if !found.is_table_of(&COLUMNS) {
+            return Err(witness::not_ours(&witness.sql(), &found.columns));
+        }
+        witness.must_last(&found, "with it, what was witnessed")?;
+        Ok(Some(self.witness.get_or_init(|| witness).clone()))
+    }
+
+    /// The same, created if need and leave be.
+    async fn witness_made<E: Executor>(&self, executor: &mut E) -> Result<Table> {
+        for _ in 0..TRIES {
+            if let Some(witness) = self.witness(executor).await? {
+                return Ok(witness);
+            }
+            let witness = self.table.witness()?;
+            if self.mode != Mode::Create {
+                return Err(witness::never_made(&witness.sql(), &witness.records_ddl()));
+            }
+            run_ddl(executor, witness.records_ddl()).await?;
+        }
+        Err(crowded())
+    }
+
+    /// [`Store::record`](idmill::store::Store::record).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn record<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
+        let Some(witness) = self.witness(executor).await? else { return Ok(None) };
+        let found = read(executor, &witness.select_record(), [name.as_str().into()]).await?;
+        found.first().map(|row| witness.decode_record(row)).transpose()
+    }
+
+    /// [`Store::swap_record`](idmill::store::Store::swap_record).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn swap_record<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Result<bool> {
+        self.writing::<E>()?;
+        let mut values = vec![name.as_str().into(), wanted.into(), Value::Patience];
+        let sql = match seen {
+            None => self.witness_made(executor).await?.insert_record(),
+            Some(seen) => {
+                let Some(witness) = self.witness(executor).await? else { return Ok(false) };
+                values.push(seen.into());
+                witness.replace_record()
+            }
+        };
+        let written = write_rows(executor, Statement::write(sql, values), self.keeps, DURABLE_AT).await?;
+        Ok(!written.is_empty())
+    }
+
+    /// [`Store::list_records`](idmill::store::Store::list_records).
+    ///
+    /// # Errors
+    /// Those of that call.
+    pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
+        let mut records = Records::default();
+        let Some(witness) = self.witness(executor).await? else { return Ok(records) };
+        let after = page.after.as_ref().map_or("", Cursor::as_str);
+        let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
+        let found = read(executor, &witness.select_records(), values).await?;
+        for row in &found {
+            records.add(name(row), witness.decode_record(row));
+        }
+        let full = found.len() >= page.limit.max(1);
+        records.next = found.last().filter(|_| full).map(|row| Cursor::new(name(row)));
+        Ok(records)
+    }
+}

@@ -1,0 +1,159 @@
+//! Records, in a table of their own, which is created when the first of them is written.
+
+use idmill::store::{Mode, Page, Records};
+use idmill::{Result, SequenceName};
+
+use super::rows::{columns, next_page, text};
+use super::session::{Session, in_transaction};
+use super::table::{LONGEST_NAME, Table, columns_of, in_main, select_page};
+use crate::witness::{self, COLUMNS};
+use crate::{Answer, Executor, Row, Statement, Value};
+
+/// Where a row of a page has its name as bytes.
+const NAME_AS_BYTES: usize = 2;
+
+/// The table of the records.
+struct Witness(String);
+
+impl Table {
+    /// The statement that creates the table of the records unless it exists: what a store runs before it
+    /// writes the first of them.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where that table would have too long a name.
+    pub fn witness_ddl(&self) -> Result<String> {
+        Ok(self.witness()?.ddl())
+    }
+
+    fn witness(&self) -> Result<Witness> {
+        witness::name_beside(self.name(), LONGEST_NAME).map(Witness)
+    }
+}
+
+impl Witness {
+    fn sql(&self) -> String {
+        in_main(&self.0)
+    }
+
+    fn ddl(&self) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} (
+  name TEXT NOT NULL PRIMARY KEY CHECK (typeof(name) = 'text'),
+  record TEXT NOT NULL CHECK (typeof(record) = 'text')
+) WITHOUT ROWID",
+            self.sql()
+        )
+    }
+
+    /// Whether there is such a table; an error if there is one that is not of idmill's making.
+    fn is_there(&self, answer: &Answer) -> Result<bool> {
+        let columns = columns(answer);
+        if columns.is_empty() || columns == COLUMNS.join(", ") {
+            return Ok(!columns.is_empty());
+        }
+        Err(witness::not_ours(&self.sql(), &columns))
+    }
+
+    fn select(&self, name: &SequenceName) -> Statement<'static> {
+        let sql = format!("SELECT name, record FROM {} WHERE name = ?1", self.sql());
+        Statement::read(sql, [name.as_str().into()])
+    }
+
+    fn write(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Statement<'static> {
+        let table = self.sql();
+        let mut values = vec![name.as_str().into(), wanted.into()];
+        let Some(seen) = seen else {
+            return Statement::write(format!("INSERT INTO {table} (name, record) VALUES (?1, ?2)"), values);
+        };
+        values.push(seen.into());
+        Statement::write(format!("UPDATE {table} SET record = ?2 WHERE name = ?1 AND record = ?3"), values)
+    }
+
+    fn decode(&self, row: &Row) -> Result<String> {
+        match (row.get(0), row.get(1)) {
+            (Value::Text(_), Value::Text(record)) => Ok(record.clone()),
+            _ => Err(witness::unsound(&self.sql(), &text(row, 0))),
+        }
+    }
+}
+
+/// As the methods of [`Store`](idmill::store::Store) of the same names; the errors do not yet say during
+/// which operation.
+#[allow(clippy::missing_errors_doc)] // they are those of the trait
+impl<E: Executor> Session<E> {
+    /// Reads a record.
+    pub async fn record(&mut self, name: &SequenceName) -> Result<Option<String>> {
+        let witness = self.table.witness()?;
+        self.check().await?;
+        let columns = self.read(columns_of(&witness.0)).await?;
+        if !witness.is_there(&columns)? {
+            return Ok(None);
+        }
+        let answer = self.read(witness.select(name)).await?;
+        answer.rows.first().map(|row| witness.decode(row)).transpose()
+    }
+
+    /// Writes a record if `seen` is still what is kept. The table is created for the first of them, where the
+    /// mode says so.
+    pub async fn swap_record(
+        &mut self,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+        mode: Mode,
+    ) -> Result<bool> {
+        let witness = self.table.witness()?;
+        self.begin().await?;
+        let outcome = self.try_swap_record(&witness, name, (seen, wanted), mode).await;
+        self.end(outcome).await
+    }
+
+    async fn try_swap_record(
+        &mut self,
+        witness: &Witness,
+        name: &SequenceName,
+        (seen, wanted): (Option<&str>, &str),
+        mode: Mode,
+    ) -> Result<bool> {
+        let columns = self.db.execute(columns_of(&witness.0)).await.map_err(in_transaction)?;
+        let is_there = witness.is_there(&columns)?;
+        let stored = if is_there {
+            let found = self.db.execute(witness.select(name)).await.map_err(in_transaction)?;
+            found.rows.first().map(|row| witness.decode(row)).transpose()?
+        } else {
+            None
+        };
+        if stored.as_deref() != seen {
+            return Ok(false);
+        }
+        if !is_there {
+            self.create_witness(witness, mode).await?;
+        }
+        self.write(witness.write(name, seen, wanted)).await.map(|()| true)
+    }
+
+    async fn create_witness(&mut self, witness: &Witness, mode: Mode) -> Result<()> {
+        if mode != Mode::Create {
+            return Err(witness::never_made(&witness.sql(), &witness.ddl()));
+        }
+        let created = self.db.execute(Statement::write(witness.ddl(), []).once()).await;
+        created.map(drop).map_err(in_transaction)
+    }
+
+    /// Reads a page of the records.
+    pub async fn list_records(&mut self, page: &Page) -> Result<Records> {
+        let witness = self.table.witness()?;
+        self.check().await?;
+        let columns = self.read(columns_of(&witness.0)).await?;
+        let mut records = Records::default();
+        if !witness.is_there(&columns)? {
+            return Ok(records);
+        }
+        let answer = self.read(select_page(&witness.sql(), &COLUMNS.join(", "), page)?).await?;
+        for row in &answer.rows {
+            records.add(&text(row, 0), witness.decode(row));
+        }
+        records.next = next_page(page, &answer, NAME_AS_BYTES);
+        Ok(records)
+    }
+}
