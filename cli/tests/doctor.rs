@@ -30,8 +30,8 @@ fn must(place: &Place, args: &[&str]) {
     assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
 }
 
-/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that were
-/// handed out.
+/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that
+/// were handed out.
 fn sound() -> Place {
     let place = Place::new();
     execute(

@@ -39,8 +39,8 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Ok(None)
     }
 
-    /// Looks for the largest id in a column of the user's own, in the same database. Needs no table of idmill's,
-    /// and creates nothing.
+    /// Looks for the largest id in a column of the user's own, in the same database. Needs no table of
+    /// idmill's, and creates nothing.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such column;

@@ -35,8 +35,8 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The largest id of a column of this type, by the digits that the database wrote; `holds` is how many ids the
-/// type has room for.
+/// The largest id of a column of this type, by the digits that the database wrote; `holds` is how many ids
+/// the type has room for.
 ///
 /// # Errors
 /// [`Unsupported`](idmill::ErrorKind::Unsupported) for what is no whole number.

@@ -93,8 +93,8 @@ impl Patient {
         looked
     }
 
-    /// Opens what is not open yet; a witness that cannot be is a finding, and the others are looked at without
-    /// it.
+    /// Opens what is not open yet; a witness that cannot be is a finding, and the others are looked at
+    /// without it.
     async fn doctor(&mut self, findings: &mut Vec<Finding>) -> Result<doctor::Doctor> {
         let (store, doctor) = match &self.opened {
             Some((_, Some(doctor))) => return Ok(doctor.clone()),
