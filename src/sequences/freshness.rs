@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::error::Result;
 use crate::name::SequenceName;
@@ -43,10 +43,9 @@ impl Freshness {
     pub(super) async fn keep(self, mut ended: watch::Receiver<()>) {
         let (mut known, mut last) = (Known::new(), Instant::now());
         loop {
-            tokio::select! {
-                // It is only ever dropped.
-                _ = ended.changed() => return,
-                () = sleep(self.quarter()) => {}
+            // Nothing is ever sent: what is heard is the end.
+            if timeout(self.quarter(), ended.changed()).await.is_ok() {
+                return;
             }
             let begun = Instant::now();
             known = self.look(&known, last, begun).await;

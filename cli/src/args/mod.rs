@@ -126,6 +126,12 @@ pub(crate) enum Command {
     /// ids that this one handed out.
     #[command(after_long_help = texts::REMOVE)]
     Remove(Remove),
+    /// Have every process drop the ids of a sequence that it has in memory
+    ///
+    /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch, and
+    /// nothing else; prints the sequence before and after.
+    #[command(after_long_help = texts::REVOKE)]
+    Revoke(Revoke),
     /// Write sequences as lines of JSON, to keep or to import elsewhere
     ///
     /// One sequence a line, as they are read. Every number is a string of digits: many programs round numbers
@@ -139,12 +145,6 @@ pub(crate) enum Command {
     /// is changed.
     #[command(after_long_help = texts::IMPORT)]
     Import(Import),
-    /// Have every process drop the ids of a sequence that it has in memory
-    ///
-    /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch, and
-    /// nothing else; prints the sequence before and after.
-    #[command(after_long_help = texts::REVOKE)]
-    Revoke(Revoke),
     /// Print the statement that creates the table of the store
     ///
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
@@ -340,6 +340,13 @@ pub(crate) struct Remove {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Revoke {
+    /// The sequence
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Export {
     /// The sequences; none: all
     #[arg(value_name = "NAME", value_parser = sequence)]
@@ -363,13 +370,6 @@ pub(crate) struct Import {
     /// Leave lines out that cannot be read, and import the others
     #[arg(long)]
     pub(crate) keep_going: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Revoke {
-    /// The sequence
-    #[arg(value_parser = sequence)]
-    pub(crate) name: SequenceName,
 }
 
 #[derive(Args, Debug)]
