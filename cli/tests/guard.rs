@@ -85,6 +85,15 @@ fn the_witness_is_not_in_the_store() {
 }
 
 #[test]
+fn another_store_is_a_witness_too() {
+    let guarded = "sqlite:ids.db?guard=sqlite:other.db";
+    let place = restored(guarded);
+    assert_eq!(next(&place, guarded, "1").ids(), [11]);
+    let listed = place.json(&["list", "--json", "--store", "sqlite:other.db"]);
+    assert_eq!(listed["sequences"], serde_json::json!([]), "a ledger is no sequence");
+}
+
+#[test]
 fn looking_at_a_store_needs_no_witness_and_makes_none() {
     let place = restored(STORE);
     assert_eq!(place.run(&["list", "--store", GUARDED]).code, 0);

@@ -24,6 +24,11 @@ impl Client {
         Self { store, patience }
     }
 
+    /// As patient, with another store.
+    pub(super) fn of(&self, store: impl Store + 'static) -> Self {
+        Self { store: Arc::new(store), patience: self.patience }
+    }
+
     pub(super) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }

@@ -213,6 +213,28 @@ pub(super) async fn set_compares(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
+pub(super) async fn revoke_raises_the_epoch(context: Arc<Context>) -> Outcome {
+    let (client, name) = (context.connect().await?, context.name("revoked"));
+    client.create(&name, context.bounds()).await??;
+    client.reserve(&context.request(&name, 5)).await??;
+    let before = client.look(&name).await?;
+    let mut expected = before.clone();
+    expected.identity.epoch += 1;
+    let revoke = Change::new().revoke(true).expect(before.identity);
+    let after = client.set(&name, revoke).await??;
+    check!(after == expected, "{before:?} was revoked, and is {after:?}");
+    check!(client.look(&name).await? == expected, "it is stored as {:?}", client.look(&name).await?);
+    let grant = client.reserve(&context.request(&name, 5)).await??;
+    check!(
+        grant.identity == expected.identity && Some(grant.range.start()) == expected.next,
+        "after a revocation {grant:?} was granted, where {expected:?} was stored"
+    );
+    match client.set(&name, revoke).await? {
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+        other => fail!("the epoch that was revoked was revoked again: {other:?}"),
+    }
+}
+
 pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     let (client, info) = created(&context, "remove").await?;
     let request = context.request(&info.name, 5);

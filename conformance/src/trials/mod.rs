@@ -7,6 +7,7 @@ mod callers;
 mod connections;
 mod creation;
 mod engines;
+mod guard;
 mod names;
 mod processes;
 mod ranges;
@@ -16,7 +17,7 @@ mod rests;
 use std::fmt;
 use std::sync::Arc;
 
-use idmill::store::{Capabilities, StoreFuture};
+use idmill::store::{Capabilities, Durability, StoreFuture};
 
 use super::context::Context;
 use super::outcome::Outcome;
@@ -41,6 +42,8 @@ pub(super) enum Need {
     GivesBack,
     /// A store that keeps records.
     Records,
+    /// A store whose grants survive a crash of its machine.
+    Durable,
     /// A store that gives up before a pause ends, which is what the trial looks at. None is without it.
     ShortTimeout,
 }
@@ -108,6 +111,9 @@ impl Need {
                 Some("the store declares `gives_back: false`".to_owned())
             }
             Self::Records if !capabilities.records => Some("the store declares `records: false`".to_owned()),
+            Self::Durable if capabilities.durability < Durability::Disk => {
+                Some("the store declares `durability: process`".to_owned())
+            }
             Self::Exact if setup.window.is_some() => {
                 Some("its window is ahead of what is stored, which is what this changes".to_owned())
             }
@@ -169,6 +175,7 @@ pub fn trials() -> &'static [Trial] {
             set_compares [Exact] "Of changes that expect the same identity, one wins; the others hear of a conflict."
             set_among_reserves [] "A step forwards among reserves is neither undone nor overtaken."
             resets_among_reserves [] "Resets and removals among reserves: within one identity, no id twice."
+            revoke_raises_the_epoch [Exact] "A revocation makes another epoch of the sequence, and changes nothing else."
             remove_makes_another [Exact] "What is removed is gone; under its name, there is another incarnation."
         }
         rests {
@@ -184,6 +191,10 @@ pub fn trials() -> &'static [Trial] {
             records_come_in_pages [Records] "Pages of records have every record of a prefix, as it is, and no other."
             records_over_kills [Records Kill] "What was written of a record before the engine was killed is kept."
             records_through_cuts [Records Connection] "A connection cut while a record is written: what the store says of it is true."
+        }
+        guard {
+            is_guarded [Exact] "With a witness, a store that went back repeats no id; one that was emptied or is behind a reset is refused."
+            guards_another [Records Durable] "As the witness of a store that goes back at any moment, it lets no id be used twice."
         }
         callers {
             as_the_reference [Exact] "Random calls have the answers that the store in memory gives."
