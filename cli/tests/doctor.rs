@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Place, Ran};
@@ -30,8 +31,8 @@ fn must(place: &Place, args: &[&str]) {
     assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
 }
 
-/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that were
-/// handed out.
+/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that
+/// were handed out.
 fn sound() -> Place {
     let place = Place::new();
     execute(
@@ -257,6 +258,39 @@ fn numbers_are_strings_where_a_program_would_round_them() {
     assert_eq!(lines[0]["command"], "idmill set s --next 9223372036854775807");
     assert_eq!(lines[1]["fixed"]["after"], "9223372036854775807");
     assert_eq!(ran.code, 0);
+}
+
+/// Those who draw reserve, claim, give back what they do not need, and write down what they use, all at the same time.
+#[test]
+fn a_store_that_is_in_use_raises_no_alarm() {
+    let place = Place::new();
+    execute(&place, "shop.db", "PRAGMA journal_mode = WAL; CREATE TABLE orders (id INTEGER PRIMARY KEY)");
+    let over = AtomicBool::new(false);
+    let draw = || {
+        let shop = Connection::open(place.path().join("shop.db")).unwrap();
+        shop.busy_timeout(Duration::from_secs(60)).unwrap();
+        while !over.load(Ordering::Relaxed) {
+            for id in guarded(&place, &["next", "orders", "-n", "5", "--step", "40"]).ids() {
+                shop.execute("INSERT INTO orders VALUES (?1)", [id.cast_signed()]).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let drawing = [scope.spawn(draw), scope.spawn(draw)];
+        let mut looks = Vec::new();
+        let check = ["doctor", "--json", "--check", "orders=sqlite:shop.db?column=orders.id"];
+        while looks.len() < 25 {
+            let ran = guarded(&place, &check);
+            // Until the first has drawn, there is neither.
+            if place.files().contains(&"ids.witness".to_owned()) {
+                looks.push((ran.code, ran.out));
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        drawing.into_iter().for_each(|thread| thread.join().unwrap());
+        let alarms: Vec<_> = looks.iter().skip(2).filter(|look| look.0 != 0).collect();
+        assert!(alarms.is_empty(), "{alarms:#?}");
+    });
 }
 
 #[test]
