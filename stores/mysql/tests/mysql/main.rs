@@ -6,6 +6,7 @@ mod errors;
 mod faults;
 mod ranges;
 mod records;
+mod restores;
 mod servers;
 mod silent;
 mod transaction;

@@ -1,0 +1,106 @@
+//! Backups of a server that are put back, tables that are restored or emptied, another database: without a
+//! guard ids come again, and with one they do not.
+
+use std::process::Command;
+
+use idmill_testing::restores::{Backup, Drawn, ran};
+
+use super::*;
+
+/// What was drawn from a table of a server.
+fn drawn(engine: &Engine, table: &str) -> Drawn {
+    idmill_mysql::register().unwrap();
+    Drawn::from(url(engine.address(), table, "&timeout=20s"))
+}
+
+async fn put_back(engine: &Engine, backup: &Backup) {
+    engine.kill();
+    backup.put_back();
+    engine.restart().await;
+}
+
+#[tokio::test]
+async fn a_data_directory_that_is_put_back() {
+    let Some(engine) = Engine::start(ENGINE).await else { return };
+    let mut ids = drawn(&engine, "t");
+    ids.draw(30).await;
+    engine.kill();
+    let backup = Backup::of(&engine.dir().join("data"));
+    engine.restart().await;
+    let running = ids.process().await.unwrap();
+    ids.draw_with(&running, 50).await.unwrap();
+    put_back(&engine, &backup).await;
+    ids.went_back().await;
+    put_back(&engine, &backup).await;
+    ids.draw_with(&running, 50).await.unwrap();
+    assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
+}
+
+#[tokio::test]
+async fn a_table_whose_rows_are_put_back() {
+    let Some(engine) = server().await else { return };
+    let mut ids = drawn(&engine, "rows_back");
+    ids.draw(30).await;
+    let mut root = root(engine.address()).await;
+    run(&mut root, &["CREATE TABLE rows_kept AS SELECT * FROM rows_back"]).await;
+    ids.draw(50).await;
+    run(&mut root, &["DELETE FROM rows_back", "INSERT INTO rows_back SELECT * FROM rows_kept"]).await;
+    ids.went_back().await;
+}
+
+#[tokio::test]
+async fn a_table_that_is_dumped_and_restored() {
+    let Some(engine) = server().await else { return };
+    let (Some(mut dump), Some(mut restore)) = (command(&engine, "mariadb-dump"), command(&engine, "mariadb"))
+    else {
+        return;
+    };
+    let mut ids = drawn(&engine, "dumped");
+    ids.draw(30).await;
+    let file = engine.dir().join("dump.sql");
+    ran(dump.args(["--single-transaction", "ids", "dumped", "--result-file"]).arg(&file));
+    ids.draw(50).await;
+    let sql = std::fs::read_to_string(&file).unwrap();
+    ran(restore.args(["ids", "--execute", &sql]));
+    ids.went_back().await;
+}
+
+/// A command of MariaDB's against the server; `None` where there is no such command.
+fn command(engine: &Engine, program: &str) -> Option<Command> {
+    if Command::new(program).arg("--version").output().is_err() {
+        println!("skipped: there is no {program}");
+        return None;
+    }
+    let mut command = Command::new(program);
+    let port = engine.address().port().to_string();
+    command.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--protocol=tcp", "--port", &port]);
+    Some(command)
+}
+
+#[tokio::test]
+async fn a_table_that_is_gone() {
+    let Some(engine) = server().await else { return };
+    let mut ids = drawn(&engine, "gone");
+    ids.draw(50).await;
+    let mut root = root(engine.address()).await;
+    run(&mut root, &["DROP TABLE gone"]).await;
+    assert_eq!(ids.repeated(20).await, 20);
+    for emptied in ["TRUNCATE gone", "DELETE FROM gone", "DROP TABLE gone"] {
+        run(&mut root, &[emptied]).await;
+        ids.another().await;
+    }
+}
+
+#[tokio::test]
+async fn another_database() {
+    let Some(engine) = server().await else { return };
+    let mut ids = drawn(&engine, "moved");
+    ids.draw(50).await;
+    run(&mut root(engine.address()).await, &["CREATE DATABASE moved"]).await;
+    let right = url(engine.address(), "moved", "");
+    ids.moves_to(right.replace("/ids?", "/moved?"));
+    assert_eq!(ids.repeated(20).await, 20);
+    ids.refused().await;
+    ids.moves_to(right);
+    assert_eq!(ids.draw(50).await, 0);
+}
