@@ -227,7 +227,7 @@ starts_engines() {
 }
 
 # Tests that compute for minutes where they are not optimised. The step `sim` runs them, with assertions.
-COMPUTING=(simulation simulation_tiers simulation_cache tails reserves million)
+COMPUTING=(simulation simulation_tiers simulation_cache simulation_guard tails reserves million)
 
 # The packages that `sim` and `crash` test. Each names all of them: that decides which features the other
 # crates are built with, and so the second step finds most of its build done.

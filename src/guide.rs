@@ -11,3 +11,6 @@ pub mod tiers {}
 
 #[doc = include_str!("../docs/metrics.md")]
 pub mod metrics {}
+
+#[doc = include_str!("../docs/restore.md")]
+pub mod restore {}

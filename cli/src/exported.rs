@@ -1,7 +1,7 @@
 //! Sequences as `export` writes them and `import` reads them: a JSON object a line.
 //!
-//! Every number is a string of digits. Programs that hold numbers as doubles, JavaScript and older versions of jq
-//! among them, round those beyond 2^53 in silence, and a `next` that was rounded down repeats ids.
+//! Every number is a string of digits. Programs that hold numbers as doubles, JavaScript and older versions
+//! of jq among them, round those beyond 2^53 in silence, and a `next` that was rounded down repeats ids.
 
 use std::fmt;
 

@@ -30,6 +30,34 @@ fn the_reference_shows_what_really_comes() {
     assert_eq!(documented.lines().count(), happened.lines().count());
 }
 
+/// A page whose commands are about stores that are not here: each command exists, and takes the options that it is
+/// given.
+#[test]
+fn the_commands_on_the_page_about_restoring_exist() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/restore.md");
+    let page = std::fs::read_to_string(file).unwrap();
+    let place = Place::new();
+    let mut looked_at = 0;
+    for command in page
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("$ "))
+        .flat_map(|line| line.split(" | "))
+    {
+        let words: Vec<_> = command.split_whitespace().collect();
+        assert_eq!(words[0], "idmill", "{command}");
+        let help = place.run(&[words[1], "--help"]);
+        assert_eq!(help.code, 0, "{command}: {help:?}");
+        for option in words.iter().filter(|word| word.starts_with("--")) {
+            assert!(
+                help.out.contains(&format!("{option} ")) || help.out.contains(&format!("{option}\n")),
+                "{command}"
+            );
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 10, "only {looked_at} options were found");
+}
+
 /// The text with the output of each command as it comes now; and how many commands there were.
 fn replay(text: &str, place: &Place) -> (String, usize) {
     let (mut happened, mut commands, mut within) = (String::new(), 0, false);

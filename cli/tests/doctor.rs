@@ -2,8 +2,12 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+#[cfg(unix)]
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(unix)]
+use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{Place, Ran};
@@ -30,8 +34,8 @@ fn must(place: &Place, args: &[&str]) {
     assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
 }
 
-/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that were
-/// handed out.
+/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that
+/// were handed out.
 fn sound() -> Place {
     let place = Place::new();
     execute(
@@ -259,6 +263,40 @@ fn numbers_are_strings_where_a_program_would_round_them() {
     assert_eq!(ran.code, 0);
 }
 
+/// Those who draw reserve, claim, give back what they do not need, and write down what they use, all at the same time.
+#[test]
+fn a_store_that_is_in_use_raises_no_alarm() {
+    let place = Place::new();
+    execute(&place, "shop.db", "PRAGMA journal_mode = WAL; CREATE TABLE orders (id INTEGER PRIMARY KEY)");
+    // What is being made for the first time is not there yet, which is a finding.
+    must(&place, &["next", "orders", "-n", "5"]);
+    let over = AtomicBool::new(false);
+    let draw = || {
+        let shop = Connection::open(place.path().join("shop.db")).unwrap();
+        shop.busy_timeout(Duration::from_secs(60)).unwrap();
+        while !over.load(Ordering::Relaxed) {
+            for id in guarded(&place, &["next", "orders", "-n", "5", "--step", "40"]).ids() {
+                shop.execute("INSERT INTO orders VALUES (?1)", [id.cast_signed()]).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let drawing = [scope.spawn(draw), scope.spawn(draw)];
+        let mut looks = Vec::new();
+        let check = ["doctor", "--json", "--check", "orders=sqlite:shop.db?column=orders.id"];
+        while looks.len() < 25 {
+            let ran = guarded(&place, &check);
+            looks.push((ran.code, ran.out));
+        }
+        over.store(true, Ordering::Relaxed);
+        for thread in drawing {
+            thread.join().unwrap();
+        }
+        let alarms: Vec<_> = looks.iter().filter(|look| look.0 != 0).collect();
+        assert!(alarms.is_empty(), "{alarms:#?}");
+    });
+}
+
 #[test]
 fn a_rate_is_told_from_two_looks() {
     let place = Place::with_sequence(1, 5000);
@@ -274,25 +312,57 @@ fn a_rate_is_told_from_two_looks() {
     assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "nobody draws any more");
 }
 
+/// A command that goes on, and its lines as they come; ended with the test.
+#[cfg(unix)]
+struct Watching(std::process::Child, mpsc::Receiver<String>);
+
+#[cfg(unix)]
+impl Watching {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (out, (said, lines)) = (child.stdout.take().unwrap(), mpsc::channel());
+        std::thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+        });
+        Self(child, lines)
+    }
+
+    /// The next line that says this.
+    fn until(&self, text: &str) -> String {
+        loop {
+            let line = self.1.recv_timeout(Duration::from_secs(30));
+            let line = line.unwrap_or_else(|_| panic!("{text:?} does not come"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn watching_prints_what_changed_and_ends_with_the_last_verdict() {
     let place = Place::with_sequence(1, 1000);
     execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
     let args = ["doctor", "--watch", "100ms", "--check", "s=sqlite:shop.db?column=t.id"];
-    let mut watching = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut until =
-        |text: &str| lines.find(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text}"));
-    until("sound");
+    let mut watching = Watching::start(place.command(&args));
+    watching.until("sound");
     execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
-    until("s: in_use");
+    watching.until("s: in_use");
     place.run(&["set", "s", "--next", "21"]);
-    assert_eq!(until("resolved"), "resolved in_use s: the largest id in sqlite:shop.db?column=t.id");
+    assert_eq!(watching.until("resolved"), "resolved in_use s: the largest id in sqlite:shop.db?column=t.id");
     execute(&place, "shop.db", "INSERT INTO t VALUES (30)");
-    until("s: in_use");
-    let told = Command::new("kill").args(["-TERM", &watching.id().to_string()]).status().unwrap();
+    watching.until("s: in_use");
+    std::thread::sleep(Duration::from_millis(500));
+    let told = Command::new("kill").args(["-TERM", &watching.0.id().to_string()]).status().unwrap();
     assert!(told.success());
-    assert_eq!(watching.wait().unwrap().code(), Some(7), "what was found last");
-    assert_eq!(lines.filter(|line| line.contains("in_use")).count(), 0, "nothing is said twice");
+    assert_eq!(watching.0.wait().unwrap().code(), Some(7), "what was found last");
+    assert_eq!(watching.1.iter().filter(|line| line.contains("in_use")).count(), 0, "nothing is said twice");
 }

@@ -145,7 +145,7 @@ fn a_bad_line_is_told_by_its_number_and_stops_everything_unless_told_otherwise()
     assert_eq!((ran.code, ran.out.as_str()), (2, "created small: next -\n"), "{ran:?}");
     // A file of another kind, without any end of line.
     let ran = import(&place, &["--store", OTHER], &"x".repeat(1 << 20));
-    assert!(ran.code == 2 && ran.err.contains("and 6 more"), "{ran:?}");
+    assert!(ran.code == 2 && ran.err.contains("beyond these: 6"), "{ran:?}");
     // Cut off in the middle of a line.
     let cut = &place.run(&["export"]).out;
     assert_eq!(import(&place, &["--store", "sqlite:cut.db"], &cut[..cut.len() - 20]).code, 2);

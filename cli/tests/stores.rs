@@ -260,6 +260,7 @@ impl Case {
         let user = User { place: Place::new(), url };
         self.draw(&user);
         Self::administrate(&user);
+        move_and_return(&user);
         measure(&user);
         remove(&user);
         if let Some(engine) = engines.first() {
@@ -317,11 +318,38 @@ impl Case {
                 assert!(ran.err.contains(address), "{args:?} does not say where: {ran:?}");
             }
         }
+        if self.down == Down::Store {
+            let ran = user.run_with(&url, &["doctor"]);
+            assert!(ran.code == 8 && ran.out.contains("not_seen") && ran.out.contains(address), "{ran:?}");
+        }
         if self.down == Down::Window {
             // The store knows the sequence: it was asked for its identity before the window was looked for.
             assert!(user.done(&["list"]).contains("orders"));
         }
     }
+}
+
+/// Sequences go to a store of another kind, are drawn from there, and come back as far as they got.
+fn move_and_return(user: &User) {
+    const ELSEWHERE: &str = "sqlite:elsewhere.db";
+    let elsewhere = |args: &[&str]| {
+        let ran = user.run_with(ELSEWHERE, args);
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        ran.out
+    };
+    let sound = user.done(&["doctor"]);
+    assert!(sound.starts_with("sound"), "{sound}");
+    user.done(&["export", "--output", "moved.jsonl"]);
+    assert!(elsewhere(&["import", "moved.jsonl"]).contains("created orders"));
+    assert_eq!(elsewhere(&["next", "orders", "-n", "500"]).lines().count(), 500);
+    elsewhere(&["export", "--output", "back.jsonl"]);
+    assert!(user.done(&["import", "back.jsonl"]).contains("raised orders"));
+    let next = |shown: &str| serde_json::from_str::<Value>(shown).unwrap()["next"].clone();
+    let there = next(&elsewhere(&["show", "orders", "--json"]));
+    assert_eq!(next(&user.done(&["show", "orders", "--json"])), there);
+    // What is behind lowers nothing.
+    assert_eq!(user.done(&["import", "moved.jsonl"]), "");
+    assert_eq!(next(&user.done(&["show", "orders", "--json"])), there);
 }
 
 /// All operations are allowed; what is kept of measurements names the store, but never a password.
@@ -383,6 +411,35 @@ impl User {
     fn json(&self, args: &[&str]) -> Value {
         serde_json::from_str(&self.done(&[args, &["--json"]].concat())).unwrap()
     }
+}
+
+/// The user's own rows and the table of sequences in one database, and then a second table in a schema that comes
+/// first.
+#[tokio::test]
+async fn a_doctor_of_postgres() {
+    let _one = ONE.lock().await;
+    let Some(engine) = Engine::start("postgres").await else { return };
+    let url = format!("postgres://postgres:{PASSWORD}@{}/postgres?timeout=30s", engine.address());
+    let admin = idmill_postgres::PostgresOptions::parse(&url).unwrap().client().await.unwrap();
+    let user = User { place: Place::new(), url: url.clone() };
+    user.done(&["next", "orders", "-n", "5"]);
+    admin.batch_execute("CREATE TABLE orders (id int); INSERT INTO orders VALUES (5), (90)").await.unwrap();
+    let check = format!("orders={url}&column=public.orders.id");
+    let doctor = ["doctor", "--check", &check];
+    let ran = user.run(&doctor);
+    assert!(ran.code == 7 && ran.out.contains("90 is in use, and the next to be reserved is 6"), "{ran:?}");
+    // The sequence of a store goes on to 2^64 - 1, and the column to 2^31 - 1.
+    assert!(ran.out.contains("(integer) holds ids up to 2147483647"), "{ran:?}");
+    assert_eq!(user.run(&[&doctor[..], &["--fix"]].concat()).code, 6);
+    assert_eq!(user.done(&["next", "orders"]), "91\n");
+    let second = "CREATE ROLE shop LOGIN; CREATE SCHEMA shop AUTHORIZATION shop; GRANT ALL ON idmill_sequences TO shop;
+        CREATE TABLE shop.idmill_sequences (LIKE public.idmill_sequences INCLUDING ALL)";
+    admin.batch_execute(second).await.unwrap();
+    let ran = user.run_with(&url.replace("//postgres:", "//shop:"), &["doctor", "--json"]);
+    let finding: Value = serde_json::from_str(ran.out.lines().next().unwrap()).unwrap();
+    assert_eq!((ran.code, &finding["kind"]), (7, &"refused".into()), "{ran:?}");
+    let said = finding["found"].as_str().unwrap();
+    assert!(said.contains("shop") && said.contains("public"), "{said}");
 }
 
 /// Something takes the connections of every store, and answers nothing.

@@ -5,7 +5,7 @@ mod common;
 use common::{Place, Ran};
 use serde_json::Value;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 15] = [
     "next",
     "create",
     "list",
@@ -13,6 +13,9 @@ const COMMANDS: [&str; 12] = [
     "set",
     "remove",
     "revoke",
+    "export",
+    "import",
+    "doctor",
     "schema",
     "encode",
     "decode",

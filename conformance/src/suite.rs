@@ -77,7 +77,7 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            call: Duration::from_secs(30),
+            call: Duration::from_secs(60),
             pause: Duration::from_secs(3),
             recovery: Duration::from_secs(60),
             trial: Duration::from_secs(300),
@@ -86,7 +86,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// How long one call to a healthy store may take. Default 30 s; more where the first reserves show that
+    /// How long one call to a healthy store may take. Default 60 s; more where the first reserves show that
     /// the machine is slow.
     #[must_use]
     pub fn call(mut self, call: Duration) -> Self {
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_store_gives_up_within_a_pause_only_where_that_is_looked_at() {
         let timeouts = Timeouts::default();
-        assert_eq!((timeouts.of_the_store(true), timeouts.of_the_store(false)), (seconds(2), seconds(20)));
+        assert_eq!((timeouts.of_the_store(true), timeouts.of_the_store(false)), (seconds(2), seconds(40)));
         let uneven = timeouts.pause(Duration::from_millis(7_001)).of_the_store(true);
         assert_eq!(
             uneven,
@@ -336,8 +336,8 @@ mod tests {
     fn limits_grow_with_what_a_reserve_takes_but_not_for_ever() {
         let pause = |slowest| Timeouts::default().scaled(slowest).pause;
         let call = |slowest| Timeouts::default().scaled(slowest).call;
-        assert_eq!(call(Duration::from_millis(50)), seconds(30));
-        assert_eq!((call(Duration::from_millis(400)), call(seconds(20))), (seconds(80), seconds(120)));
+        assert_eq!(call(Duration::from_millis(50)), seconds(60));
+        assert_eq!((call(Duration::from_millis(400)), call(seconds(20))), (seconds(80), seconds(240)));
         assert_eq!(pause(Duration::from_millis(50)), seconds(3));
         assert_eq!(pause(Duration::from_millis(200)), seconds(8));
         assert_eq!(pause(seconds(20)), seconds(30));

@@ -8,11 +8,11 @@ use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use super::finding::Finding;
-use super::{ColumnUrl, Largest, judge};
+use super::{ColumnUrl, judge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Ledger, Ledgers, Witness};
 use crate::name::SequenceName;
-use crate::store::{Identity, Page, Pages, SequenceInfo, Store};
+use crate::store::{Identity, Largest, Page, Pages, SequenceInfo, Store};
 
 /// How many sequences are looked at together.
 const AT_ONCE: usize = 16;
@@ -21,8 +21,8 @@ const LOOKS: usize = 4;
 
 /// Looks at the sequences of a store, and compares them with what others remember of them.
 ///
-/// Whoever remembers is asked first and the store afterwards, so that ids which are handed out in between raise
-/// no alarm. Reads, and changes nothing. Takes memory for a page at a time, and for what it finds.
+/// Whoever remembers is asked first and the store afterwards, so that ids which are handed out in between
+/// raise no alarm. Reads, and changes nothing. Takes memory for a page at a time, and for what it finds.
 #[derive(Clone, Debug)]
 pub struct Doctor {
     store: Arc<dyn Store>,
@@ -121,8 +121,8 @@ impl Doctor {
         Self { ends_within: time, ..self }
     }
 
-    /// Notes how far each sequence has come, so that the next look can tell its rate. Takes memory for each of
-    /// them.
+    /// Notes how far each sequence has come, so that the next look can tell its rate. Takes memory for each
+    /// of them.
     #[must_use]
     pub fn measures(self, measures: bool) -> Self {
         Self { measures, ..self }
@@ -133,8 +133,8 @@ impl Doctor {
         self.examine_since(None).await
     }
 
-    /// The same, with rates since an earlier look. Choose one that is several refills back: a sequence comes on
-    /// by whole steps.
+    /// The same, with rates since an earlier look. Choose one that is several refills back: a sequence comes
+    /// on by whole steps.
     pub async fn examine_since(&self, earlier: Option<&Reached>) -> Examined {
         let guarded = self.witness.is_some();
         let mut seen = Examined::default();
@@ -205,9 +205,10 @@ impl Doctor {
         }
     }
 
-    /// What speaks against the sequence while its ledger stays the same: whoever gives ids back has the witness
-    /// let go of them before the store takes them, and a look in between would take that for a loss. A ledger
-    /// that changes each time is of a sequence that is being drawn from through the guard, which finds out itself.
+    /// What speaks against the sequence while its ledger stays the same: whoever gives ids back has the
+    /// witness let go of them before the store takes them, and a look in between would take that for a loss.
+    /// A ledger that changes each time is of a sequence that is being drawn from through the guard, which
+    /// finds out itself.
     async fn confirmed(
         &self,
         witness: &dyn Witness,

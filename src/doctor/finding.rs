@@ -49,8 +49,8 @@ pub enum FindingKind {
     Unreadable,
     /// The store forgets what it granted when its process, or its machine, ends.
     LosesWrites,
-    /// The store refuses to be opened as it is: its settings lose writes, its table is ambiguous or is not one
-    /// of this crate's.
+    /// The store refuses to be opened as it is: its settings lose writes, its table is ambiguous or is not
+    /// one of this crate's.
     Refused,
     /// Something could not be looked at, and nothing is known of it.
     NotSeen,
@@ -137,8 +137,8 @@ pub enum Remedy {
         /// The last id.
         max: u64,
     },
-    /// Correct the store's URL, or restore the store; or, if it was emptied on purpose, tell the witness by removing
-    /// the sequence through the guard, and create it again. Somebody has to decide it.
+    /// Correct the store's URL, or restore the store; or, if it was emptied on purpose, tell the witness by
+    /// removing the sequence through the guard, and create it again. Somebody has to decide it.
     Recreate {
         /// The sequence.
         name: SequenceName,

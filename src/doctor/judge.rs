@@ -3,12 +3,12 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use super::ColumnUrl;
 use super::finding::{Finding, FindingKind, Remedy, Severity};
-use super::{ColumnUrl, Largest};
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::guard::Ledger;
 use crate::name::SequenceName;
-use crate::store::{Durability, SequenceInfo, Unreadable};
+use crate::store::{Durability, Largest, SequenceInfo, Unreadable};
 
 /// A finding about a sequence.
 fn about(
@@ -43,8 +43,7 @@ fn above(stored: &SequenceInfo, largest: u128) -> Remedy {
             "no sequence goes beyond 2^64 - 1: see whether the column is the right one, and what wrote that id",
         ),
         Ok(largest) => {
-            let widest = [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX];
-            let max = widest.into_iter().find(|max| *max > largest).unwrap_or(u64::MAX);
+            let max = wider(largest).unwrap_or(u64::MAX);
             Remedy::SetMax { name: stored.name.clone(), next: Some(largest + 1), max }
         }
     }
@@ -131,7 +130,7 @@ pub(super) fn exhausted(stored: &SequenceInfo) -> Option<Finding> {
     })
 }
 
-/// The max of the next wider integer of SQL.
+/// The largest of the narrowest integer of SQL that holds more than this.
 fn wider(max: u64) -> Option<u64> {
     [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX].into_iter().find(|wider| *wider > max)
 }

@@ -39,7 +39,6 @@ mod judge;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use column::unreadable;
-pub use column::{ColumnPath, ColumnUrl, Largest};
+pub use column::ColumnUrl;
 pub use examine::{Doctor, Examined, Reached};
 pub use finding::{Finding, FindingKind, Remedy, Severity, apply};

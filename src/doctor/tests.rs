@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::FindingKind::{BehindReset, Missing, Replaced, WentBack};
 use super::*;
 use crate::error::Result;
 use crate::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
@@ -105,7 +106,6 @@ async fn a_ledger_that_stays_speaks_against_the_store() {
     both.store.remove(&name("c")).await.unwrap();
     both.store.create(&name("c"), Bounds::of::<i32>()).await.unwrap();
     let doctor = both.doctor();
-    use FindingKind::{BehindReset, Missing, Replaced, WentBack};
     assert_eq!(both.kinds(&doctor).await, [WentBack, BehindReset, Replaced, Missing]);
     for finding in doctor.examine().await.findings {
         apply(&both.store, &finding.remedy).await.unwrap();

@@ -20,6 +20,7 @@
 //! store is loud; but it cannot see what other processes were granted.
 
 mod bounds;
+mod column;
 mod contract;
 mod errors;
 mod existing;
@@ -37,6 +38,7 @@ mod target;
 mod url;
 
 pub use bounds::Bounds;
+pub use column::{ColumnPath, Largest};
 pub(crate) use contract::ensure;
 pub use contract::{Capabilities, Durability, Pages, RetryCost, Store, StoreFuture};
 pub use errors::{already_exists, exhausted, not_found};

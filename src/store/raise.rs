@@ -6,9 +6,9 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 /// How often others may be faster before this gives up.
 const TRIES: usize = 16;
 
-/// Raises what a store has of a sequence, so that no id below `to` is granted any more; returns the sequence as
-/// it is then. Where it is there already, nothing happens: it only ever raises, so that a late or repeated call
-/// does no harm. `to` may be one more than the sequence's max, also 2^64: then all of it is used.
+/// Raises what a store has of a sequence, so that no id below `to` is granted any more; returns the sequence
+/// as it is then. Where it is there already, nothing happens: it only ever raises, so that a late or repeated
+/// call does no harm. `to` may be one more than the sequence's max, also 2^64: then all of it is used.
 ///
 /// `seen` is the sequence as it was looked at. If it is another one by now, it is left alone.
 ///

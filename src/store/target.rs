@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::column::{self, ColumnPath, Largest};
 use super::{Store, StoreFuture, WitnessUrl};
-use crate::doctor::{self, ColumnPath, Largest};
 use crate::error::Result;
 
 /// What a URL names: a store, checked but not yet connected to. The options of a store implement it, and
@@ -39,16 +39,16 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Ok(None)
     }
 
-    /// Looks for the largest id in a column of the user's own, in the same database. Needs no table of idmill's,
-    /// and creates nothing.
+    /// Looks for the largest id in a column of the user's own, in the same database. Needs no table of
+    /// idmill's, and creates nothing.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such column;
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if it holds no integers, or if this database's columns
     /// cannot be read, which is the default.
-    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
-        let _ = column;
-        Box::pin(async { Err(doctor::unreadable(self.scheme())) })
+    fn largest<'a>(&'a self, path: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        let _ = path;
+        Box::pin(async { Err(column::unreadable(self.scheme())) })
     }
 
     /// The witness that guards it; `None` for a store as its crate opens it.

@@ -8,24 +8,26 @@ use super::values::{duration, of_sequence, rate_of, time, type_of};
 
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    /// A column that holds ids of a sequence: NAME=URL?column=[SCHEMA.]TABLE.COLUMN; can be given several times
+    /// A column that holds ids of a sequence: NAME=URL?column=[SCHEMA.]TABLE.COLUMN; can be given several
+    /// times
     ///
-    /// The URL is that of any SQLite, PostgreSQL, MySQL or MariaDB database, or of a MongoDB, where the column is
-    /// COLLECTION.FIELD; it need not be that of the store. A name that contains a dot stands in double quotes. The
-    /// column should have an index.
+    /// The URL is that of any SQLite, PostgreSQL, MySQL or MariaDB database, or of a MongoDB, where the
+    /// column is COLLECTION.FIELD; it need not be that of the store. A name that contains a dot stands in
+    /// double quotes. The column should have an index.
     #[arg(long, value_name = "NAME=URL", value_parser = of_sequence)]
     pub(crate) check: Vec<(String, String)>,
-    /// The type that holds the ids of a sequence: NAME=i8, u8, i16, u16, i32, u32, i64 or u64; can be given several
-    /// times
+    /// The type that holds the ids of a sequence: NAME=i8, u8, i16, u16, i32, u32, i64 or u64; can be given
+    /// several times
     #[arg(long = "type", value_name = "NAME=TYPE", value_parser = type_of)]
     pub(crate) types: Vec<(String, (String, u64))>,
-    /// How many ids a sequence gives: NAME=50/s, or a minute (/m), hour (/h) or day (/d); can be given several times
+    /// How many ids a sequence gives: NAME=50/s, or a minute (/m), hour (/h) or day (/d); can be given
+    /// several times
     #[arg(long, value_name = "NAME=RATE", value_parser = rate_of)]
     pub(crate) rate: Vec<(String, f64)>,
     /// Look twice, with this time in between, to tell the rate of every sequence
     ///
-    /// A sequence comes on by whole steps: choose a time in which it is refilled several times. With --watch, each
-    /// look is compared with the one before, and this is not needed.
+    /// A sequence comes on by whole steps: choose a time in which it is refilled several times. With --watch,
+    /// each look is compared with the one before, and this is not needed.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) rate_over: Option<Duration>,
     /// Warn of sequences that end within this time, at the rate given or seen

@@ -192,12 +192,12 @@ Findings:
   in_use         error    a column holds an id that is still to be handed out: it will repeat
   went_back      error    ids were claimed at the witness that the store has not reserved
   behind_reset   error    the witness knows of a reset that the store does not
-  replaced       error    the witness knows another sequence of this name: the store was emptied, or is another
+  replaced       error    the witness knows another sequence of this name
   missing        error    the witness, or an option, names a sequence that the store does not have
   exhausted      error    no id is left
   unreadable     error    something is stored that no version of idmill writes
   loses_writes   error    the store forgets what it granted; with a witness, a warning
-  refused        error    the store cannot be used as it is: its settings lose writes, its table is ambiguous
+  refused        error    the store cannot be used: settings that lose writes, an ambiguous table
   not_seen       error    something could not be looked at, and nothing is known of it
   ends_soon      warning  no id is left within --ends-within
   too_narrow     warning  max is beyond what the type or the column holds; an error once next is
@@ -216,9 +216,9 @@ Examples:
   idmill doctor --json | jq -r 'select(.severity == \"error\") | .command'
   idmill doctor --watch 1m
 
-With --json, each line on stdout is a finding, with `kind`, `severity`, `sequence`, `asked`, `found`, and the
-remedy as a `command` or as `advice`; `raises` says whether --fix carries it out. --fix adds lines with `fixed`,
---watch lines with `resolved`. Numbers stand within strings.";
+With --json, each line on stdout is a finding, with `kind`, `severity`, `sequence`, `asked`,
+`found`, and the remedy as a `command` or as `advice`; `raises` says whether --fix carries it out.
+--fix adds lines with `fixed`, --watch lines with `resolved`. Numbers stand within strings.";
 
 pub(super) const PLAN: &str = "\
 Examples:
@@ -253,8 +253,8 @@ Examples:
   idmill export orders | jq -r .next                   one field
   idmill export --store sqlite:ids.db | idmill import --store postgres://app@db1/shop
 
-A sequence may be drawn from meanwhile: its line is of the moment when it was read. Stop those who draw
-before you move sequences elsewhere.";
+A sequence may be drawn from meanwhile: its line is of the moment when it was read. Stop those who
+draw before you move sequences elsewhere.";
 
 pub(super) const IMPORT: &str = "\
 Examples:
@@ -262,12 +262,12 @@ Examples:
   idmill import ids.jsonl                              creates and raises
   idmill import ids.jsonl --keep-going                 also where lines cannot be read
 
-A sequence that exists is raised to the next id of the file if it is behind that, and kept as it is if not. One
-that is missing is created, and is another incarnation then. Stop those who draw before: between its creation
-and its raise they would draw from its start.
+A sequence that exists is raised to the next id of the file if it is behind that, and kept as it is
+if not. One that is missing is created, and is another incarnation then. Stop those who draw
+before: between its creation and its raise they would draw from its start.
 
-With --json, each line on stdout is an object with `sequence`, `outcome` (created, raised or kept), and the next
-id `before` and `after`, as strings.
+With --json, each line on stdout is an object with `sequence`, `outcome` (created, raised or kept),
+and the next id `before` and `after`, as strings.
 
 The exit code is 5 where a sequence was refused, 2 where a line could not be read.";
 

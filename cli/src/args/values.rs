@@ -55,8 +55,8 @@ pub(super) fn sequence(text: &str) -> Result<SequenceName, String> {
     SequenceName::new(text).map_err(|error| error.to_string().trim_start_matches("configure: ").to_owned())
 }
 
-/// A sequence's name, and what is said of it after an equals sign: the first that leaves something with a scheme,
-/// since a name can contain one.
+/// A sequence's name, and what is said of it after an equals sign: the first that leaves something with a
+/// scheme, since a name can contain one.
 pub(super) fn of_sequence(text: &str) -> Result<(String, String), String> {
     let splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
     let begins_so = |rest: &str| {

@@ -17,7 +17,7 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
     let store = opening::existing(global).await?;
     let mut out = Out::new(args.output.as_deref())?;
     let outcome = if args.names.is_empty() {
-        all(&*store, args.prefix.as_deref().unwrap_or_default(), &mut out).await
+        all(&*store, args.prefix.as_deref().unwrap_or_default(), &mut out, global.json).await
     } else {
         named(&*store, args, &mut out).await
     };
@@ -40,13 +40,13 @@ async fn named(store: &dyn Store, args: &Export, out: &mut Out) -> Outcome<Optio
 }
 
 /// Every sequence; the failure to end with, if rows could not be read.
-async fn all(store: &dyn Store, prefix: &str, out: &mut Out) -> Outcome<Option<Failure>> {
+async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outcome<Option<Failure>> {
     let (mut pages, mut unreadable, mut first) = (Pages::new(store, Page::of(prefix)), 0, None);
     while let Some(page) = pages.next().await? {
         for found in page.unreadable {
-            anstream::eprintln!("\x1b[1;31merror:\x1b[0m {}", found.error);
             unreadable += 1;
-            first.get_or_insert(found.error);
+            first.get_or_insert(found.error.kind());
+            Failure::from(found.error).report(json);
         }
         if !out.write(&page.sequences)? {
             break;
@@ -55,7 +55,7 @@ async fn all(store: &dyn Store, prefix: &str, out: &mut Out) -> Outcome<Option<F
     Ok(first.map(|first| {
         let message =
             format!("{unreadable} of the store's entries cannot be read as sequences, and are left out");
-        Failure::from(idmill::Error::new(first.kind(), message).during(Operation::List))
+        Failure::from(idmill::Error::new(first, message).during(Operation::List))
             .hint("`idmill doctor` says what is wrong with each")
     }))
 }

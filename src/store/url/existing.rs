@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::doctor::{ColumnPath, Largest};
 use crate::error::Result;
 use crate::store::kit::options::{Word, words};
-use crate::store::{Existing, Store, StoreFuture, Target, WitnessUrl};
+use crate::store::{ColumnPath, Existing, Largest, Store, StoreFuture, Target, WitnessUrl};
 
 /// As the option's value says.
 pub(super) fn parse(store: Arc<dyn Target>, value: &str) -> Result<Arc<dyn Target>> {
@@ -60,12 +59,12 @@ impl Target for Found {
         self.0.guard()
     }
 
-    fn witness_ddl(&self) -> Result<Option<String>> {
-        self.0.witness_ddl()
-    }
-
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         self.0.largest(column)
+    }
+
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        self.0.witness_ddl()
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use percent_encoding::utf8_percent_encode;
 use tokio::sync::OnceCell;
 
-use crate::doctor::{ColumnPath, Largest};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::guard::{FileWitness, Guarded, Ledger, Ledgers, StoreWitness, Witness};
 use crate::name::SequenceName;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
-use crate::store::{Page, Schemes, Store, StoreFuture, StoreUrl, Target};
+use crate::store::{ColumnPath, Largest, Page, Schemes, Store, StoreFuture, StoreUrl, Target};
 
 /// The URL of a [witness](crate::guard), checked but not yet opened: `file:PATH`, for the processes of one
 /// machine, or the URL of any store that keeps records.

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
 
-use crate::doctor::{ColumnPath, Largest};
 use crate::error::Result;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
-use crate::store::{Schemes, Store, StoreFuture, Target, WindowTarget, WitnessUrl};
+use crate::store::{ColumnPath, Largest, Schemes, Store, StoreFuture, Target, WindowTarget, WitnessUrl};
 
 /// Puts the window that a URL names in front of a store.
 pub(super) fn before(store: Arc<dyn Target>, schemes: &Schemes, url: &str) -> Result<Arc<dyn Target>> {
@@ -62,12 +61,12 @@ impl Target for Windowed {
         self.store.guard()
     }
 
-    fn witness_ddl(&self) -> Result<Option<String>> {
-        self.store.witness_ddl()
-    }
-
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         self.store.largest(column)
+    }
+
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        self.store.witness_ddl()
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idmill::Result;
-use idmill::doctor::{ColumnPath, Largest};
+use idmill::store::{ColumnPath, Largest};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 
@@ -13,8 +13,8 @@ use super::commands::Commands;
 /// Up to here, a double is exact.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Looks for the largest id. MongoDB sorts every number below every text, so that one of those among the ids is
-/// what is found. The first part of the path is the collection, the others lead into its documents.
+/// Looks for the largest id. MongoDB sorts every number below every text, so that one of those among the ids
+/// is what is found. The first part of the path is the collection, the others lead into its documents.
 pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Duration) -> Result<Largest> {
     let (collection, field) = path.parts().split_first().expect("two parts or more");
     let commands = Commands::new(database, collection.clone(), timeout);

@@ -5,12 +5,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::doctor::{ColumnPath, Largest};
-use idmill::store::Target;
 use idmill::store::kit::options::{TIMEOUT, Table, option};
 use idmill::store::kit::query::{Once, Printed};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
+use idmill::store::{ColumnPath, Largest, Target};
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, ErrorKind, Result};
 use mongodb::options::{ClientOptions, ConnectionString};

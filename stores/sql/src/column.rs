@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use idmill::doctor::{ColumnPath, Largest};
+use idmill::store::{ColumnPath, Largest};
 use idmill::{Error, Id, Result};
 
 /// Returns what a column holds for an id.
@@ -35,8 +35,8 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The largest id of a column of this type, by the digits that the database wrote; `holds` is how many ids the
-/// type has room for.
+/// The largest id of a column of this type, by the digits that the database wrote; `holds` is how many ids
+/// the type has room for.
 ///
 /// # Errors
 /// [`Unsupported`](idmill::ErrorKind::Unsupported) for what is no whole number.

@@ -7,11 +7,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::doctor::{ColumnPath, Largest};
-use idmill::store::Target;
 use idmill::store::kit::options::{Table as Options, duration, option, words};
 use idmill::store::kit::query::{self, ESCAPED};
 use idmill::store::kit::refuse;
+use idmill::store::{ColumnPath, Largest, Target};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
 use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Settings, Table, largest};
@@ -150,15 +149,15 @@ impl Target for SqliteOptions {
         Ok(Some(Table::new(&self.table)?.ddl()))
     }
 
-    fn witness_ddl(&self) -> Result<Option<String>> {
-        Table::new(&self.table)?.witness_ddl().map(Some)
-    }
-
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
             let (settings, column) = (self.check()?, column.clone());
             look(move || at_once(largest(&mut open_to_look(&settings)?, &column))).await
         })
+    }
+
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        Table::new(&self.table)?.witness_ddl().map(Some)
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -93,25 +93,26 @@ impl Patient {
         looked
     }
 
-    /// Opens what is not open yet; a witness that cannot be is a finding, and the others are looked at without
-    /// it.
+    /// Opens what is not open yet; a witness that cannot be is a finding, and the others are looked at
+    /// without it.
     async fn doctor(&mut self, findings: &mut Vec<Finding>) -> Result<doctor::Doctor> {
-        let (store, doctor) = match &self.opened {
-            Some((_, Some(doctor))) => return Ok(doctor.clone()),
-            Some((store, None)) => (store.clone(), None),
-            None => (self.url.connect().await?, None::<doctor::Doctor>),
+        if let Some((_, Some(doctor))) = &self.opened {
+            return Ok(doctor.clone());
+        }
+        let store = match &self.opened {
+            Some((store, None)) => store.clone(),
+            _ => self.url.connect().await?,
         };
         let asked = self.ask.of(store.clone());
-        let doctor = match opening::witness(&self.url).await {
-            Ok(Some(witness)) => Some(asked.clone().witness(witness)),
-            Ok(None) => Some(asked.clone()),
+        let whole = match opening::witness(&self.url).await {
+            Ok(witness) => Some(witness.into_iter().fold(asked.clone(), doctor::Doctor::witness)),
             Err(error) => {
                 findings.push(Finding::of_opening("the witness", &error));
-                doctor
+                None
             }
         };
-        self.opened = Some((store, doctor.clone()));
-        Ok(doctor.unwrap_or(asked))
+        self.opened = Some((store, whole.clone()));
+        Ok(whole.unwrap_or(asked))
     }
 
     /// Carries out the remedies that only raise a counter; returns whether anything was done.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::exported::Entry;
 use crate::failure::{Failure, Outcome};
+use crate::output;
 
 /// How long a line may be, far beyond what a sequence takes: a file without any end of line is none of ours.
 const LONGEST: usize = 1 << 16;
@@ -45,7 +46,7 @@ impl Lines {
     }
 
     /// Reads all of it, and tells of each line that is bad.
-    pub(super) fn look(&mut self) -> Outcome<Looked> {
+    pub(super) fn look(&mut self, json: bool) -> Outcome<Looked> {
         let mut looked = Looked::default();
         let name = self.name.clone();
         for line in self.entries()? {
@@ -54,13 +55,13 @@ impl Lines {
                 (number, Err(why)) => {
                     looked.bad += 1;
                     if looked.bad <= TOLD {
-                        anstream::eprintln!("\x1b[1;31merror:\x1b[0m {name}, line {number}: {why}");
+                        Failure::usage(why).at(&format!("{name}, line {number}")).report(json);
                     }
                 }
             }
         }
         if looked.bad > TOLD {
-            eprintln!("  and {} more", looked.bad - TOLD);
+            output::note(json, &format!("lines that cannot be read, beyond these: {}", looked.bad - TOLD));
         }
         Ok(looked)
     }

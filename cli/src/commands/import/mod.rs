@@ -16,7 +16,7 @@ use crate::{opening, output};
 
 pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     let mut lines = Lines::open(args.file.as_deref())?;
-    let looked = tokio::task::block_in_place(|| lines.look())?;
+    let looked = tokio::task::block_in_place(|| lines.look(global.json))?;
     if looked.bad > 0 && !args.keep_going {
         let message = format!(
             "{} of {} lines cannot be read; nothing was changed",

@@ -4,10 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::doctor::{ColumnPath, Largest};
-use idmill::store::Target;
 use idmill::store::kit::options::{FILE, TIMEOUT, Table as Options, option, words};
 use idmill::store::kit::{query, refuse};
+use idmill::store::{ColumnPath, Largest, Target};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Result};
 use idmill_sql::Asked;
@@ -102,16 +101,16 @@ impl Target for MysqlOptions {
         Ok(Some(Table::new(&self.table)?.ddl()))
     }
 
-    fn witness_ddl(&self) -> Result<Option<String>> {
-        Table::new(&self.table)?.witness_ddl().map(Some)
-    }
-
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
             let (database, ..) = self.clone().mode(Mode::ReadOnly).database()?;
             let mut session = database.connect(Asked::Read).await?;
             largest(&mut session, column).await
         })
+    }
+
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        Table::new(&self.table)?.witness_ddl().map(Some)
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

@@ -1,15 +1,15 @@
 //! The largest id in a column of the user's own.
 
 use idmill::Result;
-use idmill::doctor::{ColumnPath, Largest};
+use idmill::store::{ColumnPath, Largest};
 
 use super::quoted;
 use super::run::read;
 use crate::Executor;
 use crate::column::of_digits;
 
-/// Whether the table is there, and the type of the column in it, a domain's own. Parameters: the table, as SQL
-/// writes it; the column.
+/// Whether the table is there, and the type of the column in it, a domain's own. Parameters: the table, as
+/// SQL writes it; the column.
 const LOOK: &str = "SELECT to_regclass($1)::text, \
      (SELECT format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) \
       FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
