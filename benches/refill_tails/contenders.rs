@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Bounds, MemoryStore, Reserve, Store};
+use idmill::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
+use idmill::store::{Bounds, MemoryStore, Page, Reserve, Store, StoreFuture};
 use idmill::{Allocator, SequenceName, Sequences};
 use idmill_bench::{PATIENCE, sequences, slow_store};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::sleep;
 
 /// A source of ids for several threads.
 pub(crate) trait Contender: Sync {
@@ -64,14 +66,57 @@ impl Idmill {
         Self::open(name, latency, step, watermark)
     }
 
+    /// Each range is claimed at a witness that takes as long as the store.
+    pub(crate) fn guarded(latency: Duration, step: u64, watermark: u64) -> Self {
+        let witness = Arc::new(SlowWitness { witness: MemoryWitness::new(), latency });
+        let guarded = Guarded::new(Arc::new(slow_store(latency)), witness);
+        Self::over(guarded, format!("idmill, watermark {watermark}, guarded"), step, watermark)
+    }
+
     fn open(name: String, latency: Duration, step: u64, watermark: u64) -> Self {
-        let sequences = sequences(slow_store(latency));
+        Self::over(slow_store(latency), name, step, watermark)
+    }
+
+    fn over(store: impl Store + 'static, name: String, step: u64, watermark: u64) -> Self {
+        let sequences = sequences(store);
         let sequence = sequences.sequence::<u64>("tails").step(step).watermark(watermark).patience(PATIENCE);
         let allocator = sequence.open_blocking().expect("the memory store opens");
         allocator.next_blocking(PATIENCE).expect("the memory store grants");
         let mut it = Self { name, allocator, before: (0, 0), _sequences: sequences };
         it.before = it.counts();
         it
+    }
+}
+
+/// A witness across a network.
+#[derive(Debug)]
+struct SlowWitness {
+    witness: MemoryWitness,
+    latency: Duration,
+}
+
+impl Witness for SlowWitness {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, idmill::Result<Option<Ledger>>> {
+        Box::pin(async move {
+            sleep(self.latency).await;
+            self.witness.read(name).await
+        })
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, idmill::Result<bool>> {
+        Box::pin(async move {
+            sleep(self.latency).await;
+            self.witness.swap(name, seen, wanted).await
+        })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, idmill::Result<Ledgers>> {
+        self.witness.list(page)
     }
 }
 

@@ -6,7 +6,7 @@ pub mod threads;
 
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore};
+use idmill::store::{Faults, MemoryStore, Store};
 use idmill::{Allocator, Order, Sequences};
 
 /// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in
@@ -19,7 +19,7 @@ pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
 }
 
 /// The sequences of a store, refilled by a thread of their own.
-pub fn sequences(store: MemoryStore) -> Sequences {
+pub fn sequences(store: impl Store + 'static) -> Sequences {
     Sequences::builder(store).own_thread().start().expect("a thread can be had")
 }
 

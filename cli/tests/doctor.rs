@@ -289,7 +289,9 @@ fn a_store_that_is_in_use_raises_no_alarm() {
             looks.push((ran.code, ran.out));
         }
         over.store(true, Ordering::Relaxed);
-        drawing.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in drawing {
+            thread.join().unwrap();
+        }
         let alarms: Vec<_> = looks.iter().filter(|look| look.0 != 0).collect();
         assert!(alarms.is_empty(), "{alarms:#?}");
     });

@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_store_gives_up_within_a_pause_only_where_that_is_looked_at() {
         let timeouts = Timeouts::default();
-        assert_eq!((timeouts.of_the_store(true), timeouts.of_the_store(false)), (seconds(2), seconds(20)));
+        assert_eq!((timeouts.of_the_store(true), timeouts.of_the_store(false)), (seconds(2), seconds(40)));
         let uneven = timeouts.pause(Duration::from_millis(7_001)).of_the_store(true);
         assert_eq!(
             uneven,
@@ -337,7 +337,7 @@ mod tests {
         let pause = |slowest| Timeouts::default().scaled(slowest).pause;
         let call = |slowest| Timeouts::default().scaled(slowest).call;
         assert_eq!(call(Duration::from_millis(50)), seconds(60));
-        assert_eq!((call(Duration::from_millis(400)), call(seconds(20))), (seconds(80), seconds(120)));
+        assert_eq!((call(Duration::from_millis(400)), call(seconds(20))), (seconds(80), seconds(240)));
         assert_eq!(pause(Duration::from_millis(50)), seconds(3));
         assert_eq!(pause(Duration::from_millis(200)), seconds(8));
         assert_eq!(pause(seconds(20)), seconds(30));

@@ -15,6 +15,7 @@ pub mod engines;
 pub mod grants;
 pub mod hooked;
 pub mod load;
+pub mod restores;
 pub mod seeds;
 #[cfg(feature = "engines")]
 pub mod service;

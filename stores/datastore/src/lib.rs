@@ -121,7 +121,7 @@ impl DatastoreStore {
     /// What turns the stored sequence into the wanted one, and fails if something else is stored;
     /// `None` if nothing is to be done.
     fn mutation(&self, stored: Option<&Stored>, wanted: Option<&SequenceInfo>) -> Option<Value> {
-        let over = |stored: &Stored, operation, value| over(operation, value, &stored.version);
+        let over = |stored: &Stored, operation, value: Value| over(operation, &value, &stored.version);
         match (stored, wanted) {
             (None, None) => None,
             (None, Some(wanted)) => Some(json!({ "insert": self.place.entity(wanted) })),
@@ -170,7 +170,7 @@ impl DatastoreStore {
 ///
 /// FAIL is said because what is done without it is the server's choice: Google's newer emulator then writes
 /// over the other version and tells nobody.
-fn over(operation: &str, value: Value, version: &str) -> Value {
+fn over(operation: &str, value: &Value, version: &str) -> Value {
     json!({ operation: value, "baseVersion": version, "conflictResolutionStrategy": "FAIL" })
 }
 

@@ -32,7 +32,7 @@ impl DatastoreStore {
             }
             let entity = self.records.record(name, wanted);
             let mutation = match &kept {
-                Some((_, version)) => over("update", entity, version),
+                Some((_, version)) => over("update", &entity, version),
                 None => json!({ "insert": entity }),
             };
             match self.client.commit(&mutation).await {

@@ -213,6 +213,19 @@ mod tests {
         key.len() >= 4 && key.starts_with("__") && key.ends_with("__")
     }
 
+    #[test]
+    fn records_have_a_kind_of_their_own_and_read_back() {
+        let (place, s) = (place(), SequenceName::new("s").unwrap());
+        let records = place.of_records();
+        assert_ne!(records.kind(), place.kind());
+        let other = Place { kind: "Kind".to_owned(), ..place };
+        assert_eq!(other.of_records().kind(), "Kind_witness");
+        let stored = json!({ "entity": records.record(&s, "a b"), "version": "7" });
+        assert_eq!(records.decode_record(&stored).unwrap(), ("a b".to_owned(), "7".to_owned()));
+        let unversioned = json!({ "entity": records.record(&s, "a b") });
+        assert_eq!(records.decode_record(&unversioned).unwrap_err().kind(), ErrorKind::StoreViolation);
+    }
+
     proptest! {
         #[test]
         fn entities_read_back_as_written(name in "[_~]{0,5}\\PC{1,50}[_~]{0,5}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {

@@ -190,6 +190,11 @@ mod tests {
         let error = place().decode(stored(*b"/idmill/\xff", "{}")).unwrap_err();
         assert!(error.to_string().contains("no sequence's name"), "{error}");
         assert!(place().is_deeper(b"/idmill/other/s") && !place().is_deeper(b"/idmill/s"));
+        let (records, s) = (place().of_records(), SequenceName::new("a/s").unwrap());
+        assert_eq!(records.key(&s), "/idmill/witness/a%2Fs");
+        assert!(
+            place().is_deeper(records.key(&s).as_bytes()) && !records.is_deeper(records.key(&s).as_bytes())
+        );
     }
 
     #[test]

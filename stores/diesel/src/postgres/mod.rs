@@ -43,3 +43,13 @@ use idmill_sql::postgres::Table;
 pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
     Ok(Table::new(schema, table)?.ddl())
 }
+
+/// The statement that creates the table of the records, for migrations: what a store would run before it
+/// writes the first of them.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be, or is too long for a table
+/// beside it.
+pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
+    Table::new(schema, table)?.witness_ddl()
+}

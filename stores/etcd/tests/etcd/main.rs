@@ -7,6 +7,7 @@ mod errors;
 mod history;
 mod keys;
 mod lost;
+mod restores;
 
 use std::net::SocketAddr;
 use std::path::Path;

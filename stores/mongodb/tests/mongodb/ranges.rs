@@ -319,3 +319,21 @@ async fn what_must_exist_is_not_created_by_looking() {
     store.create(&name("s"), Bounds::of::<u64>()).await.unwrap();
     assert_eq!(target.existing().connect().await.unwrap().list_all().await.unwrap().len(), 1);
 }
+
+/// Nor is the collection of the records, where nothing is to be created.
+#[tokio::test]
+async fn records_that_must_have_a_place_make_none() {
+    let Some(engine) = server().await else { return };
+    let (store, s) = (open(engine.address()).await, name("s"));
+    reserve(&store, "s", 1).await.unwrap();
+    idmill_mongodb::register().unwrap();
+    let target = idmill::store::StoreUrl::parse(&url(engine.address(), "")).unwrap().existing();
+    let existing = target.connect().await.unwrap();
+    assert_eq!(existing.record(&s).await.unwrap(), None);
+    assert!(!existing.swap_record(&s, Some("a"), "b").await.unwrap());
+    let error = existing.swap_record(&s, None, "a").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("idmill_witness"), "{error}");
+    assert!(store.swap_record(&s, None, "a").await.unwrap());
+    assert!(existing.swap_record(&s, Some("a"), "b").await.unwrap());
+}

@@ -9,6 +9,7 @@ mod native;
 mod places;
 mod pooled;
 mod records;
+mod restores;
 mod rows;
 mod silent;
 mod transactions;

@@ -4,6 +4,7 @@ mod cost;
 mod encrypted;
 mod errors;
 mod moves;
+mod restores;
 mod scripts;
 mod server;
 mod store;

@@ -218,6 +218,29 @@ async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebo
     assert_eq!(first(&store, "s").await.unwrap(), 3);
 }
 
+/// What was written last may be missing in it, and what it witnessed with that.
+#[tokio::test]
+async fn a_promoted_replica_writes_over_no_record_of_its_master_unless_it_may() {
+    let Some((master, replica)) = pair().await else { return };
+    let (old, s) = (open(&master, "").await.unwrap(), name("s"));
+    assert!(old.swap_record(&s, None, "a").await.unwrap());
+    until("it is replicated", || ask(&replica, &["EXISTS", "{idmill}:w:s"]) == ":1");
+    cut_off(&replica);
+    assert!(old.swap_record(&s, Some("a"), "b").await.unwrap());
+    promote(&replica);
+    let store = open(&replica, "").await.unwrap();
+    assert_eq!(store.record(&s).await.unwrap().as_deref(), Some("a"), "it can be looked at");
+    let error = store.swap_record(&s, Some("a"), "c").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("failover=allow"), "{error}");
+    assert!(
+        store.swap_record(&name("new"), None, "a").await.unwrap(),
+        "what is written here is not in doubt"
+    );
+    assert!(open(&replica, "failover=allow").await.unwrap().swap_record(&s, Some("a"), "c").await.unwrap());
+    assert!(store.swap_record(&s, Some("c"), "d").await.unwrap(), "written here by now");
+}
+
 #[tokio::test]
 async fn a_grant_that_too_few_replicas_know_of_is_unknown() {
     let Some((master, replica)) = pair().await else { return };

@@ -31,4 +31,4 @@ mod transaction;
 
 pub use self::store::PostgresStore;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
-pub use idmill_sqlx::postgres::{DEFAULT_TABLE, Keeps, PostgresOptions, ddl};
+pub use idmill_sqlx::postgres::{DEFAULT_TABLE, Keeps, PostgresOptions, ddl, witness_ddl};

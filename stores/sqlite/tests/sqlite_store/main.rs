@@ -3,6 +3,7 @@
 mod files;
 mod records;
 mod reserves;
+mod restores;
 mod rows;
 
 use std::path::PathBuf;

@@ -1,0 +1,67 @@
+//! Data directories of etcd that are put back, keys that are deleted, another cluster: without a guard a
+//! process that starts afterwards repeats ids, and with one it does not.
+
+use idmill::ErrorKind;
+use idmill::store::Store;
+use idmill_testing::engines::Engine;
+use idmill_testing::restores::{Backup, Drawn};
+
+use super::{name, open};
+
+fn url(engine: &Engine) -> String {
+    format!("etcd://{}?prefix=/restored/&timeout=60s", engine.address())
+}
+
+/// What was drawn from this etcd, which is alone.
+async fn drawn() -> Option<(Engine, Drawn)> {
+    idmill_etcd::register().unwrap();
+    let engine = Engine::start("etcd").await?;
+    let ids = Drawn::from(url(&engine));
+    Some((engine, ids))
+}
+
+async fn put_back(engine: &Engine, backup: &Backup) {
+    engine.kill();
+    backup.put_back();
+    engine.restart().await;
+}
+
+#[tokio::test]
+async fn a_data_directory_that_is_put_back() {
+    let Some((engine, mut ids)) = drawn().await else { return };
+    ids.draw(30).await;
+    engine.kill();
+    let backup = Backup::of(&engine.dir().join("data"));
+    engine.restart().await;
+    let running = ids.process().await.unwrap();
+    ids.draw_with(&running, 50).await.unwrap();
+    put_back(&engine, &backup).await;
+    let error = ids.draw_with(&running, 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+    assert!(error.to_string().contains("restored from a backup"), "it notices by itself: {error}");
+    put_back(&engine, &backup).await;
+    ids.went_back().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_deleted() {
+    let Some((engine, mut ids)) = drawn().await else { return };
+    ids.draw(50).await;
+    let admin = open(&engine, "restored").await;
+    assert!(admin.remove(&name("s")).await.unwrap());
+    assert_eq!(ids.repeated(20).await, 20);
+    assert!(admin.remove(&name("s")).await.unwrap());
+    ids.another().await;
+}
+
+#[tokio::test]
+async fn another_cluster_behind_a_guard() {
+    let Some((engine, mut ids)) = drawn().await else { return };
+    ids.draw(50).await;
+    let Some(other) = Engine::start("etcd").await else { return };
+    ids.moves_to(url(&other));
+    assert_eq!(ids.repeated(20).await, 20);
+    ids.refused().await;
+    ids.moves_to(url(&engine));
+    assert_eq!(ids.draw(50).await, 0);
+}

@@ -1,0 +1,121 @@
+//! Files of Redis that are put back, a server that is emptied, a replica that is promoted: without a guard
+//! ids come again, and with one they do not.
+
+use idmill::ErrorKind;
+use idmill_testing::engines::Engine;
+use idmill_testing::restores::{Backup, Drawn};
+
+use crate::server::{ask, cut_off, info, pair, promote, start, until};
+
+/// What was drawn from the server.
+fn drawn(engine: &Engine, options: &str) -> Drawn {
+    idmill_redis::register().unwrap();
+    Drawn::from(url(engine, options))
+}
+
+fn url(engine: &Engine, options: &str) -> String {
+    format!("redis://{}?timeout=20s{options}", engine.address())
+}
+
+async fn put_back(engine: &Engine, backup: &Backup) {
+    engine.kill();
+    backup.put_back();
+    engine.restart().await;
+}
+
+#[tokio::test]
+async fn an_append_only_file_that_is_put_back() {
+    let Some(engine) = start(&[]).await else { return };
+    let mut ids = drawn(&engine, "");
+    ids.draw(30).await;
+    engine.kill();
+    let backup = Backup::of(&engine.dir().join("appendonlydir"));
+    engine.restart().await;
+    let running = ids.process().await.unwrap();
+    ids.draw_with(&running, 50).await.unwrap();
+    put_back(&engine, &backup).await;
+    ids.went_back().await;
+    put_back(&engine, &backup).await;
+    ids.draw_with(&running, 50).await.unwrap();
+    assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
+}
+
+/// Loaded as Redis's documentation says: without the other file, which is turned on afterwards.
+#[tokio::test]
+async fn a_snapshot_that_is_loaded() {
+    let Some(engine) = start(&["--appendonly", "no"]).await else { return };
+    synced(&engine);
+    let mut ids = drawn(&engine, "");
+    ids.draw(30).await;
+    assert_eq!(ask(&engine, &["SAVE"]), "+OK");
+    ids.draw(50).await;
+    engine.kill();
+    engine.restart().await;
+    synced(&engine);
+    ids.went_back().await;
+}
+
+fn synced(engine: &Engine) {
+    assert_eq!(ask(engine, &["CONFIG", "SET", "appendonly", "yes"]), "+OK");
+    until("the file is whole", || {
+        info(engine, "aof_rewrite_in_progress") == "0" && info(engine, "aof_rewrite_scheduled") == "0"
+    });
+}
+
+#[tokio::test]
+async fn a_server_that_is_emptied() {
+    let Some(engine) = start(&[]).await else { return };
+    let mut ids = drawn(&engine, "");
+    let running = ids.process().await.unwrap();
+    ids.draw_with(&running, 50).await.unwrap();
+    assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");
+    let error = ids.draw_with(&running, 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "it notices by itself: {error}");
+    assert_eq!(ids.repeated(20).await, 20, "others do not");
+    assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");
+    ids.another().await;
+}
+
+#[tokio::test]
+async fn another_database() {
+    let Some(engine) = start(&[]).await else { return };
+    let mut ids = drawn(&engine, "");
+    ids.draw(50).await;
+    ids.moves_to(url(&engine, "&prefix=another"));
+    assert_eq!(ids.repeated(20).await, 20);
+    ids.refused().await;
+    ids.moves_to(url(&engine, ""));
+    assert_eq!(ids.draw(50).await, 0);
+}
+
+/// A master that is gone, and its replica, which was promoted without the last ids.
+async fn promoted(options: &str) -> Option<(Engine, Engine, Drawn)> {
+    let (master, replica) = pair().await?;
+    let mut ids = drawn(&master, options);
+    ids.draw(30).await;
+    until("it has all", || info(&replica, "slave_repl_offset") == info(&master, "master_repl_offset"));
+    cut_off(&replica);
+    ids.draw(50).await;
+    master.kill();
+    promote(&replica);
+    ids.moves_to(url(&replica, options));
+    Some((master, replica, ids))
+}
+
+#[tokio::test]
+async fn a_replica_that_is_promoted_without_the_last_writes() {
+    let Some((_master, _replica, mut ids)) = promoted("&failover=allow").await else { return };
+    ids.went_back().await;
+}
+
+/// The store refuses it, with a guard and without one, until somebody has set the next id.
+#[tokio::test]
+async fn a_promoted_replica_that_is_refused() {
+    let Some((_master, _replica, mut ids)) = promoted("&failover=refuse").await else { return };
+    let process = ids.process().await.unwrap();
+    let error = ids.draw_with(&process, 1).await.unwrap_err();
+    assert_eq!((error.kind(), process.healed()), (ErrorKind::Conflict, 0), "{error}");
+    // Not far enough: the guard sees to the rest.
+    process.set_next(40).await.unwrap();
+    assert_eq!(ids.draw(100).await, 1);
+}
