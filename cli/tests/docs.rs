@@ -30,8 +30,8 @@ fn the_reference_shows_what_really_comes() {
     assert_eq!(documented.lines().count(), happened.lines().count());
 }
 
-/// A page whose commands are about stores that are not here: each command exists, and takes the options that it is
-/// given.
+/// A page whose commands are about stores that are not here: each command exists, and takes the options that
+/// it is given.
 #[test]
 fn the_commands_on_the_page_about_restoring_exist() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/restore.md");

@@ -263,7 +263,8 @@ fn numbers_are_strings_where_a_program_would_round_them() {
     assert_eq!(ran.code, 0);
 }
 
-/// Those who draw reserve, claim, give back what they do not need, and write down what they use, all at the same time.
+/// Those who draw reserve, claim, give back what they do not need, and write down what they use, all at the
+/// same time.
 #[test]
 fn a_store_that_is_in_use_raises_no_alarm() {
     let place = Place::new();

@@ -413,8 +413,8 @@ impl User {
     }
 }
 
-/// The user's own rows and the table of sequences in one database, and then a second table in a schema that comes
-/// first.
+/// The user's own rows and the table of sequences in one database, and then a second table in a schema that
+/// comes first.
 #[tokio::test]
 async fn a_doctor_of_postgres() {
     let _one = ONE.lock().await;

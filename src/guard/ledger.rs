@@ -24,6 +24,10 @@ pub struct Ledger {
     pub removed: bool,
     /// Counts changes, so that no ledger comes twice: a write that is late, or arrives twice, finds another.
     pub version: u64,
+    /// Who wrote it, where a witness has to know: random, given by the witness to each write. Two processes
+    /// that a store grants the same range twice want the same ledger otherwise, and one whose answer was lost
+    /// would take the other's for its own.
+    pub stamp: u64,
 }
 
 /// Why a range must not be used.
@@ -156,7 +160,7 @@ impl Ledger {
     /// What is below the first range was handed out before there was a witness, or nobody knows.
     fn begun(identity: Identity, range: Range, version: u64) -> Self {
         let (floor, solid) = (range.end(), range.start().into());
-        Self { identity, floor, solid, claims: Vec::new(), removed: false, version }
+        Self { identity, floor, solid, claims: Vec::new(), removed: false, version, stamp: 0 }
     }
 
     fn has_any_of(&self, range: Range) -> bool {

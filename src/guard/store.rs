@@ -3,7 +3,7 @@
 use super::{Ledger, Ledgers, Witness, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::store::{Durability, Page, Store, StoreFuture, Unreadable};
+use crate::store::{Durability, Identity, Page, Store, StoreFuture, Unreadable};
 use crate::sync::Arc;
 
 /// A witness in any store that keeps [records](crate::store::Store::swap_record): another database than the
@@ -44,6 +44,11 @@ impl StoreWitness {
     }
 }
 
+/// Random enough to be given once, over all processes: as an incarnation is.
+fn stamp() -> u64 {
+    Identity::fresh().incarnation
+}
+
 fn read(name: &str, record: &str) -> Result<Ledger> {
     text::ledger_of(record).ok_or_else(|| {
         let message =
@@ -68,7 +73,9 @@ impl Witness for StoreWitness {
     ) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
             let seen = seen.map(text::record);
-            self.0.swap_record(name, seen.as_deref(), &text::record(wanted)).await
+            // A store that had no answer looks whether the text is kept: it has to be of this write.
+            let wanted = Ledger { stamp: stamp(), ..wanted.clone() };
+            self.0.swap_record(name, seen.as_deref(), &text::record(&wanted)).await
         })
     }
 
@@ -123,6 +130,38 @@ mod tests {
         assert_eq!((ledgers[0].1.identity, ledgers[0].1.top()), (first.identity, 31));
         // No sequence of the witness's store.
         assert_eq!(other.list_all().await.unwrap(), []);
+    }
+
+    /// As some stores do that had no answer: what is kept says what became of the write.
+    #[derive(Clone, Debug)]
+    struct Settling(Durable);
+
+    impl Store for Settling {
+        fn swap_record<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            seen: Option<&'a str>,
+            wanted: &'a str,
+        ) -> StoreFuture<'a, Result<bool>> {
+            Box::pin(async move {
+                let _ = self.0.swap_record(name, seen, wanted).await?;
+                Ok(self.0.record(name).await?.as_deref() == Some(wanted))
+            })
+        }
+
+        crate::store_calls!(|this| this.0 =>
+            capabilities reserve create inspect list set remove record list_records);
+    }
+
+    #[tokio::test]
+    async fn who_is_granted_the_same_takes_nobody_elses_claim_for_its_own() {
+        let witness = StoreWitness::new(Settling(Durable(MemoryStore::new()))).unwrap();
+        let name = SequenceName::new("orders").unwrap();
+        // After the store was put back, two processes are granted it, and look before either has claimed.
+        let range = crate::range::Range::new(1, 10).unwrap();
+        let wanted = Ledger::claim(None, Identity::fresh(), range).unwrap();
+        assert!(witness.swap(&name, None, &wanted).await.unwrap());
+        assert!(!witness.swap(&name, None, &wanted).await.unwrap());
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! idmill-witness 1
-//! orders 16a8c0ffee 0 3 1 21 - 30+10,50+5
+//! orders 16a8c0ffee 0 3 0 1 21 - 30+10,50+5
 //! crc32 8c736521
 //! ```
 
@@ -35,11 +35,12 @@ fn line(name: &SequenceName, ledger: &Ledger) -> String {
 
 /// The ledger of one sequence. The same ledger is always the same text.
 pub(super) fn record(ledger: &Ledger) -> String {
-    let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, removed, version } = ledger;
+    let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, removed, version, stamp } =
+        ledger;
     let removed = if *removed { "removed" } else { "-" };
     let claims: Vec<_> = claims.iter().map(|claim| format!("{}+{}", claim.start(), claim.len())).collect();
     let claims = if claims.is_empty() { "-".to_owned() } else { claims.join(",") };
-    format!("{incarnation:x} {epoch} {version} {solid} {floor} {removed} {claims}")
+    format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {removed} {claims}")
 }
 
 /// # Errors
@@ -68,6 +69,7 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
     let mut word = || words.next();
     let incarnation = u64::from_str_radix(word()?, 16).ok()?;
     let (epoch, version) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let stamp = u64::from_str_radix(word()?, 16).ok()?;
     let (solid, floor) = (word()?.parse().ok()?, word()?.parse().ok()?);
     let removed = match word()? {
         "removed" => true,
@@ -79,7 +81,8 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
         claims => claims.split(',').map(claim).collect::<Option<_>>()?,
     };
     words.next().is_none().then_some(())?;
-    Some(Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, removed, version })
+    let identity = Identity { incarnation, epoch };
+    Some(Ledger { identity, floor, solid, claims, removed, version, stamp })
 }
 
 fn claim(text: &str) -> Option<Range> {
@@ -97,13 +100,20 @@ mod tests {
     fn the_longest_ledger_fits_a_record() {
         let claims = vec![Range::new(u64::MAX - 1, 1).unwrap(); Ledger::MOST_CLAIMS];
         let identity = Identity { incarnation: u64::MAX, epoch: u64::MAX };
-        let longest =
-            Ledger { identity, floor: 1 << 64, solid: 1 << 64, claims, removed: true, version: u64::MAX };
+        let longest = Ledger {
+            identity,
+            floor: 1 << 64,
+            solid: 1 << 64,
+            claims,
+            removed: true,
+            version: u64::MAX,
+            stamp: u64::MAX,
+        };
         let text = record(&longest);
         assert!(text.len() <= Records::LONGEST, "{}: {text}", text.len());
         assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
         assert_eq!(ledger_of(&text), Some(longest));
-        for other in ["", "1 0 0 1 5 - - -", "1 0 0 1 5 gone -", "1 0 0 1 5 - 7+", "x 0 0 1 5 - -"] {
+        for other in ["", "1 0 0 0 1 5 - - -", "1 0 0 0 1 5 gone -", "1 0 0 0 1 5 - 7+", "x 0 0 0 1 5 - -"] {
             assert_eq!(ledger_of(other), None, "{other:?}");
         }
     }
@@ -121,7 +131,7 @@ mod tests {
                 let claims = if removed { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or(Range::EMPTY)] };
                 let identity = Identity { incarnation, epoch: epoch.into() };
                 let (solid, floor, version) = (floor / 2, floor.into(), floor);
-                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, removed, version });
+                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, removed, version, stamp: incarnation });
             }
             for ledger in ledgers.values() {
                 prop_assert_eq!(ledger_of(&record(ledger)), Some(ledger.clone()));

@@ -34,7 +34,8 @@ type Known = HashMap<u64, State>;
 enum State {
     /// The sequence was the same then.
     Same(Instant),
-    /// All in memory was dropped, when so many ids had been granted. Dropping once more would cost what is under way.
+    /// All in memory was dropped, when so many ids had been granted. Dropping once more would cost what is
+    /// under way.
     Dropped(u64),
 }
 
@@ -57,7 +58,8 @@ impl Freshness {
         self.age / 4
     }
 
-    /// One look at all that may have ids in memory. What was not among them at the `last` one was reserved since.
+    /// One look at all that may have ids in memory. What was not among them at the `last` one was reserved
+    /// since.
     async fn look(&self, known: &Known, last: Instant, begun: Instant) -> Known {
         let mut next = Known::new();
         let (mut cores, mut names) = (Vec::new(), Vec::new());
@@ -104,7 +106,8 @@ impl Freshness {
     }
 }
 
-/// Whether ids in memory are of the sequence that is stored. One that was granted meanwhile is newer than the look.
+/// Whether ids in memory are of the sequence that is stored. One that was granted meanwhile is newer than the
+/// look.
 fn is_same(core: &Core, stored: Option<&SequenceInfo>) -> bool {
     core.stats.identity().is_none_or(|held| stored.is_some_and(|stored| stored.identity == held))
 }

@@ -248,8 +248,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Writes a record if `seen` (`None`: nothing) is still what is kept, in one atomic step; returns whether
     /// it was. Once it has returned `true`, the record is as durable as a grant.
     ///
-    /// It may be sent again after an unknown outcome: whoever writes records never writes the same text twice
-    /// under a name. A text has at most [`Records::LONGEST`] bytes, all of them printable ASCII.
+    /// It may be sent again after an unknown outcome, and a store may tell by the text that is kept whether
+    /// it was applied: no two writes under a name are of the same text, whoever makes them. A text has at
+    /// most [`Records::LONGEST`] bytes, all of them printable ASCII.
     ///
     /// # Errors
     /// As [`set`](Self::set), where nothing was written; [`ErrorKind::UnknownOutcome`] where it may have

@@ -155,9 +155,9 @@ impl StoreUrl {
         guard::by(self.0, witness).map(Self)
     }
 
-    /// The statement that creates the table of the store's [records](super::Store::swap_record), for the same:
-    /// needed only where the store is a [witness](crate::guard::StoreWitness), which creates it by itself
-    /// unless it may not.
+    /// The statement that creates the table of the store's [records](super::Store::swap_record), for the
+    /// same: needed only where the store is a [witness](crate::guard::StoreWitness), which creates it by
+    /// itself unless it may not.
     ///
     /// # Errors
     /// As [`ddl`](Self::ddl).

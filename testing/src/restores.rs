@@ -127,8 +127,8 @@ impl Drawn {
         assert_eq!(self.draw(30).await, 0);
     }
 
-    /// What follows once the store was put back to where it was at least 30 ids ago: without a guard they come
-    /// again, and with one they do not.
+    /// What follows once the store was put back to where it was at least 30 ids ago: without a guard they
+    /// come again, and with one they do not.
     pub async fn went_back(&mut self) {
         assert_eq!(self.repeated(20).await, 20, "nothing tells that it is not the store of before");
         assert_eq!(self.draw(100).await, 1, "it is healed");

@@ -128,8 +128,8 @@ pub(crate) enum Command {
     Remove(Remove),
     /// Have every process drop the ids of a sequence that it has in memory
     ///
-    /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch, and
-    /// nothing else; prints the sequence before and after.
+    /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch,
+    /// and nothing else; prints the sequence before and after.
     #[command(after_long_help = texts::REVOKE)]
     Revoke(Revoke),
     /// Write sequences as lines of JSON, to keep or to import elsewhere
@@ -141,8 +141,8 @@ pub(crate) enum Command {
     /// Create what `export` wrote, and raise what is behind
     ///
     /// Never lowers a next id and never changes bounds: a sequence whose bounds differ is refused with its
-    /// remedy, and the others go on. The file is read to its end first; with a line that cannot be read, nothing
-    /// is changed.
+    /// remedy, and the others go on. The file is read to its end first; with a line that cannot be read,
+    /// nothing is changed.
     #[command(after_long_help = texts::IMPORT)]
     Import(Import),
     /// Print the statement that creates the table of the store
@@ -181,9 +181,10 @@ pub(crate) enum Command {
     Check(Check),
     /// Find what is wrong with the sequences of a store, before an id comes twice
     ///
-    /// Compares the store with those who remember what it granted: the largest ids in your own tables (--check),
-    /// and the witness. Finds sequences that end soon, that do not fit their type, that cannot be read, and settings
-    /// that lose writes. Each finding comes with its remedy, as a command to copy where there is one.
+    /// Compares the store with those who remember what it granted: the largest ids in your own tables
+    /// (--check), and the witness. Finds sequences that end soon, that do not fit their type, that cannot be
+    /// read, and settings that lose writes. Each finding comes with its remedy, as a command to copy where
+    /// there is one.
     ///
     /// Changes nothing without --fix.
     #[command(after_long_help = texts::DOCTOR)]

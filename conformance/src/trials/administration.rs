@@ -255,9 +255,8 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     expect("set of what it was", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
 }
 
-/// Steps forwards among reserves: each is taken account of, none is undone.
-/// Steps forwards. Of an outcome that is unknown, which a slow engine can cause by itself, the stored sequence
-/// says what it was.
+/// Steps forwards. Of an outcome that is unknown, which a slow engine can cause by itself, the stored
+/// sequence says what it was.
 async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     loop {
         match client.set(name, Change::new().next(to)).await? {
@@ -275,6 +274,7 @@ async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     }
 }
 
+/// Steps forwards among reserves: each is taken account of, none is undone.
 pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
     let name = context.name("among");
     let (client, ledger) = (context.connect().await?, Ledger::default());

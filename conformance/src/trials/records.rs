@@ -196,8 +196,8 @@ struct Counting {
 }
 
 impl Counting {
-    /// Writes number after number until something fails, or it is told to end: not every store asks the engine
-    /// that is killed.
+    /// Writes number after number until something fails, or it is told to end: not every store asks the
+    /// engine that is killed.
     async fn go_on(&self, client: &Client, name: &SequenceName) {
         while !self.ended.load(Ordering::Relaxed) {
             // A store that answers at once would keep this thread from all else.

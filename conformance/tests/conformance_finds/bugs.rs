@@ -60,6 +60,8 @@ pub(crate) enum Bug {
     IncarnationStays,
     SetIsNotAtomic,
     IgnoresExpect,
+    /// Revokes nothing.
+    IgnoresRevoke,
     BatchInWrongOrder,
     BatchFailsTogether,
     BatchLocksInOrder,
@@ -419,6 +421,7 @@ impl Store for Broken {
             if self.bug == Bug::IgnoresExpect {
                 change.expect = None;
             }
+            change.revoke &= self.bug != Bug::IgnoresRevoke;
             if self.bug == Bug::SetIsNotAtomic {
                 let mut info =
                     self.store.inspect(&name).await?.ok_or_else(|| Error::from(ErrorKind::NotFound))?;

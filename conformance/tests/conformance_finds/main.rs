@@ -75,6 +75,7 @@ finds! {
     an_incarnation_that_stays: IncarnationStays => remove_makes_another "nobody would notice";
     a_change_read_and_then_written: SetIsNotAtomic => set_compares "changed the sequence that they expected";
     an_expectation_ignored: IgnoresExpect => set_does_what_it_says "expected conflict", set_compares "6 of 6";
+    a_revocation_ignored: IgnoresRevoke => revoke_raises_the_epoch "was revoked, and is";
     a_batch_in_the_wrong_order: BatchInWrongOrder => batches "instead of";
     a_batch_that_fails_together: BatchFailsTogether => batches "instead of";
     a_batch_that_locks_in_its_order: BatchLocksInOrder => batches_at_once "no answer";

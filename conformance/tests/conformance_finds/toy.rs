@@ -94,11 +94,11 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
         "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
         "list" => store.list_all().await?.iter().flat_map(shown).collect(),
         "set" => {
-            let expect = number(words, 5).ok().zip(number(words, 6).ok());
+            let expect = number(words, 6).ok().zip(number(words, 7).ok());
             let expect = expect.map(|(incarnation, epoch)| Identity { incarnation, epoch });
             let (next, max) = (number(words, 2).ok(), number(words, 3).ok());
-            let change =
-                Change::new().next(next).max(max).backwards(words.get(4) == Some(&"true")).expect(expect);
+            let yes = |at| words.get(at) == Some(&"true");
+            let change = Change::new().next(next).max(max).backwards(yes(4)).revoke(yes(5)).expect(expect);
             shown(&store.set(&name()?, change).await?)
         }
         "remove" => vec![store.remove(&name()?).await?.to_string()],
@@ -387,7 +387,8 @@ impl Store for Toy {
             let shown =
                 |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
             let mut words = words("set", name, &[]);
-            words.extend([shown(change.next), shown(change.max), change.backwards.to_string()]);
+            words.extend([shown(change.next), shown(change.max)]);
+            words.extend([change.backwards.to_string(), change.revoke.to_string()]);
             words.extend(
                 change.expect.iter().flat_map(|one| [one.incarnation.to_string(), one.epoch.to_string()]),
             );

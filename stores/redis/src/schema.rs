@@ -40,8 +40,8 @@ const REMOVE: usize = 5;
 const READ_RECORD: usize = 6;
 const SWAP_RECORD: usize = 7;
 
-/// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise. The braces have a cluster
-/// keep all of them in one slot, so that a script may touch two.
+/// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise.
+/// The braces have a cluster keep all of them in one slot, so that a script may touch two.
 #[derive(Clone, Debug)]
 pub(super) struct Schema {
     prefix: String,

@@ -1,5 +1,5 @@
-//! The table of the records, beside that of the sequences, which is alike in all dialects but for its columns'
-//! types.
+//! The table of the records, beside that of the sequences, which is alike in all dialects but for its
+//! columns' types.
 
 use idmill::{Error, ErrorKind};
 

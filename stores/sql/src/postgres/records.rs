@@ -86,8 +86,8 @@ impl Table {
 }
 
 impl Calls {
-    /// The table of the records; `None` if it is not there. It is looked at once, and then taken to stay as it
-    /// is, as that of the sequences.
+    /// The table of the records; `None` if it is not there. It is looked at once, and then taken to stay as
+    /// it is, as that of the sequences.
     async fn witness<E: Executor>(&self, executor: &mut E) -> Result<Option<Table>> {
         if let Some(witness) = self.witness.get() {
             return Ok(Some(witness.clone()));
