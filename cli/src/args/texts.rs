@@ -274,7 +274,8 @@ The exit code is 5 where a sequence was refused, 2 where a line could not be rea
 pub(super) const SCHEMA: &str = "\
 Examples:
   idmill schema --store postgres://app@db1/shop > migrations/0007_idmill.sql
-  idmill schema --store 'mysql://app@db1/shop?table=ids' | mysql shop";
+  idmill schema --store 'mysql://app@db1/shop?table=ids' | mysql shop
+  idmill schema --witness --guard postgres://app@db2/witness > migrations/0008_witness.sql";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

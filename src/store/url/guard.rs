@@ -71,6 +71,19 @@ impl WitnessUrl {
         opened.map_err(|error| self.not_opened(error))
     }
 
+    /// The statement that creates the table of the witness's records, for those who create tables by
+    /// migrations of their own; `None` for a witness that has no table to create. Touches neither disk nor
+    /// network.
+    ///
+    /// # Errors
+    /// As [`StoreUrl::witness_ddl`].
+    pub fn ddl(&self) -> Result<Option<String>> {
+        match &self.0 {
+            Place::File(_) => Ok(None),
+            Place::Store(url) => url.witness_ddl(),
+        }
+    }
+
     fn not_opened(&self, error: Error) -> Error {
         let message = format!("the witness {self} could not be opened");
         Error::new(error.kind(), message).because(error).during(Operation::Connect)
