@@ -44,6 +44,9 @@ pub struct Examined {
     pub sequences: u64,
     /// How far each sequence had come, if rates are [measured](Doctor::measures).
     pub reached: Option<Reached>,
+    /// How many seconds each sequence lasts at the rate that is given or seen, if rates are measured: of
+    /// those that come on.
+    pub lasts: Vec<(SequenceName, f64)>,
 }
 
 /// How far each sequence had come at a time, to tell rates from.
@@ -121,8 +124,8 @@ impl Doctor {
         Self { ends_within: time, ..self }
     }
 
-    /// Notes how far each sequence has come, so that the next look can tell its rate. Takes memory for each
-    /// of them.
+    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each lasts.
+    /// Takes memory for each of them.
     #[must_use]
     pub fn measures(self, measures: bool) -> Self {
         Self { measures, ..self }
@@ -247,7 +250,10 @@ impl Doctor {
                 if let Some(reached) = &mut reached {
                     reached.note(stored);
                 }
-                seen.findings.extend(self.of_stored(stored, earlier));
+                let rate = self.rate_of(stored, earlier);
+                seen.findings.extend(self.of_stored(stored, rate));
+                let lasts = rate.filter(|_| self.measures).and_then(|rate| judge::lasts(stored, rate));
+                seen.lasts.extend(lasts.map(|seconds| (stored.name.clone(), seconds)));
             }
             self.look_for_ledgers(&page.sequences, &mut seen.findings).await;
             let unreadable = page.unreadable.into_iter().map(|found| judge::unreadable(found, "the store"));
@@ -257,9 +263,12 @@ impl Doctor {
         seen.reached = reached;
     }
 
-    fn of_stored(&self, stored: &SequenceInfo, earlier: Option<&Reached>) -> Vec<Finding> {
-        let rate = self.rates.get(&stored.name).copied();
-        let rate = rate.or_else(|| earlier.and_then(|earlier| earlier.rate(stored)));
+    fn rate_of(&self, stored: &SequenceInfo, earlier: Option<&Reached>) -> Option<f64> {
+        let given = self.rates.get(&stored.name).copied();
+        given.or_else(|| earlier.and_then(|earlier| earlier.rate(stored)))
+    }
+
+    fn of_stored(&self, stored: &SequenceInfo, rate: Option<f64>) -> Vec<Finding> {
         let holds = self.types.get(&stored.name);
         let found = [
             judge::exhausted(stored),

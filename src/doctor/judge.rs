@@ -135,11 +135,16 @@ fn wider(max: u64) -> Option<u64> {
     [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX].into_iter().find(|wider| *wider > max)
 }
 
+/// How many seconds it lasts at so many ids a second; `None` if it does not come on.
+pub(super) fn lasts(stored: &SequenceInfo, rate: f64) -> Option<f64> {
+    (rate > 0.0).then(|| stored.remaining() as f64 / rate)
+}
+
 /// Whether it is over within this time at so many ids a second.
 pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration) -> Option<Finding> {
     let left = stored.remaining();
-    let seconds = left as f64 / rate;
-    let soon = left > 0 && rate > 0.0 && seconds <= within.as_secs_f64();
+    let seconds = lasts(stored, rate)?;
+    let soon = left > 0 && seconds <= within.as_secs_f64();
     soon.then(|| {
         let found = format!("{left} ids are left, for {} at {rate:.1} a second", days(seconds));
         let remedy = match wider(stored.bounds.max()) {

@@ -165,6 +165,23 @@ async fn a_rate_is_of_the_same_sequence_since_the_last_look() {
     assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["slow"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn how_long_a_sequence_lasts_is_said_of_those_that_come_on_where_rates_are_measured() {
+    let both = Both::new();
+    let most = u64::from(i32::MAX.unsigned_abs());
+    for each in ["fast", "rests", "told"] {
+        both.draw(each, most - 10_000).await;
+    }
+    let doctor = both.doctor().rate(name("told"), 5.0).measures(true);
+    let first = doctor.examine().await;
+    assert_eq!(first.lasts, [(name("told"), 2_000.0)]);
+    tokio::time::advance(Duration::from_secs(100)).await;
+    both.draw("fast", 1_000).await;
+    let lasts = doctor.examine_since(first.reached.as_ref()).await.lasts;
+    assert_eq!(lasts, [(name("fast"), 900.0), (name("told"), 2_000.0)]);
+    assert_eq!(doctor.measures(false).examine_since(first.reached.as_ref()).await.lasts, []);
+}
+
 #[tokio::test]
 async fn a_sequence_that_does_not_fit_its_type_is_a_warning_until_it_is_an_error() {
     let both = Both::new();

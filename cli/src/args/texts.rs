@@ -214,7 +214,7 @@ Examples:
   idmill doctor --check 'orders=postgres://app@db1/shop?column=public.orders.id' --fix
   idmill doctor --rate-over 10s --ends-within 90d --type orders=i32
   idmill doctor --json | jq -r 'select(.severity == \"error\") | .command'
-  idmill doctor --watch 1m
+  idmill doctor --watch --metrics 127.0.0.1:9187
 
 With --json, each line on stdout is a finding, with `kind`, `severity`, `sequence`, `asked`,
 `found`, and the remedy as a `command` or as `advice`; `raises` says whether --fix carries it out.
