@@ -91,9 +91,22 @@ pub(super) fn against(
     let went_back = known.epoch == here.epoch && ledger.top() > stored.reached();
     went_back.then(|| {
         let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
-        let top = ledger.top().min(u128::from(stored.bounds.max()) + 1);
-        let remedy = u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top));
-        about(name, FindingKind::WentBack, asked(), found, remedy)
+        about(name, FindingKind::WentBack, asked(), found, raise_to(stored, ledger.top()))
+    })
+}
+
+/// Raises it so far, or to its end.
+fn raise_to(stored: &SequenceInfo, top: u128) -> Remedy {
+    let top = top.min(u128::from(stored.bounds.max()) + 1);
+    u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top))
+}
+
+/// Whether its window has ids, which end there, that the store has not granted. The store was read
+/// afterwards.
+pub(super) fn behind_window(stored: &SequenceInfo, end: u128) -> Option<Finding> {
+    (end > stored.reached()).then(|| {
+        let found = format!("ids below {end} were put into the window, and {}: it went back", next(stored));
+        about(&stored.name, FindingKind::WentBack, "what its window has", found, raise_to(stored, end))
     })
 }
 
@@ -210,6 +223,16 @@ pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> 
         Finding { severity, ..finding }
     })
 }
+
+/// Something else that has the store's name, as the store says.
+pub(super) fn ambiguous(found: String) -> Finding {
+    let remedy = Remedy::advice(
+        "see who draws from it; name the one that is meant in the URL of every process, as in schema=NAME, or drop the other",
+    );
+    Finding::new(FindingKind::Ambiguous, None, LOOKALIKES, found, remedy)
+}
+
+pub(super) const LOOKALIKES: &str = "what else has the store's name";
 
 fn next(stored: &SequenceInfo) -> String {
     match stored.next {

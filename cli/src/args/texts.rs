@@ -190,7 +190,8 @@ The exit code is 5 where an operation failed: the table says which and why. Noth
 pub(super) const DOCTOR: &str = "\
 Findings:
   in_use         error    a column holds an id that is still to be handed out: it will repeat
-  went_back      error    ids were claimed at the witness that the store has not reserved
+  went_back      error    ids were claimed at the witness, or are in the window, that the store
+                          has not reserved
   behind_reset   error    the witness knows of a reset that the store does not
   replaced       error    the witness knows another sequence of this name
   missing        error    the witness, or an option, names a sequence that the store does not have
@@ -199,6 +200,7 @@ Findings:
   loses_writes   error    the store forgets what it granted; with a witness, a warning
   refused        error    the store cannot be used: settings that lose writes, an ambiguous table
   not_seen       error    something could not be looked at, and nothing is known of it
+  ambiguous      warning  the database has another table of this name, in a schema off the search_path
   ends_soon      warning  no id is left within --ends-within
   too_narrow     warning  max is beyond what the type or the column holds; an error once next is
   unguarded      info     nothing was claimed at the witness, and ids are in use

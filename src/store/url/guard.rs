@@ -13,7 +13,7 @@ use crate::guard::{FileWitness, Guarded, Ledger, Ledgers, StoreWitness, Witness}
 use crate::name::SequenceName;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
-use crate::store::{ColumnPath, Largest, Page, Schemes, Store, StoreFuture, StoreUrl, Target};
+use crate::store::{ColumnPath, Largest, Page, Schemes, Store, StoreFuture, StoreUrl, Target, WindowView};
 
 /// The URL of a [witness](crate::guard), checked but not yet opened: `file:PATH`, for the processes of one
 /// machine, or the URL of any store that keeps records.
@@ -222,6 +222,14 @@ impl Target for Guarding {
 
     fn ddl(&self) -> Result<Option<String>> {
         self.store.ddl()
+    }
+
+    fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        self.store.lookalikes()
+    }
+
+    fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        self.store.window()
     }
 
     fn witness_ddl(&self) -> Result<Option<String>> {
