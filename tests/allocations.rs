@@ -8,13 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use allocation_counter::{AllocationInfo, measure};
+use idmill::guard::{Guarded, MemoryWitness};
 use idmill::store::{MemoryStore, Store};
 use idmill::{Allocator, Order, Sequences};
 
 const DRAWS: u64 = 10_000;
 
 fn open(order: Order, watermark: u64) -> Allocator<u64> {
-    let store = Arc::new(MemoryStore::new()) as Arc<dyn Store>;
+    open_over(Arc::new(MemoryStore::new()), order, watermark)
+}
+
+fn open_over(store: Arc<dyn Store>, order: Order, watermark: u64) -> Allocator<u64> {
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     // It outlasts the test.
     let step = 40 * DRAWS;
@@ -61,6 +65,21 @@ fn draws_allocate_nothing() {
     });
     assert_none("next_blocking()", || {
         let _ = ids.next_blocking(Duration::ZERO).unwrap();
+    });
+}
+
+#[test]
+fn draws_behind_a_guard_allocate_nothing() {
+    let witness = Arc::new(MemoryWitness::new());
+    let guarded = Guarded::new(Arc::new(MemoryStore::new()), witness.clone());
+    let ids = open_over(Arc::new(guarded), Order::Process, 0);
+    assert!(witness.ledger("o").is_some(), "it is guarded");
+    assert_none("&Allocator", || {
+        let _ = ids.try_next().unwrap();
+    });
+    let mut handle = ids.handle();
+    assert_none("a handle", || {
+        let _ = handle.try_next().unwrap();
     });
 }
 

@@ -260,6 +260,48 @@ fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
     }
 }
 
+/// Each store and guard has a table of its own, so that it shows whose is printed.
+#[cfg(feature = "full")]
+#[test]
+fn the_schema_of_a_witness_is_that_of_the_guard_or_else_of_the_store() {
+    let place = Place::new();
+    let store = "mysql://127.0.0.1:1/shop?table=ids";
+    let guard = "postgres://127.0.0.1:1/w?table=seen&schema=app";
+    let guarded = format!("{store}&guard=sqlite:w.db%3Ftable=kept");
+    let asked: [(&[&str], &str); 4] = [
+        (&["--store", store], "`ids_witness` ("),
+        (&["--store", store, "--guard", guard], "\"app\".\"seen_witness\" ("),
+        (&["--store", &guarded], "main.\"kept_witness\" ("),
+        (&["--store", "spanner://projects/p/instances/i/databases/d"], "`idmill_witness` ("),
+    ];
+    for (flags, table) in asked {
+        let ran = place.run(&[&["schema", "--witness"], flags].concat());
+        let begins = format!("CREATE TABLE IF NOT EXISTS {table}");
+        assert!(ran.code == 0 && ran.out.starts_with(&begins) && ran.out.ends_with(";\n"), "{ran:?}");
+    }
+    for flags in [["--store", "etcd://127.0.0.1:1"], ["--guard", "file:ids.witness"]] {
+        let ran = place.run(&[&["schema", "--witness"][..], &flags].concat());
+        let refused = format!("{} has no table to create", flags[1]);
+        assert!(ran.code == 2 && ran.err.contains(&refused), "{ran:?}");
+    }
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn a_witness_that_is_made_of_the_printed_schema_is_written_to() {
+    let place = Place::new();
+    let guard = ["--guard", "sqlite:witness.db?mode=rw"];
+    let schema = place.run(&[&["schema", "--witness"][..], &guard].concat());
+    let sequences = place.run(&["schema", "--store", "sqlite:witness.db"]);
+    let database = idmill_sqlite::rusqlite::Connection::open(place.path().join("witness.db")).unwrap();
+    database.execute_batch(&(sequences.out + &schema.out)).unwrap();
+    let ran = place.run(&[&["next", "orders", "-n", "2"][..], &guard].concat());
+    assert_eq!((ran.code, ran.out.as_str()), (0, "1\n2\n"), "{ran:?}");
+    let records = "SELECT count(*) FROM idmill_witness";
+    let records: i64 = database.query_row(records, [], |row| row.get(0)).unwrap();
+    assert_eq!(records, 1);
+}
+
 #[test]
 fn revoking_raises_the_epoch_and_nothing_else() {
     let place = Place::with_sequence(1, 1000);

@@ -440,6 +440,55 @@ async fn a_doctor_of_postgres() {
     assert_eq!((ran.code, &finding["kind"]), (7, &"refused".into()), "{ran:?}");
     let said = finding["found"].as_str().unwrap();
     assert!(said.contains("shop") && said.contains("public"), "{said}");
+    // The administrator's path does not lead to the other one.
+    let ran = user.run(&["doctor"]);
+    assert!(
+        ran.code == 6 && ran.out.contains("the store: ambiguous") && ran.out.contains(": shop\n"),
+        "{ran:?}"
+    );
+    assert_eq!(
+        user.run_with(&format!("{url}&schema=public"), &["doctor"]).code,
+        0,
+        "it is said which is meant"
+    );
+    admin.batch_execute("DROP TABLE shop.idmill_sequences").await.unwrap();
+    assert_eq!(user.run(&["doctor"]).code, 0);
+}
+
+/// The file of the store is put back, and the window is not.
+#[tokio::test]
+async fn a_doctor_of_windows() {
+    let _one = ONE.lock().await;
+    for scheme in ["redis", "memcached"] {
+        let Some(engine) = Engine::start(scheme).await else { return };
+        let url = format!("sqlite:ids.db?window={scheme}://{}?block=100", engine.address());
+        let user = User { place: Place::new(), url: url.clone() };
+        let file = |name: &str| user.place.path().join(name);
+        user.done(&["next", "orders", "-n", "50"]);
+        user.done(&["next", "users", "-n", "5"]);
+        assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");
+        std::fs::copy(file("ids.db"), file("copy.db")).unwrap();
+        // One by one, so that something is left in the window.
+        let drawn = user.done(&["next", "orders", "-n", "40", "--step", "1"]);
+        let last: u64 = drawn.lines().last().unwrap().parse().unwrap();
+        assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");
+        std::fs::copy(file("copy.db"), file("ids.db")).unwrap();
+        let ran = user.run(&["doctor"]);
+        assert!(
+            ran.code == 7 && ran.out.contains("orders: went_back\n  asked  what its window has"),
+            "{ran:?}"
+        );
+        assert!(!ran.out.contains("users:"), "{ran:?}");
+        assert_eq!(user.run(&["doctor", "--fix"]).code, 0, "{scheme}");
+        let next: u64 = user.done(&["next", "orders"]).trim().parse().unwrap();
+        assert!(next > last, "{scheme}: {next} after {last}");
+        engine.kill();
+        let ran = user.run(&["doctor"]);
+        assert!(
+            ran.code == 8 && ran.out.contains("the store: not_seen\n  asked  what the window has"),
+            "{ran:?}"
+        );
+    }
 }
 
 /// Something takes the connections of every store, and answers nothing.

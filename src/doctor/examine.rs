@@ -12,10 +12,11 @@ use super::{ColumnUrl, judge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Ledger, Ledgers, Witness};
 use crate::name::SequenceName;
-use crate::store::{Identity, Largest, Page, Pages, SequenceInfo, Store};
+use crate::store::{Identity, Largest, Page, Pages, SequenceInfo, Store, StoreUrl, WindowView};
 
 /// How many sequences are looked at together.
 const AT_ONCE: usize = 16;
+const WINDOW: &str = "what the window has";
 /// How often a ledger is compared again that somebody changed meanwhile.
 const LOOKS: usize = 4;
 
@@ -26,6 +27,7 @@ const LOOKS: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Doctor {
     store: Arc<dyn Store>,
+    url: Option<StoreUrl>,
     witness: Option<Arc<dyn Witness>>,
     columns: Vec<(SequenceName, ColumnUrl)>,
     types: BTreeMap<SequenceName, (String, u64)>,
@@ -44,6 +46,9 @@ pub struct Examined {
     pub sequences: u64,
     /// How far each sequence had come, if rates are [measured](Doctor::measures).
     pub reached: Option<Reached>,
+    /// How many seconds each sequence lasts at the rate that is given or seen, if rates are measured: of
+    /// those that come on.
+    pub lasts: Vec<(SequenceName, f64)>,
 }
 
 /// How far each sequence had come at a time, to tell rates from.
@@ -79,6 +84,7 @@ impl Doctor {
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
+            url: None,
             witness: None,
             columns: Vec::new(),
             types: BTreeMap::new(),
@@ -86,6 +92,13 @@ impl Doctor {
             ends_within: Self::ENDS_WITHIN,
             measures: false,
         }
+    }
+
+    /// Says by which URL the store is reached: looks for what others could take for it, and at the window in
+    /// front of it.
+    #[must_use]
+    pub fn reached_at(self, url: StoreUrl) -> Self {
+        Self { url: Some(url), ..self }
     }
 
     /// Compares with the ledgers of this witness.
@@ -121,8 +134,8 @@ impl Doctor {
         Self { ends_within: time, ..self }
     }
 
-    /// Notes how far each sequence has come, so that the next look can tell its rate. Takes memory for each
-    /// of them.
+    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each lasts.
+    /// Takes memory for each of them.
     #[must_use]
     pub fn measures(self, measures: bool) -> Self {
         Self { measures, ..self }
@@ -139,6 +152,7 @@ impl Doctor {
         let guarded = self.witness.is_some();
         let mut seen = Examined::default();
         seen.findings.extend(judge::forgets(self.store.capabilities().durability, guarded));
+        self.look_for_others(&mut seen.findings).await;
         for (name, column) in &self.columns {
             self.compare_column(name, column, &mut seen.findings).await;
         }
@@ -157,6 +171,14 @@ impl Doctor {
             page.sequences.iter().for_each(|stored| reached.note(stored));
         }
         Ok(reached)
+    }
+
+    async fn look_for_others(&self, findings: &mut Vec<Finding>) {
+        let Some(url) = &self.url else { return };
+        match url.lookalikes().await {
+            Ok(found) => findings.extend(found.map(judge::ambiguous)),
+            Err(error) => findings.push(judge::not_seen(judge::LOOKALIKES, None, &error)),
+        }
     }
 
     async fn compare_column(&self, name: &SequenceName, column: &ColumnUrl, findings: &mut Vec<Finding>) {
@@ -233,6 +255,7 @@ impl Doctor {
         let columns = self.columns.iter().map(|(name, _)| name);
         let mut asked: BTreeSet<_> = self.types.keys().chain(self.rates.keys()).chain(columns).collect();
         let mut pages = Pages::new(&*self.store, Page::default());
+        let mut window = self.window(&mut seen.findings);
         loop {
             let page = match pages.next().await {
                 Ok(Some(page)) => page,
@@ -247,9 +270,13 @@ impl Doctor {
                 if let Some(reached) = &mut reached {
                     reached.note(stored);
                 }
-                seen.findings.extend(self.of_stored(stored, earlier));
+                let rate = self.rate_of(stored, earlier);
+                seen.findings.extend(self.of_stored(stored, rate));
+                let lasts = rate.filter(|_| self.measures).and_then(|rate| judge::lasts(stored, rate));
+                seen.lasts.extend(lasts.map(|seconds| (stored.name.clone(), seconds)));
             }
             self.look_for_ledgers(&page.sequences, &mut seen.findings).await;
+            self.compare_windows(&mut window, &page.sequences, &mut seen.findings).await;
             let unreadable = page.unreadable.into_iter().map(|found| judge::unreadable(found, "the store"));
             seen.findings.extend(unreadable);
         }
@@ -257,9 +284,12 @@ impl Doctor {
         seen.reached = reached;
     }
 
-    fn of_stored(&self, stored: &SequenceInfo, earlier: Option<&Reached>) -> Vec<Finding> {
-        let rate = self.rates.get(&stored.name).copied();
-        let rate = rate.or_else(|| earlier.and_then(|earlier| earlier.rate(stored)));
+    fn rate_of(&self, stored: &SequenceInfo, earlier: Option<&Reached>) -> Option<f64> {
+        let given = self.rates.get(&stored.name).copied();
+        given.or_else(|| earlier.and_then(|earlier| earlier.rate(stored)))
+    }
+
+    fn of_stored(&self, stored: &SequenceInfo, rate: Option<f64>) -> Vec<Finding> {
         let holds = self.types.get(&stored.name);
         let found = [
             judge::exhausted(stored),
@@ -267,6 +297,44 @@ impl Doctor {
             holds.and_then(|(of_type, largest)| judge::too_narrow(stored, of_type, *largest)),
         ];
         found.into_iter().flatten().collect()
+    }
+
+    fn window(&self, findings: &mut Vec<Finding>) -> Option<Arc<dyn WindowView>> {
+        self.url.as_ref()?.target().window().unwrap_or_else(|error| {
+            findings.push(judge::not_seen(WINDOW, None, &error));
+            None
+        })
+    }
+
+    /// A window that cannot be looked at is one finding, and not one for each sequence.
+    pub(super) async fn compare_windows(
+        &self,
+        window: &mut Option<Arc<dyn WindowView>>,
+        sequences: &[SequenceInfo],
+        findings: &mut Vec<Finding>,
+    ) {
+        let Some(view) = window.clone() else { return };
+        let compared = sequences.iter().cloned().map(|stored| self.compare_window(&*view, stored));
+        let mut compared = stream::iter(compared).buffered(AT_ONCE);
+        while let Some(outcome) = compared.next().await {
+            match outcome {
+                Ok(finding) => findings.extend(finding),
+                Err(error) => {
+                    *window = None;
+                    return findings.push(judge::not_seen(WINDOW, None, &error));
+                }
+            }
+        }
+    }
+
+    async fn compare_window(&self, window: &dyn WindowView, stored: SequenceInfo) -> Result<Option<Finding>> {
+        let Some(end) = window.end(&stored).await?.filter(|end| *end > stored.reached()) else {
+            return Ok(None);
+        };
+        // The window was asked after the store, which may have granted more by then.
+        let now = self.store.inspect(&stored.name).await?;
+        let now = now.filter(|now| now.identity == stored.identity);
+        Ok(now.and_then(|now| judge::behind_window(&now, end)))
     }
 
     async fn look_for_ledgers(&self, sequences: &[SequenceInfo], findings: &mut Vec<Finding>) {

@@ -29,7 +29,8 @@ named! { Severity, "severity":
 pub enum FindingKind {
     /// A column holds an id that is still to be handed out: it will repeat.
     InUse,
-    /// Ids were claimed at the witness that the store has not reserved: it went back in time.
+    /// Ids were claimed at the witness, or put into the window, that the store has not reserved: it went back
+    /// in time.
     WentBack,
     /// The witness knows of a reset that the store does not.
     BehindReset,
@@ -52,6 +53,8 @@ pub enum FindingKind {
     /// The store refuses to be opened as it is: its settings lose writes, its table is ambiguous or is not
     /// one of this crate's.
     Refused,
+    /// The database has something else under the store's name, from which others may draw.
+    Ambiguous,
     /// Something could not be looked at, and nothing is known of it.
     NotSeen,
 }
@@ -69,6 +72,7 @@ named! { FindingKind, "kind of finding":
     Unreadable = "unreadable",
     LosesWrites = "loses_writes",
     Refused = "refused",
+    Ambiguous = "ambiguous",
     NotSeen = "not_seen",
 }
 
@@ -77,7 +81,7 @@ impl FindingKind {
     pub fn severity(self) -> Severity {
         match self {
             Self::Unguarded => Severity::Info,
-            Self::EndsSoon | Self::TooNarrow => Severity::Warning,
+            Self::EndsSoon | Self::TooNarrow | Self::Ambiguous => Severity::Warning,
             _ => Severity::Error,
         }
     }

@@ -91,9 +91,22 @@ pub(super) fn against(
     let went_back = known.epoch == here.epoch && ledger.top() > stored.reached();
     went_back.then(|| {
         let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
-        let top = ledger.top().min(u128::from(stored.bounds.max()) + 1);
-        let remedy = u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top));
-        about(name, FindingKind::WentBack, asked(), found, remedy)
+        about(name, FindingKind::WentBack, asked(), found, raise_to(stored, ledger.top()))
+    })
+}
+
+/// Raises it so far, or to its end.
+fn raise_to(stored: &SequenceInfo, top: u128) -> Remedy {
+    let top = top.min(u128::from(stored.bounds.max()) + 1);
+    u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top))
+}
+
+/// Whether its window has ids, which end there, that the store has not granted. The store was read
+/// afterwards.
+pub(super) fn behind_window(stored: &SequenceInfo, end: u128) -> Option<Finding> {
+    (end > stored.reached()).then(|| {
+        let found = format!("ids below {end} were put into the window, and {}: it went back", next(stored));
+        about(&stored.name, FindingKind::WentBack, "what its window has", found, raise_to(stored, end))
     })
 }
 
@@ -135,11 +148,16 @@ fn wider(max: u64) -> Option<u64> {
     [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX].into_iter().find(|wider| *wider > max)
 }
 
+/// How many seconds it lasts at so many ids a second; `None` if it does not come on.
+pub(super) fn lasts(stored: &SequenceInfo, rate: f64) -> Option<f64> {
+    (rate > 0.0).then(|| stored.remaining() as f64 / rate)
+}
+
 /// Whether it is over within this time at so many ids a second.
 pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration) -> Option<Finding> {
     let left = stored.remaining();
-    let seconds = left as f64 / rate;
-    let soon = left > 0 && rate > 0.0 && seconds <= within.as_secs_f64();
+    let seconds = lasts(stored, rate)?;
+    let soon = left > 0 && seconds <= within.as_secs_f64();
     soon.then(|| {
         let found = format!("{left} ids are left, for {} at {rate:.1} a second", days(seconds));
         let remedy = match wider(stored.bounds.max()) {
@@ -205,6 +223,16 @@ pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> 
         Finding { severity, ..finding }
     })
 }
+
+/// Something else that has the store's name, as the store says.
+pub(super) fn ambiguous(found: String) -> Finding {
+    let remedy = Remedy::advice(
+        "see who draws from it; name the one that is meant in the URL of every process, as in schema=NAME, or drop the other",
+    );
+    Finding::new(FindingKind::Ambiguous, None, LOOKALIKES, found, remedy)
+}
+
+pub(super) const LOOKALIKES: &str = "what else has the store's name";
 
 fn next(stored: &SequenceInfo) -> String {
     match stored.next {

@@ -8,7 +8,9 @@ use super::*;
 use crate::error::Result;
 use crate::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Change, GiveBack, Grant, MemoryStore, Page, Reserve, Store, StoreFuture};
+use crate::store::{
+    Bounds, Change, GiveBack, Grant, MemoryStore, Page, Reserve, SequenceInfo, Store, StoreFuture, WindowView,
+};
 
 fn name(name: &str) -> SequenceName {
     SequenceName::new(name).unwrap()
@@ -163,6 +165,58 @@ async fn a_rate_is_of_the_same_sequence_since_the_last_look() {
     let told = doctor.rate(name("fast"), 0.1).rate(name("slow"), 5.0);
     let found = ends(told.examine_since(Some(&earlier)).await.findings);
     assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["slow"]);
+}
+
+/// Windows end there, and are away in turn.
+#[derive(Debug)]
+struct Seen(u128, std::sync::atomic::AtomicBool);
+
+impl WindowView for Seen {
+    fn end<'a>(&'a self, _: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>> {
+        let is_away = self.1.load(std::sync::atomic::Ordering::Relaxed);
+        let away = crate::Error::new(crate::ErrorKind::Unavailable, "the window is away");
+        Box::pin(async move { if is_away { Err(away) } else { Ok(Some(self.0)) } })
+    }
+}
+
+#[tokio::test]
+async fn a_window_ahead_of_its_store_is_found_and_one_that_is_away_is_one_finding() {
+    let both = Both::new();
+    both.draw("a", 100).await;
+    both.draw("b", 50).await;
+    let window = Arc::new(Seen(101, false.into()));
+    let (doctor, mut found) = (both.doctor(), Vec::new());
+    let sequences = both.store.list_all().await.unwrap();
+    let mut view: Option<Arc<dyn WindowView>> = Some(window.clone());
+    doctor.compare_windows(&mut view, &sequences, &mut found).await;
+    let [finding] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((finding.kind, finding.sequence.as_deref()), (WentBack, Some("b")));
+    assert_eq!(apply(&both.store, &finding.remedy).await.unwrap().unwrap().next, Some(101));
+    // What was listed before somebody drew is no fault of the store's.
+    found.clear();
+    doctor.compare_windows(&mut view, &sequences, &mut found).await;
+    assert_eq!(found, []);
+    window.1.store(true, std::sync::atomic::Ordering::Relaxed);
+    doctor.compare_windows(&mut view, &sequences, &mut found).await;
+    assert_eq!(found.iter().map(|found| found.kind).collect::<Vec<_>>(), [FindingKind::NotSeen]);
+    assert!(view.is_none(), "nobody asks it again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_a_sequence_lasts_is_said_of_those_that_come_on_where_rates_are_measured() {
+    let both = Both::new();
+    let most = u64::from(i32::MAX.unsigned_abs());
+    for each in ["fast", "rests", "told"] {
+        both.draw(each, most - 10_000).await;
+    }
+    let doctor = both.doctor().rate(name("told"), 5.0).measures(true);
+    let first = doctor.examine().await;
+    assert_eq!(first.lasts, [(name("told"), 2_000.0)]);
+    tokio::time::advance(Duration::from_secs(100)).await;
+    both.draw("fast", 1_000).await;
+    let lasts = doctor.examine_since(first.reached.as_ref()).await.lasts;
+    assert_eq!(lasts, [(name("fast"), 900.0), (name("told"), 2_000.0)]);
+    assert_eq!(doctor.measures(false).examine_since(first.reached.as_ref()).await.lasts, []);
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ pub use raise::raise;
 pub use records::Records;
 pub use schemes::{Scheme, Schemes, register};
 pub use sequence::{Change, SequenceInfo};
-pub use target::{Target, WindowTarget};
+pub use target::{Target, WindowTarget, WindowView};
 pub use url::{StoreUrl, WitnessUrl, connect};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::column::{self, ColumnPath, Largest};
-use super::{Store, StoreFuture, WitnessUrl};
+use super::{SequenceInfo, Store, StoreFuture, WitnessUrl};
 use crate::error::Result;
 
 /// What a URL names: a store, checked but not yet connected to. The options of a store implement it, and
@@ -51,6 +51,24 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Err(column::unreadable(self.scheme())) })
     }
 
+    /// What else the same database has under the name of the store, in words, although this URL does not lead
+    /// there: whoever connects with other settings may draw from it. `None` if there is nothing, which is the
+    /// default. Creates nothing.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// The window in front of it, to be looked at; `None` for a store without one, or if it cannot be.
+    ///
+    /// # Errors
+    /// As [`WindowTarget::view`].
+    fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        Ok(None)
+    }
+
     /// The witness that guards it; `None` for a store as its crate opens it.
     fn guard(&self) -> Option<&WitnessUrl> {
         None
@@ -80,4 +98,25 @@ pub trait WindowTarget: fmt::Debug + fmt::Display + Send + Sync {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for options that cannot be used.
     fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>>;
+
+    /// Looks at the window from outside; `None` if that cannot be done, which is the default. Does not
+    /// connect to the cache, since the first look does.
+    ///
+    /// # Errors
+    /// As [`before`](Self::before).
+    fn view(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        Ok(None)
+    }
+}
+
+/// A window that is only looked at.
+pub trait WindowView: fmt::Debug + Send + Sync {
+    /// How far the window goes: one past the last id that was put into it of this sequence, as its identity
+    /// is here; `None` if there is nothing. The store has granted all ids before it, unless it went back in
+    /// time. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) while the cache does not answer, and permanent kinds
+    /// for what does not pass by itself.
+    fn end<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>>;
 }

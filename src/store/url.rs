@@ -141,6 +141,15 @@ impl StoreUrl {
         &*self.0
     }
 
+    /// What else the same database has under the store's name, in words; `None` if there is nothing.
+    pub(crate) async fn lookalikes(&self) -> Result<Option<String>> {
+        let limit = Self::CONNECT_TIMEOUT;
+        tokio::time::timeout(limit, self.0.lookalikes()).await.unwrap_or_else(|_| {
+            let message = format!("{self} had no answer within {limit:?}");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })
+    }
+
     /// The witness that `guard=URL` names.
     pub fn guard(&self) -> Option<&WitnessUrl> {
         self.0.guard()

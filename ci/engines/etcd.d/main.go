@@ -1,12 +1,39 @@
-// Command etcd is etcd itself, at the version that go.mod names.
+// Command etcd is etcd itself, at the version that go.mod names; called as `etcd etcdctl …` or
+// `etcd etcdutl …`, it is that tool of etcd's.
 package main
 
 import (
 	"os"
 
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/etcdctl/v3/ctlv3"
+	"go.etcd.io/etcd/etcdutl/v3/etcdutl"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 )
 
 func main() {
-	etcdmain.Main(os.Args)
+	called := ""
+	if len(os.Args) > 1 {
+		called = os.Args[1]
+	}
+	switch called {
+	case "etcdctl":
+		os.Args = os.Args[1:]
+		ctlv3.MustStart()
+	case "etcdutl":
+		os.Args = os.Args[1:]
+		snapshots()
+	default:
+		etcdmain.Main(os.Args)
+	}
+}
+
+// What etcdutl does with snapshots: its own package main cannot be imported.
+func snapshots() {
+	tool := &cobra.Command{Use: "etcdutl"}
+	tool.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple", "how results are printed")
+	tool.AddCommand(etcdutl.NewSnapshotCommand())
+	if tool.Execute() != nil {
+		os.Exit(1)
+	}
 }

@@ -1,5 +1,6 @@
 //! The arguments of `idmill doctor`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -38,7 +39,12 @@ pub(crate) struct Doctor {
     pub(crate) fix: bool,
     /// Look again and again, with this time in between, and print what changed
     ///
-    /// Ctrl-C or SIGTERM ends it, with the exit code of the last look.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// A minute, unless it says otherwise. Ctrl-C or SIGTERM ends it, with the exit code of the last look.
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "1m", value_parser = duration)]
     pub(crate) watch: Option<Duration>,
+    /// With --watch, serve what the last look found to Prometheus, at this address: 127.0.0.1:9187
+    ///
+    /// Over plain HTTP, to everybody who reaches it. docs/metrics.md lists what is served.
+    #[arg(long, value_name = "IP:PORT", requires = "watch")]
+    pub(crate) metrics: Option<SocketAddr>,
 }

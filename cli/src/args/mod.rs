@@ -150,7 +150,7 @@ pub(crate) enum Command {
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
     /// which creates nothing. Does not connect to the store.
     #[command(after_long_help = texts::SCHEMA)]
-    Schema,
+    Schema(Schema),
     /// Write ids as a format has them, one a line
     ///
     /// The ids are those given, or else those on stdin, one a line.
@@ -371,6 +371,16 @@ pub(crate) struct Import {
     /// Leave lines out that cannot be read, and import the others
     #[arg(long)]
     pub(crate) keep_going: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Schema {
+    /// The table that a witness keeps its records in
+    ///
+    /// That of --guard, or of the guard in the store's URL; without a guard, that of a store which is the
+    /// witness of others. A witness creates it by itself, unless its URL says mode=rw.
+    #[arg(long)]
+    pub(crate) witness: bool,
 }
 
 #[derive(Args, Debug)]

@@ -190,7 +190,8 @@ The exit code is 5 where an operation failed: the table says which and why. Noth
 pub(super) const DOCTOR: &str = "\
 Findings:
   in_use         error    a column holds an id that is still to be handed out: it will repeat
-  went_back      error    ids were claimed at the witness that the store has not reserved
+  went_back      error    ids were claimed at the witness, or are in the window, that the store
+                          has not reserved
   behind_reset   error    the witness knows of a reset that the store does not
   replaced       error    the witness knows another sequence of this name
   missing        error    the witness, or an option, names a sequence that the store does not have
@@ -199,6 +200,7 @@ Findings:
   loses_writes   error    the store forgets what it granted; with a witness, a warning
   refused        error    the store cannot be used: settings that lose writes, an ambiguous table
   not_seen       error    something could not be looked at, and nothing is known of it
+  ambiguous      warning  the database has another table of this name, in a schema off the search_path
   ends_soon      warning  no id is left within --ends-within
   too_narrow     warning  max is beyond what the type or the column holds; an error once next is
   unguarded      info     nothing was claimed at the witness, and ids are in use
@@ -214,7 +216,7 @@ Examples:
   idmill doctor --check 'orders=postgres://app@db1/shop?column=public.orders.id' --fix
   idmill doctor --rate-over 10s --ends-within 90d --type orders=i32
   idmill doctor --json | jq -r 'select(.severity == \"error\") | .command'
-  idmill doctor --watch 1m
+  idmill doctor --watch --metrics 127.0.0.1:9187
 
 With --json, each line on stdout is a finding, with `kind`, `severity`, `sequence`, `asked`,
 `found`, and the remedy as a `command` or as `advice`; `raises` says whether --fix carries it out.
@@ -274,7 +276,8 @@ The exit code is 5 where a sequence was refused, 2 where a line could not be rea
 pub(super) const SCHEMA: &str = "\
 Examples:
   idmill schema --store postgres://app@db1/shop > migrations/0007_idmill.sql
-  idmill schema --store 'mysql://app@db1/shop?table=ids' | mysql shop";
+  idmill schema --store 'mysql://app@db1/shop?table=ids' | mysql shop
+  idmill schema --witness --guard postgres://app@db2/witness > migrations/0008_witness.sql";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

@@ -40,7 +40,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Revoke(args) => revoke::run(&global, &args).await,
         Command::Export(args) => export::run(&global, &args).await,
         Command::Import(args) => import::run(&global, &args).await,
-        Command::Schema => schema::run(&global),
+        Command::Schema(args) => schema::run(&global, &args),
         Command::Encode(args) => encode::run(&global, args),
         Command::Decode(args) => decode::run(&global, args),
         Command::Bench(args) => bench::run(&global, args).await,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::store::kit::options::{Word, words};
-use crate::store::{ColumnPath, Existing, Largest, Store, StoreFuture, Target, WitnessUrl};
+use crate::store::{ColumnPath, Existing, Largest, Store, StoreFuture, Target, WindowView, WitnessUrl};
 
 /// As the option's value says.
 pub(super) fn parse(store: Arc<dyn Target>, value: &str) -> Result<Arc<dyn Target>> {
@@ -61,6 +61,14 @@ impl Target for Found {
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         self.0.largest(column)
+    }
+
+    fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        self.0.lookalikes()
+    }
+
+    fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        self.0.window()
     }
 
     fn witness_ddl(&self) -> Result<Option<String>> {

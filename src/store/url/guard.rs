@@ -13,7 +13,7 @@ use crate::guard::{FileWitness, Guarded, Ledger, Ledgers, StoreWitness, Witness}
 use crate::name::SequenceName;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
-use crate::store::{ColumnPath, Largest, Page, Schemes, Store, StoreFuture, StoreUrl, Target};
+use crate::store::{ColumnPath, Largest, Page, Schemes, Store, StoreFuture, StoreUrl, Target, WindowView};
 
 /// The URL of a [witness](crate::guard), checked but not yet opened: `file:PATH`, for the processes of one
 /// machine, or the URL of any store that keeps records.
@@ -69,6 +69,19 @@ impl WitnessUrl {
             Place::Store(url) => in_a_store(&url.clone().existing()).await,
         };
         opened.map_err(|error| self.not_opened(error))
+    }
+
+    /// The statement that creates the table of the witness's records, for those who create tables by
+    /// migrations of their own; `None` for a witness that has no table to create. Touches neither disk nor
+    /// network.
+    ///
+    /// # Errors
+    /// As [`StoreUrl::witness_ddl`].
+    pub fn ddl(&self) -> Result<Option<String>> {
+        match &self.0 {
+            Place::File(_) => Ok(None),
+            Place::Store(url) => url.witness_ddl(),
+        }
     }
 
     fn not_opened(&self, error: Error) -> Error {
@@ -209,6 +222,14 @@ impl Target for Guarding {
 
     fn ddl(&self) -> Result<Option<String>> {
         self.store.ddl()
+    }
+
+    fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        self.store.lookalikes()
+    }
+
+    fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        self.store.window()
     }
 
     fn witness_ddl(&self) -> Result<Option<String>> {

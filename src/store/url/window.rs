@@ -9,7 +9,9 @@ use percent_encoding::utf8_percent_encode;
 use crate::error::Result;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
-use crate::store::{ColumnPath, Largest, Schemes, Store, StoreFuture, Target, WindowTarget, WitnessUrl};
+use crate::store::{
+    ColumnPath, Largest, Schemes, Store, StoreFuture, Target, WindowTarget, WindowView, WitnessUrl,
+};
 
 /// Puts the window that a URL names in front of a store.
 pub(super) fn before(store: Arc<dyn Target>, schemes: &Schemes, url: &str) -> Result<Arc<dyn Target>> {
@@ -63,6 +65,14 @@ impl Target for Windowed {
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         self.store.largest(column)
+    }
+
+    fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        self.store.lookalikes()
+    }
+
+    fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        self.window.view()
     }
 
     fn witness_ddl(&self) -> Result<Option<String>> {

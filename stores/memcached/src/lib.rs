@@ -11,12 +11,15 @@ mod dial;
 mod known;
 mod options;
 mod refill;
+mod view;
 mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Grant, Reserve, Scheme, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted};
+use idmill::store::{
+    Grant, Reserve, Scheme, SequenceInfo, Store, StoreFuture, WindowTarget, WindowView, exhausted,
+};
 use idmill::tier::acquainted::Acquainted;
 use idmill::tier::cache::{self, Command, Fence, Next, Seen, Taken};
 use idmill::tier::counts::{Count, Counts};
@@ -365,6 +368,10 @@ impl MemcachedWindow {
 impl WindowTarget for MemcachedOptions {
     fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Tiered::new(store, MemcachedWindow::new(self.clone())?)))
+    }
+
+    fn view(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        Ok(Some(Arc::new(MemcachedWindow::new(self.clone())?)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `idmill doctor`: what is wrong with the sequences of a store.
 
+mod metrics;
 mod patient;
 mod report;
 mod watch;

@@ -103,7 +103,7 @@ impl Patient {
             Some((store, None)) => store.clone(),
             _ => self.url.connect().await?,
         };
-        let asked = self.ask.of(store.clone());
+        let asked = self.ask.of(store.clone()).reached_at(self.url.clone());
         let whole = match opening::witness(&self.url).await {
             Ok(witness) => Some(witness.into_iter().fold(asked.clone(), doctor::Doctor::witness)),
             Err(error) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use idmill::doctor::Examined;
 use tokio::time::{Instant, sleep_until};
 
+use super::metrics::Metrics;
 use super::patient::Patient;
 use super::report::Report;
 use super::{new_in, verdict};
@@ -14,9 +15,9 @@ use crate::signalled;
 
 /// Until a signal ends it; then with the verdict of the last look that came to its end.
 pub(super) async fn run(mut patient: Patient, args: &Doctor, report: &Report, pause: Duration) -> Outcome {
-    let mut last = Examined::default();
+    let (mut last, metrics) = (Examined::default(), args.metrics.map(Metrics::serve).transpose()?);
     tokio::select! {
-        failed = looks(&mut patient, args, report, pause, &mut last) => return failed,
+        failed = looks(&mut patient, args, report, (pause, metrics), &mut last) => return failed,
         _ = signalled() => {}
     }
     verdict(&last)
@@ -26,7 +27,7 @@ async fn looks(
     patient: &mut Patient,
     args: &Doctor,
     report: &Report,
-    pause: Duration,
+    (pause, mut metrics): (Duration, Option<Metrics>),
     last: &mut Examined,
 ) -> Outcome {
     let (mut is_first, mut rate_over) = (true, args.rate_over);
@@ -43,6 +44,9 @@ async fn looks(
             report.resolved(new_in(&seen, &fixed))?;
             report.findings(new_in(&fixed, &seen))?;
             seen = fixed;
+        }
+        if let Some(metrics) = &mut metrics {
+            metrics.looked(&seen);
         }
         (*last, is_first) = (seen, false);
         sleep_until(next).await;

@@ -1,10 +1,13 @@
-//! Data directories of etcd that are put back, keys that are deleted, another cluster: without a guard a
+//! Data directories and snapshots of etcd that are put back, keys that are deleted, another cluster: without a guard a
 //! process that starts afterwards repeats ids, and with one it does not.
+
+use std::path::Path;
+use std::process::Command;
 
 use idmill::ErrorKind;
 use idmill::store::Store;
 use idmill_testing::engines::Engine;
-use idmill_testing::restores::{Backup, Drawn};
+use idmill_testing::restores::{Backup, Drawn, ran};
 
 use super::{name, open};
 
@@ -41,6 +44,44 @@ async fn a_data_directory_that_is_put_back() {
     assert!(error.to_string().contains("restored from a backup"), "it notices by itself: {error}");
     put_back(&engine, &backup).await;
     ids.went_back().await;
+}
+
+/// As etcd's documentation says: it becomes a new cluster. With `--bump-revision`, its revision is above all
+/// that anybody saw.
+#[tokio::test]
+async fn a_snapshot_that_is_restored() {
+    for bumped in [&[][..], &["--bump-revision=1000000000", "--mark-compacted"]] {
+        let Some((engine, mut ids)) = drawn().await else { return };
+        let snapshot = engine.dir().join("snapshot.db");
+        ids.draw(30).await;
+        let endpoint = format!("--endpoints={}", engine.address());
+        ran(tool("etcdctl").args([&endpoint, "snapshot", "save"]).arg(&snapshot));
+        let running = ids.process().await.unwrap();
+        ids.draw_with(&running, 50).await.unwrap();
+        restored(&engine, &snapshot, bumped).await;
+        let error = ids.draw_with(&running, 1).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "it notices by itself: {error}");
+        restored(&engine, &snapshot, bumped).await;
+        ids.went_back().await;
+    }
+}
+
+fn tool(name: &str) -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/engines/etcd"));
+    command.args(["tool", name]);
+    command
+}
+
+/// Makes the snapshot the state of the member, which is alone and known by the same addresses as before.
+async fn restored(engine: &Engine, snapshot: &Path, bumped: &[&str]) {
+    engine.kill();
+    let (data, peer) = (engine.dir().join("data"), format!("http://{}", engine.address()));
+    std::fs::remove_dir_all(&data).unwrap();
+    let member = ["--name=m1", "--initial-cluster", &format!("m1={peer}")];
+    let mut restore = tool("etcdutl");
+    restore.args(["snapshot", "restore"]).arg(snapshot).arg("--data-dir").arg(&data);
+    ran(restore.args(member).args(["--initial-advertise-peer-urls", &peer]).args(bumped));
+    engine.restart().await;
 }
 
 #[tokio::test]

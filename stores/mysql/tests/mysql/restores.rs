@@ -1,5 +1,5 @@
-//! Backups of a server that are put back, tables that are restored or emptied, another database: without a
-//! guard ids come again, and with one they do not.
+//! Backups of a server that are put back, tables that are restored or emptied, another database, a replica
+//! that is promoted: without a guard ids come again, and with one they do not.
 
 use std::process::Command;
 
@@ -103,4 +103,47 @@ async fn another_database() {
     ids.refused().await;
     ids.moves_to(right);
     assert_eq!(ids.draw(50).await, 0);
+}
+
+/// A server with settings of its own.
+async fn configured(settings: &str) -> Option<Engine> {
+    let engine = Engine::down(ENGINE)?;
+    std::fs::write(engine.dir().join("extra.cnf"), format!("[mysqld]\n{settings}")).unwrap();
+    engine.restart().await;
+    Some(engine)
+}
+
+/// A server, and its replica, which gets the log when it is ready.
+async fn pair() -> Option<(Engine, Engine)> {
+    let primary = configured("server_id = 1\nlog_bin\nsync_binlog = 1\n").await?;
+    let replica = configured("server_id = 2\n").await?;
+    let from = format!(
+        "CHANGE MASTER TO master_host = '127.0.0.1', master_port = {}, master_user = 'root', \
+         master_use_gtid = slave_pos",
+        primary.address().port()
+    );
+    run(&mut root(replica.address()).await, &[&from, "START SLAVE"]).await;
+    Some((primary, replica))
+}
+
+/// Until the replica has all that there is so far; it is not told of anything later.
+async fn cut_off(primary: &Engine, replica: &Engine) {
+    let mut replica = root(replica.address()).await;
+    let (end,) = one::<(String,)>(&mut root(primary.address()).await, "SELECT @@gtid_binlog_pos").await;
+    let (late,) = one::<(i64,)>(&mut replica, &format!("SELECT MASTER_GTID_WAIT('{end}', 60)")).await;
+    assert_eq!(late, 0, "it has all up to {end}");
+    run(&mut replica, &["STOP SLAVE"]).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_is_promoted_without_the_last_writes() {
+    let Some((primary, replica)) = pair().await else { return };
+    let mut ids = drawn(&primary, "replicated");
+    ids.draw(30).await;
+    cut_off(&primary, &replica).await;
+    ids.draw(50).await;
+    primary.kill();
+    run(&mut root(replica.address()).await, &["RESET SLAVE ALL"]).await;
+    ids.moves_to(url(replica.address(), "replicated", "&timeout=20s"));
+    ids.went_back().await;
 }

@@ -10,7 +10,7 @@ use idmill::store::kit::secrets::check_login;
 use idmill::store::{ColumnPath, Largest, Target};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Operation, Result};
-use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest};
+use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes};
 
 use super::{PostgresOptions, Sequences, Session, SslMode};
 use crate::native::MOST_INCREMENT;
@@ -117,6 +117,20 @@ impl Target for PostgresOptions {
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async { largest(&mut &self.sessions()?, column).await })
+    }
+
+    fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        Box::pin(async {
+            // A native sequence has a name of its own, and who names the schema means that one.
+            if self.schema.is_some() || matches!(self.sequences, Sequences::Native) {
+                return Ok(None);
+            }
+            let schemas = lookalikes(&mut &self.sessions()?, &self.table).await?;
+            let table = &self.table;
+            Ok(schemas.map(|schemas| {
+                format!("{table:?} is also in schemas that the search_path does not lead to: {schemas}")
+            }))
+        })
     }
 
     fn witness_ddl(&self) -> Result<Option<String>> {

@@ -6,11 +6,12 @@
 
 mod known;
 mod options;
+mod view;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, WindowTarget, exhausted};
+use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, WindowTarget, WindowView, exhausted};
 use idmill::tier::acquainted::Acquainted;
 use idmill::tier::counts::{Counts, late};
 use idmill::tier::{Drawn, Installed, Tiered, Window, fenced};
@@ -32,16 +33,18 @@ macro_rules! script {
 }
 
 /// In the order of the numbers below.
-const SCRIPTS: [&str; 4] = [
+const SCRIPTS: [&str; 5] = [
     script!("scripts/draw.lua"),
     script!("scripts/install.lua"),
     script!("scripts/release.lua"),
     script!("scripts/recall.lua"),
+    script!("scripts/look.lua"),
 ];
 const DRAW: usize = 0;
 const INSTALL: usize = 1;
 const RELEASE: usize = 2;
 const RECALL: usize = 3;
+const LOOK: usize = 4;
 
 /// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
 const WAIT: Duration = Duration::from_millis(2);
@@ -290,6 +293,10 @@ fn drawn(answer: &Answer, request: &Reserve) -> Result<Range, Fault> {
 impl WindowTarget for RedisWindowOptions {
     fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Tiered::new(store, RedisWindow::new(self.clone())?)))
+    }
+
+    fn view(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        Ok(Some(Arc::new(RedisWindow::new(self.clone())?)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore, Reserve, Store};
+use idmill::store::{Bounds, Change, Faults, MemoryStore, Reserve, Store, WindowView as _};
 use idmill::tier::Tiered;
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_conformance::free_port;
@@ -54,6 +54,33 @@ impl Seen {
             }
         }
     }
+}
+
+/// Of the last range that was put into it, also where that is only prepared.
+#[tokio::test]
+async fn a_look_finds_how_far_the_window_goes_and_nothing_of_another_server() {
+    let Some(engine) = start(&[]).await else { return };
+    let store = MemoryStore::new();
+    let tier = tier(&store, &engine, 0);
+    let mut prepared = 0;
+    for _ in 0..3 * BLOCK {
+        let id = draw(&tier).await.unwrap();
+        let stored = store.inspect(&request(1).name).await.unwrap().unwrap();
+        let end = tier.window().end(&stored).await.unwrap().expect("it has ids");
+        let reached = store.inspect(&stored.name).await.unwrap().unwrap().reached();
+        assert!(end > u128::from(id) && end <= reached, "{id} of a window up to {end}; the store: {reached}");
+        let key = ask(&engine, &["KEYS", KEYS]);
+        let following = ask(&engine, &["HMGET", &key, "nbase", "nlen"]);
+        if let Some((base, len)) = following.split_once('\n').filter(|(base, _)| !base.starts_with('$')) {
+            let [base, len] = [base, len].map(|number| number.parse::<u128>().unwrap());
+            assert_eq!(tier.window().end(&stored).await.unwrap(), Some(base + len));
+            prepared += 1;
+        }
+    }
+    assert!(prepared > 0, "a range was prepared");
+    let stored = store.inspect(&request(1).name).await.unwrap().unwrap();
+    ask(&engine, &["HSET", &ask(&engine, &["KEYS", KEYS]), "fence", "another"]);
+    assert_eq!(tier.window().end(&stored).await.unwrap(), None);
 }
 
 /// The replica's window is older than what was drawn from its master.

@@ -45,7 +45,7 @@ pub use self::classify::{
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
 pub use self::largest::largest;
-pub use self::place::{Place, Relation, look};
+pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
 pub use self::transaction::InTransaction;
 pub use crate::column::quoted;

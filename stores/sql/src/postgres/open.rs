@@ -53,7 +53,7 @@ pub(super) async fn run_ddl<E: Executor>(executor: &mut E, ddl: String) -> Resul
 /// Sequences begin anew in a table that was created: it should be seen where that is.
 async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table) {
     let name = table.sql();
-    match place::elsewhere(executor, schema, table.name()).await {
+    match place::elsewhere(executor, schema, table.name()).await.ok().flatten() {
         None => tracing::info!(table = %name, "created the table: its sequences begin at their first ids"),
         Some(others) => tracing::warn!(
             table = %name,

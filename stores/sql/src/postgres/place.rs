@@ -93,12 +93,28 @@ fn no_schema(schema: Option<&str>) -> Error {
     Error::new(ErrorKind::NotFound, message)
 }
 
+/// The schemas beside the one where the path finds this name that have a table or sequence of it too; `None`
+/// if there are none. Who connects with another path, as another user does, finds what is there.
+///
+/// # Errors
+/// As [`look`].
+pub async fn lookalikes<E: Executor>(executor: &mut E, name: &str) -> Result<Option<String>> {
+    match look(executor, None, name).await? {
+        Place::There(found) => elsewhere(executor, &found.schema, name).await,
+        Place::Nowhere { .. } => Ok(None),
+    }
+}
+
 /// The schemas beside this one that have a table or sequence of this name too,
 /// which the path does not lead to.
-pub(super) async fn elsewhere<E: Executor>(executor: &mut E, schema: &str, name: &str) -> Option<String> {
+pub(super) async fn elsewhere<E: Executor>(
+    executor: &mut E,
+    schema: &str,
+    name: &str,
+) -> Result<Option<String>> {
     let sql = "SELECT string_agg(n.nspname::text, ', ') FROM pg_catalog.pg_class c \
                JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
                WHERE c.relname = $2 AND n.nspname <> $1 AND c.relkind IN ('r', 'p', 'S')";
-    let rows = read(executor, sql, [schema.into(), name.into()]).await.ok()?;
-    rows.first()?.text(0).map(str::to_owned)
+    let rows = read(executor, sql, [schema.into(), name.into()]).await?;
+    Ok(rows.first().and_then(|row| row.text(0)).map(str::to_owned))
 }

@@ -1,0 +1,83 @@
+//! `--metrics`: what the last look found, for Prometheus to read.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use idmill::doctor::{Examined, Finding};
+use metrics::{Unit, describe_gauge, gauge, with_local_recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+
+use crate::failure::{Failure, Outcome};
+
+const FINDINGS: &str = "idmill_doctor_findings";
+const SEQUENCES: &str = "idmill_doctor_sequences";
+const LAST_LOOK: &str = "idmill_doctor_last_look_timestamp_seconds";
+const DAYS_LEFT: &str = "idmill_doctor_days_to_exhaustion";
+const DAY: f64 = 86_400.0;
+
+/// Sequence, kind and severity.
+type Labels = [String; 3];
+
+/// Serves for as long as the process runs.
+pub(super) struct Metrics {
+    recorder: PrometheusRecorder,
+    // What was served once is not left at what it was: a finding that is gone has to be 0.
+    findings: HashMap<Labels, u32>,
+    days_left: HashMap<String, f64>,
+}
+
+impl Metrics {
+    pub(super) fn serve(address: SocketAddr) -> Outcome<Self> {
+        let built = PrometheusBuilder::new().with_http_listener(address).build();
+        let (recorder, serving) = built.map_err(|error| {
+            Failure::usage(format!("cannot serve metrics at {address}: {error}"))
+                .hint("give an address of this machine, and a port that is free")
+        })?;
+        // It ends if it cannot go on, which whoever reads it notices.
+        tokio::spawn(serving);
+        with_local_recorder(&recorder, describe);
+        Ok(Self { recorder, findings: HashMap::new(), days_left: HashMap::new() })
+    }
+
+    pub(super) fn looked(&mut self, seen: &Examined) {
+        self.findings.values_mut().for_each(|count| *count = 0);
+        for finding in &seen.findings {
+            *self.findings.entry(labels(finding)).or_default() += 1;
+        }
+        self.days_left.values_mut().for_each(|days| *days = f64::INFINITY);
+        self.days_left.extend(seen.lasts.iter().map(|(name, seconds)| (name.to_string(), seconds / DAY)));
+        with_local_recorder(&self.recorder, || self.record(seen.sequences));
+    }
+
+    fn record(&self, sequences: u64) {
+        for ([sequence, finding, severity], count) in &self.findings {
+            let labels = [("sequence", sequence), ("finding", finding), ("severity", severity)];
+            gauge!(FINDINGS, &labels.map(|(key, value)| (key, value.clone()))).set(*count);
+        }
+        for (sequence, days) in &self.days_left {
+            gauge!(DAYS_LEFT, "sequence" => sequence.clone()).set(*days);
+        }
+        gauge!(SEQUENCES).set(sequences as f64);
+        // A clock before 1970 says so.
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        gauge!(LAST_LOOK).set(since_1970.as_secs_f64());
+    }
+}
+
+/// A finding about the store is of the sequence without a name.
+fn labels(finding: &Finding) -> Labels {
+    let sequence = finding.sequence.clone().unwrap_or_default();
+    [sequence, finding.kind.to_string(), finding.severity.to_string()]
+}
+
+fn describe() {
+    for (name, unit, what) in [
+        (FINDINGS, Unit::Count, "What is wrong by the last look; 0 for what was wrong before"),
+        (SEQUENCES, Unit::Count, "Sequences looked at"),
+        (LAST_LOOK, Unit::Seconds, "When the last look ended, in seconds since 1970"),
+        (DAYS_LEFT, Unit::Count, "How long the sequence lasts at the rate given or seen"),
+    ] {
+        describe_gauge!(name, unit, what);
+    }
+}

@@ -1,0 +1,36 @@
+//! The window as others see it, who do not draw.
+
+use idmill::Result;
+use idmill::store::{SequenceInfo, StoreFuture, WindowView};
+use idmill::tier::cache::{Command, Layout, Seen};
+
+use super::connection::Failure;
+use super::known::Known;
+use super::{MemcachedWindow, unexpected};
+
+impl MemcachedWindow {
+    async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
+        let known = Known::of(sequence, &self.options.window.prefix, None);
+        let connection = self.connected().await?;
+        let replies = self.send(&connection, &known, Command::Peek).await;
+        // A look changes nothing, so nothing of it is unknown.
+        let reply = replies.map_err(|failure| match failure {
+            Failure::NotSent(reason) | Failure::Lost(reason) => self.failed(&Failure::NotSent(reason)),
+        })?;
+        let reply = reply.into_iter().next_back();
+        let seen = reply.map(|reply| reply.seen().map_err(|other| unexpected(&other)));
+        match seen.unwrap_or_else(|| Err("no reply".into())) {
+            // The start and what is counted from it can be 2^64 together.
+            Ok(Seen::Number { number, .. }) => Ok(Layout::decode(number)
+                .map(|standing| u128::from(sequence.bounds.start()) + u128::from(standing.end))),
+            Ok(_) => Ok(None),
+            Err(reason) => Err(self.failed(&Failure::NotSent(reason))),
+        }
+    }
+}
+
+impl WindowView for MemcachedWindow {
+    fn end<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>> {
+        Box::pin(async move { self.look(sequence).await.map_err(|error| error.of(&sequence.name)) })
+    }
+}

@@ -1,0 +1,35 @@
+//! The window as others see it, who do not draw.
+
+use idmill::store::{SequenceInfo, StoreFuture, WindowView};
+use idmill::{ErrorKind, Result};
+
+use super::known::Known;
+use super::{LOOK, RedisWindow};
+use crate::classify::{Asked, Fault};
+use crate::link::Call;
+
+impl RedisWindow {
+    async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
+        let known = Known::of(sequence, &self.options.window.prefix, None);
+        let keys = vec![known.key.to_string()];
+        let call = Call { script: LOOK, keys, arguments: Vec::new(), asked: Asked::Read };
+        let failed = |fault: Fault| self.link.failed(&fault, Asked::Read);
+        let answer = self.link.run(call).await.map_err(failed)?;
+        match answer.word() {
+            "until" => {
+                let end = answer.words.get(1).and_then(|word| word.parse().ok());
+                end.map(Some).ok_or_else(|| failed(answer.garbled()))
+            }
+            "nothing" => Ok(None),
+            "replica" => Err(self.error(ErrorKind::Unavailable, "it has become a replica: name the master")),
+            "foreign" => Err(self.foreign(&known)),
+            _ => Err(failed(answer.garbled())),
+        }
+    }
+}
+
+impl WindowView for RedisWindow {
+    fn end<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>> {
+        Box::pin(async move { self.look(sequence).await.map_err(|error| error.of(&sequence.name)) })
+    }
+}
