@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+
+mod access;
+mod core;
+mod http;
+mod resp;
+mod served;
+mod server;
+
+pub use access::{Access, Pattern, Right, Rights, Secret, Token, TokenHash};
+pub use server::{Server, ServerBuilder};

@@ -1,0 +1,243 @@
+//! Listens, serves and ends.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::access::Access;
+use crate::core::{Core, Metrics};
+use crate::served::Draws;
+use crate::{http, resp};
+
+/// How often sequences that nobody draws from are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+/// After the system refused a connection: too many files are open, most often.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What a client is told for whom there is no place.
+const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// How a server is to be.
+#[derive(Debug)]
+#[must_use = "nothing listens before `bind`"]
+pub struct ServerBuilder {
+    sequences: Sequences,
+    administered: Sequences,
+    access: Access,
+    resp: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    metrics: Option<Metrics>,
+    patience: Duration,
+    max_connections: usize,
+    drain: Duration,
+}
+
+impl ServerBuilder {
+    /// Serves clients of Redis at this address; port 0 is any that is free.
+    pub fn resp(mut self, address: SocketAddr) -> Self {
+        self.resp = Some(address);
+        self
+    }
+
+    /// Serves HTTP at this address; port 0 is any that is free.
+    pub fn http(mut self, address: SocketAddr) -> Self {
+        self.http = Some(address);
+        self
+    }
+
+    /// What `/metrics` answers: the metrics of this process, rendered by its recorder.
+    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.metrics = Some(Metrics(Arc::new(render)));
+        self
+    }
+
+    /// What administration and looking go to. Default: what ids are drawn from. It is another view of the same
+    /// store where ids are drawn from what [exists](idmill::store::Existing) alone.
+    pub fn administers(mut self, sequences: Sequences) -> Self {
+        self.administered = sequences;
+        self
+    }
+
+    /// Who may do what. Default: everybody, everything; so let only those reach it who may.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// How long a client waits for an id that is not in memory. Default: 5 s.
+    pub fn patience(mut self, time: Duration) -> Self {
+        self.patience = time;
+        self
+    }
+
+    /// So many clients are served at once; more are turned away with an error. Default: 20,000.
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// How long clients that are being answered have, once the server ends. Default: 10 s.
+    pub fn drain(mut self, time: Duration) -> Self {
+        self.drain = time;
+        self
+    }
+
+    /// Listens. Nobody is served before [`run`](Server::run).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an address that cannot be had.
+    pub async fn bind(self) -> Result<Server> {
+        let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
+        let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
+        let (draws, ending) =
+            (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
+        let core = Core { draws, access: self.access, port, metrics: self.metrics, ending };
+        let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
+        Ok(Server { core: Arc::new(core), resp, http, places, drain: self.drain })
+    }
+}
+
+async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|error| {
+        let message = format!(
+            "{address} cannot be listened at; choose another address or port, or end what listens there"
+        );
+        Error::new(ErrorKind::InvalidInput, message).because(error).during(Operation::Configure)
+    })
+}
+
+/// Hands out ids to clients of Redis.
+///
+/// It keeps nothing: all that lasts is in the store, so any number of servers can run over one.
+#[derive(Debug)]
+pub struct Server {
+    core: Arc<Core>,
+    resp: Option<TcpListener>,
+    http: Option<TcpListener>,
+    places: Arc<Semaphore>,
+    drain: Duration,
+}
+
+impl Server {
+    /// A server of these sequences.
+    pub fn builder(sequences: Sequences) -> ServerBuilder {
+        ServerBuilder {
+            administered: sequences.clone(),
+            sequences,
+            access: Access::open(),
+            resp: None,
+            http: None,
+            metrics: None,
+            patience: Duration::from_secs(5),
+            max_connections: 20_000,
+            drain: Duration::from_secs(10),
+        }
+    }
+
+    /// Where clients of Redis connect.
+    pub fn resp_address(&self) -> Option<SocketAddr> {
+        self.resp.as_ref()?.local_addr().ok()
+    }
+
+    /// Where HTTP is served.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref()?.local_addr().ok()
+    }
+
+    /// Serves until `ended` is ready. Then accepts nobody any more, answers what it has read, gives what is
+    /// in memory back to the store, and returns: at the latest after the [drain
+    /// time](ServerBuilder::drain) and the store's own.
+    ///
+    /// Dropped instead, it ends at once, and what is in memory is a gap.
+    pub async fn run(mut self, ended: impl Future<Output = ()>) {
+        let clients = Clients::default();
+        // Dropped with this future, it cuts all clients off.
+        let _cut = clients.cut.clone().drop_guard();
+        if let Some(listener) = self.http.take() {
+            clients.spawn(http_until_ending(self.core.clone(), listener));
+        }
+        tokio::select! {
+            () = ended => {}
+            () = accept(&self, &clients) => {}
+            () = sweep(&self.core) => {}
+        }
+        drop(self.resp);
+        self.core.ending.cancel();
+        clients.tasks.close();
+        if timeout(self.drain, clients.tasks.wait()).await.is_err() {
+            tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
+        }
+        self.core.draws.close().await;
+    }
+}
+
+/// Those who are served.
+#[derive(Debug, Default)]
+struct Clients {
+    tasks: TaskTracker,
+    /// They are left at once.
+    cut: CancellationToken,
+}
+
+impl Clients {
+    fn spawn(&self, client: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(self.cut.clone().run_until_cancelled_owned(client));
+    }
+}
+
+async fn http_until_ending(core: Arc<Core>, listener: TcpListener) {
+    let ending = core.ending.clone().cancelled_owned();
+    let served = axum::serve(listener, http::router(core)).with_graceful_shutdown(ending);
+    if let Err(error) = served.await {
+        tracing::error!(%error, "HTTP is not served any more");
+    }
+}
+
+async fn accept(server: &Server, clients: &Clients) {
+    let Some(listener) = &server.resp else { return pending().await };
+    let mut id = 0;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                id += 1;
+                clients.spawn(client(server.core.clone(), stream, id, server.places.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn client(core: Arc<Core>, stream: TcpStream, id: i64, places: Arc<Semaphore>) {
+    // An answer is small, and waits for nothing that would follow it.
+    let _ = stream.set_nodelay(true);
+    let Ok(_place) = places.try_acquire() else {
+        turned_away(&stream);
+        return;
+    };
+    resp::serve(core, stream, id).await;
+}
+
+fn turned_away(stream: &TcpStream) {
+    let told: io::Result<usize> = stream.try_write(FULL);
+    tracing::warn!(told = told.is_ok(), "a client was turned away: there are as many as may be");
+}
+
+async fn sweep(core: &Core) {
+    let mut ticks = interval(SWEEP);
+    loop {
+        ticks.tick().await;
+        core.draws.sweep();
+    }
+}

@@ -1,0 +1,9 @@
+//! The server, as its clients see it.
+
+mod access;
+mod common;
+mod endings;
+mod hostile;
+mod http;
+mod redis;
+mod wire;
