@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
@@ -23,7 +24,9 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// After the system refused a connection: too many files are open, most often.
 const PAUSE: Duration = Duration::from_millis(100);
 /// What a client is told for whom there is no place.
-const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+const HTTP_FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// How a server is to be.
 #[derive(Debug)]
@@ -101,7 +104,8 @@ impl ServerBuilder {
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
         let core = Core { draws, access: self.access, port, metrics: self.metrics, ending };
         let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
-        Ok(Server { core: Arc::new(core), resp, http, places, drain: self.drain })
+        let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
+        Ok(Server { core: Arc::new(core), resp, http, clients, drain: self.drain })
     }
 }
 
@@ -115,7 +119,7 @@ async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
     })
 }
 
-/// Hands out ids to clients of Redis.
+/// Hands out ids to clients of Redis and of HTTP.
 ///
 /// It keeps nothing: all that lasts is in the store, so any number of servers can run over one.
 #[derive(Debug)]
@@ -123,7 +127,7 @@ pub struct Server {
     core: Arc<Core>,
     resp: Option<TcpListener>,
     http: Option<TcpListener>,
-    places: Arc<Semaphore>,
+    clients: Clients,
     drain: Duration,
 }
 
@@ -158,31 +162,35 @@ impl Server {
     /// time](ServerBuilder::drain) and the store's own.
     ///
     /// Dropped instead, it ends at once, and what is in memory is a gap.
-    pub async fn run(mut self, ended: impl Future<Output = ()>) {
-        let clients = Clients::default();
+    pub async fn run(self, ended: impl Future<Output = ()>) {
+        let (core, clients) = (&self.core, &self.clients);
         // Dropped with this future, it cuts all clients off.
         let _cut = clients.cut.clone().drop_guard();
-        if let Some(listener) = self.http.take() {
-            clients.spawn(http_until_ending(self.core.clone(), listener));
-        }
+        let (ids, router) = (AtomicI64::new(1), http::router(core.clone()));
+        // Relaxed: numbers that tell clients apart, and nothing else.
+        let resp = |stream| resp::serve(core.clone(), stream, ids.fetch_add(1, Ordering::Relaxed));
+        let http = |stream| http::serve(stream, router.clone(), core.ending.clone());
         tokio::select! {
             () = ended => {}
-            () = accept(&self, &clients) => {}
-            () = sweep(&self.core) => {}
+            () = accept(self.resp.as_ref(), clients, RESP_FULL, resp) => {}
+            () = accept(self.http.as_ref(), clients, HTTP_FULL, http) => {}
+            () = sweep(core) => {}
         }
-        drop(self.resp);
-        self.core.ending.cancel();
+        // Nobody may wait in vain to be accepted.
+        drop((self.resp, self.http));
+        core.ending.cancel();
         clients.tasks.close();
         if timeout(self.drain, clients.tasks.wait()).await.is_err() {
             tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
         }
-        self.core.draws.close().await;
+        core.draws.close().await;
     }
 }
 
 /// Those who are served.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Clients {
+    places: Arc<Semaphore>,
     tasks: TaskTracker,
     /// They are left at once.
     cut: CancellationToken,
@@ -194,23 +202,30 @@ impl Clients {
     }
 }
 
-async fn http_until_ending(core: Arc<Core>, listener: TcpListener) {
-    let ending = core.ending.clone().cancelled_owned();
-    let served = axum::serve(listener, http::router(core)).with_graceful_shutdown(ending);
-    if let Err(error) = served.await {
-        tracing::error!(%error, "HTTP is not served any more");
-    }
-}
-
-async fn accept(server: &Server, clients: &Clients) {
-    let Some(listener) = &server.resp else { return pending().await };
-    let mut id = 0;
+/// Accepts clients for as long as there are places, and serves each by itself.
+async fn accept<C>(
+    listener: Option<&TcpListener>,
+    clients: &Clients,
+    full: &[u8],
+    serve: impl Fn(TcpStream) -> C,
+) where
+    C: Future<Output = ()> + Send + 'static,
+{
+    let Some(listener) = listener else { return pending().await };
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                id += 1;
-                clients.spawn(client(server.core.clone(), stream, id, server.places.clone()));
-            }
+            Ok((stream, _)) => match clients.places.clone().try_acquire_owned() {
+                Ok(place) => {
+                    // An answer is small, and waits for nothing that would follow it.
+                    let _ = stream.set_nodelay(true);
+                    let served = serve(stream);
+                    clients.spawn(async move {
+                        served.await;
+                        drop(place);
+                    });
+                }
+                Err(_) => turned_away(&stream, full),
+            },
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 sleep(PAUSE).await;
@@ -219,18 +234,8 @@ async fn accept(server: &Server, clients: &Clients) {
     }
 }
 
-async fn client(core: Arc<Core>, stream: TcpStream, id: i64, places: Arc<Semaphore>) {
-    // An answer is small, and waits for nothing that would follow it.
-    let _ = stream.set_nodelay(true);
-    let Ok(_place) = places.try_acquire() else {
-        turned_away(&stream);
-        return;
-    };
-    resp::serve(core, stream, id).await;
-}
-
-fn turned_away(stream: &TcpStream) {
-    let told: io::Result<usize> = stream.try_write(FULL);
+fn turned_away(stream: &TcpStream, full: &[u8]) {
+    let told: io::Result<usize> = stream.try_write(full);
     tracing::warn!(told = told.is_ok(), "a client was turned away: there are as many as may be");
 }
 

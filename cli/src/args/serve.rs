@@ -67,7 +67,7 @@ pub(crate) struct Keys {
     #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN", value_parser = duration)]
     #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) drain: Option<Duration>,
-    /// So many clients of Redis are served at once [default: 20000]
+    /// So many clients are served at once [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<u32>,
 }

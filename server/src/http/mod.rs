@@ -2,6 +2,7 @@
 
 mod administration;
 mod caller;
+mod connection;
 mod draws;
 mod health;
 mod number;
@@ -16,6 +17,7 @@ use axum::middleware::from_fn;
 use axum::routing::{get, post};
 
 use crate::core::Core;
+pub(crate) use connection::serve;
 use idmill::ErrorKind;
 use problem::Problem;
 
@@ -37,6 +39,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn(caller::of_the_same_site))
+        .layer(from_fn(connection::in_time))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .with_state(core)
 }

@@ -81,3 +81,16 @@ async fn while_the_store_is_away_memory_serves_and_then_clients_are_told_to_try_
     };
     assert!(next > last, "{next} after {last}");
 }
+
+/// It keeps its connection for the next request, which nobody would answer.
+#[tokio::test]
+async fn a_client_of_http_that_is_idle_does_not_hold_up_the_end() {
+    let server = Running::over(with_orders().await).await;
+    let http = reqwest::Client::new();
+    let drawn = http.post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
+    assert_eq!(drawn.status(), StatusCode::OK);
+    drawn.bytes().await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(5), server.end()).await;
+    assert!(ended.is_ok(), "it waited for the drain time of 10 s");
+    drop(http);
+}

@@ -78,3 +78,32 @@ async fn more_clients_than_there_are_places_for_are_turned_away() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+/// Half a request and silence, over both protocols; whoever comes after is served.
+#[tokio::test]
+async fn half_a_command_holds_up_nobody_else() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut halves = Vec::new();
+    for _ in 0..50 {
+        let mut client = server.client().await;
+        client.send("*2\r\n$4\r\nINCR\r\n$6\r\nord").await;
+        halves.push(client.0);
+        let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+        stream.write_all(b"POST /v1/sequences/orders/ids HTTP/1.1\r\nHo").await.unwrap();
+        halves.push(stream);
+    }
+    assert_eq!(server.client().await.ask("INCR orders").await, ":1");
+    let http = reqwest::Client::new().post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
+    assert_eq!(http.text().await.unwrap(), r#"{"sequence":"orders","ids":[2]}"#);
+}
+
+#[tokio::test]
+async fn clients_of_http_have_places_too() {
+    let server = Running::with(MemoryStore::new(), |server| server.max_connections(1)).await;
+    let mut only = server.client().await;
+    assert_eq!(only.ask("PING").await, "+PONG");
+    let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    let mut answer = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("Retry-After"), "{answer}");
+}
