@@ -36,29 +36,16 @@ const REFUSED: &str = "set setnx setex psetex getset getdel getex mset msetnx ap
                        expire pexpire expireat pexpireat persist rename renamenx copy move restore flushdb flushall";
 
 impl Session {
-    /// Answers a command that has at least its name.
-    pub(super) async fn answer(&mut self, command: Command<'_>) -> Answer {
-        self.outcome(command).await.unwrap_or_else(Failure::answer)
-    }
-
-    async fn outcome(&mut self, command: Command<'_>) -> Outcome {
-        let name = command.word(0).unwrap_or_default().to_ascii_lowercase();
-        if [&b"post"[..], b"get", b"host:"].contains(&&name[..])
-            && command.word(1).is_some_and(|word| word.starts_with(b"/"))
-            || name == b"host:"
-        {
+    /// Carries a command out that has at least its name.
+    pub(super) async fn outcome(&mut self, command: Command<'_>) -> Outcome {
+        if is_http(command) {
             // A browser that a page sent here: nothing that follows may be taken for commands.
             self.ends = true;
             return Err(Failure::usage("this port speaks the Redis protocol; HTTP has a port of its own"));
         }
-        let Some((name, words)) = KNOWN.iter().find(|(known, _)| known.as_bytes() == name) else {
-            return Err(unknown(&name));
-        };
-        if !words.contains(&command.len()) {
-            return Err(Failure::usage(format!("wrong number of arguments for '{name}' command")));
-        }
+        let name = known(command)?;
         let word = |at| command.word(at).unwrap_or_default();
-        match *name {
+        match name {
             "incr" => self.incr_of(word(1)).await,
             "incrby" => self.incrby(word(1), word(2)).await,
             "idmill.take" => self.take(word(1), word(2)).await,
@@ -86,7 +73,7 @@ impl Session {
 
     async fn incr_of(&mut self, name: &[u8]) -> Outcome {
         let id = self.sequence(name).await?.next().await?;
-        self.drawn = 1;
+        self.drawn += 1;
         Ok(Answer::Integer(id))
     }
 
@@ -94,7 +81,7 @@ impl Session {
     async fn incrby(&mut self, name: &[u8], n: &[u8]) -> Outcome {
         let n = self.amount(n)?;
         let range = self.sequence(name).await?.take_in_a_row(n).await?;
-        self.drawn = n;
+        self.drawn += n;
         Ok(Answer::Integer(range.last().unwrap_or_default()))
     }
 
@@ -102,7 +89,7 @@ impl Session {
     async fn take(&mut self, name: &[u8], n: &[u8]) -> Outcome {
         let n = self.amount(n)?;
         let ranges = self.sequence(name).await?.take(n).await?;
-        self.drawn = n;
+        self.drawn += n;
         let ends = |range: &Range<i64>| [range.first(), range.last()].map(Option::unwrap_or_default);
         Ok(Answer::List(ranges.iter().flat_map(ends).map(Answer::Integer).collect()))
     }
@@ -228,6 +215,27 @@ impl Session {
         }
         Ok(Answer::text(text))
     }
+}
+
+fn is_http(command: Command<'_>) -> bool {
+    let of_path = command.word(1).is_some_and(|word| word.starts_with(b"/"));
+    command.is(0, "host:") || of_path && (command.is(0, "get") || command.is(0, "post"))
+}
+
+/// The name of a command, which has as many words as it should.
+fn known(command: Command<'_>) -> Result<&'static str, Failure> {
+    let name = command.word(0).unwrap_or_default().to_ascii_lowercase();
+    let known = KNOWN.iter().find(|(known, _)| known.as_bytes() == name);
+    let (name, words) = known.ok_or_else(|| unknown(&name))?;
+    if !words.contains(&command.len()) {
+        return Err(Failure::usage(format!("wrong number of arguments for '{name}' command")));
+    }
+    Ok(name)
+}
+
+/// Whether a command can be carried out, as far as its words tell.
+pub(super) fn is_known(command: Command<'_>) -> Result<(), Failure> {
+    known(command).map(drop)
 }
 
 /// There is one database, the first.

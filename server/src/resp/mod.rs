@@ -5,5 +5,6 @@ mod connection;
 mod reply;
 mod request;
 mod session;
+mod transaction;
 
 pub(crate) use connection::serve;

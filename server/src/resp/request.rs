@@ -51,7 +51,30 @@ pub(crate) struct Command<'a> {
     words: &'a [Range<usize>],
 }
 
+/// A command that is kept for later.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    bytes: Vec<u8>,
+    words: Words,
+}
+
+impl Kept {
+    pub(crate) fn command(&self) -> Command<'_> {
+        self.words.of(&self.bytes)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
 impl<'a> Command<'a> {
+    /// A copy of it, without what follows it.
+    pub(crate) fn keep(self) -> Kept {
+        let past = self.words.last().map_or(0, |word| word.end);
+        Kept { bytes: self.bytes[..past].to_vec(), words: Words(self.words.to_vec()) }
+    }
+
     /// How many words it has; none where a line was empty.
     pub(crate) fn len(self) -> usize {
         self.words.len()

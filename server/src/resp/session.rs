@@ -6,6 +6,7 @@ use idmill::{Error, ErrorKind, Status};
 
 use super::reply::Answer;
 use super::request::Command;
+use super::transaction::Queue;
 use crate::access::{Caller, Refusal, Right};
 use crate::core::Core;
 use crate::served::Served;
@@ -21,6 +22,8 @@ pub(super) struct Session {
     pub(super) version: u8,
     /// So many ids are in the answer that was made last.
     pub(super) drawn: u64,
+    /// Since `MULTI`.
+    pub(super) queue: Option<Queue>,
     /// Drawn from last, by somebody who may.
     recent: Option<(Vec<u8>, Arc<Served>)>,
     /// What follows is not answered any more.
@@ -30,13 +33,23 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(core: Arc<Core>, id: i64) -> Self {
         let caller = core.access.anybody().ok();
-        Self { core, caller, id, name: Vec::new(), version: 2, drawn: 0, recent: None, ends: false }
+        Self {
+            core,
+            caller,
+            id,
+            name: Vec::new(),
+            version: 2,
+            drawn: 0,
+            queue: None,
+            recent: None,
+            ends: false,
+        }
     }
 
     /// `INCR` of the sequence that was drawn from last, if memory has an id: no lock, no allocation, no wait.
     #[inline]
     pub(super) fn incr(&self, command: Command<'_>) -> Option<i64> {
-        if command.len() != 2 || !command.is(0, "incr") {
+        if command.len() != 2 || !command.is(0, "incr") || self.queue.is_some() {
             return None;
         }
         let (name, served) = self.recent.as_ref().filter(|(name, _)| Some(&name[..]) == command.word(1))?;

@@ -19,6 +19,14 @@ async fn the_client_for_rust_counts() {
         let (a, b): (i64, i64) =
             redis::pipe().incr("orders", 1).incr("orders", 1).query_async(&mut connection).await.unwrap();
         assert_eq!((a, b), (last + 1, last + 2));
+        let both: (i64, i64) = redis::pipe()
+            .atomic()
+            .incr("orders", 1)
+            .incr("orders", 1)
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(both, (last + 3, last + 4));
         let refused = connection.set::<_, _, ()>("orders", 1).await.unwrap_err();
         assert!(refused.to_string().contains("only counts upwards"), "{refused}");
     }

@@ -37,6 +37,47 @@ async fn a_pipeline_is_answered_in_its_order_whatever_it_is_cut_into() {
 }
 
 #[tokio::test]
+async fn a_transaction_is_carried_out_at_its_end_or_not_at_all() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCR s").await, ":1");
+    assert_eq!(client.ask("EXEC").await, "-ERR EXEC without MULTI");
+    assert_eq!(client.ask("MULTI").await, "+OK");
+    assert_eq!(client.ask("INCR s").await, "+QUEUED");
+    assert_eq!(client.ask("INCRBY s -1").await, "+QUEUED");
+    assert_eq!(client.ask("INCRBY s 10").await, "+QUEUED");
+    // Nothing was drawn yet.
+    assert_eq!(server.client().await.ask("INCR s").await, ":2");
+    assert_eq!(client.ask("EXEC").await, "*3");
+    assert_eq!(client.line().await, ":3");
+    assert!(client.line().await.contains("at least 1"));
+    assert_eq!(client.line().await, ":13");
+    for (spoils, answer) in [("SET s 1", "only counts upwards"), ("INCR", "wrong number")] {
+        assert_eq!(client.ask("MULTI").await, "+OK");
+        assert_eq!(client.ask("INCR s").await, "+QUEUED");
+        assert!(client.ask(spoils).await.contains(answer));
+        assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
+    }
+    assert_eq!(client.ask("MULTI").await, "+OK");
+    assert_eq!(client.ask("INCR s").await, "+QUEUED");
+    assert_eq!(client.ask("DISCARD").await, "+OK");
+    assert_eq!(client.ask("INCR s").await, ":14");
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_transaction_has_a_limit() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("MULTI").await, "+OK");
+    let (mut queued, word) = (0, "x".repeat(10_000));
+    while client.ask(&format!("PING {word}")).await == "+QUEUED" {
+        queued += 1;
+        assert!(queued < 100, "a megabyte is kept");
+    }
+    assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
+}
+
+#[tokio::test]
 async fn each_client_gets_other_ids() {
     let server = Running::over(MemoryStore::new()).await;
     let mut clients = Vec::new();
