@@ -280,6 +280,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "full")]
     #[test]
     fn a_deadline_says_which_store_it_is_about_and_never_its_password() {
         idmill_any::register().unwrap();
