@@ -276,11 +276,11 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
 }
 
-#[cfg(test)]
+// It needs URLs of two stores.
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use super::*;
 
-    #[cfg(feature = "full")]
     #[test]
     fn a_deadline_says_which_store_it_is_about_and_never_its_password() {
         idmill_any::register().unwrap();

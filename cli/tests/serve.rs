@@ -232,6 +232,8 @@ fn what_cannot_be_served_is_said_with_what_to_do() {
     let taken = taken.local_addr().unwrap().to_string();
     for (args, words) in [
         (&["--resp", "0.0.0.0:7380"][..], "--insecure"),
+        (&["--tls-cert", "none.pem"], "both --tls-cert and --tls-key"),
+        (&["--tls-cert", "none.pem", "--tls-key", "none.key"], "none.pem cannot be used for TLS"),
         (&["--resp", "none"], "neither"),
         (&["--resp", "localhost"], "127.0.0.1:7380"),
         (&["--config", "bad.toml"], "bad.toml, line 2"),

@@ -6,6 +6,8 @@ mod http;
 mod resp;
 mod served;
 mod server;
+mod tls;
 
 pub use access::{Access, Pattern, Right, Rights, Secret, Token, TokenHash};
 pub use server::{Server, ServerBuilder};
+pub use tls::Tls;

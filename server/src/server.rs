@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -17,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::access::Access;
 use crate::core::{Core, Metrics};
 use crate::served::Draws;
+use crate::tls::{Stream, Tls, secured};
 use crate::{http, resp};
 
 /// How often sequences that nobody draws from are looked for.
@@ -35,6 +38,7 @@ pub struct ServerBuilder {
     sequences: Sequences,
     administered: Sequences,
     access: Access,
+    tls: Option<Tls>,
     resp: Option<SocketAddr>,
     http: Option<SocketAddr>,
     metrics: Option<Metrics>,
@@ -81,6 +85,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Speaks TLS with everybody, over both protocols. Default: nothing is encrypted.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// So many clients are served at once; more are turned away with an error. Default: 20,000.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
@@ -105,7 +115,7 @@ impl ServerBuilder {
         let core = Core { draws, access: self.access, port, metrics: self.metrics, ending };
         let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
-        Ok(Server { core: Arc::new(core), resp, http, clients, drain: self.drain })
+        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, drain: self.drain })
     }
 }
 
@@ -125,6 +135,7 @@ async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
 #[derive(Debug)]
 pub struct Server {
     core: Arc<Core>,
+    tls: Option<Tls>,
     resp: Option<TcpListener>,
     http: Option<TcpListener>,
     clients: Clients,
@@ -138,6 +149,7 @@ impl Server {
             administered: sequences.clone(),
             sequences,
             access: Access::open(),
+            tls: None,
             resp: None,
             http: None,
             metrics: None,
@@ -166,14 +178,12 @@ impl Server {
         let (core, clients) = (&self.core, &self.clients);
         // Dropped with this future, it cuts all clients off.
         let _cut = clients.cut.clone().drop_guard();
-        let (ids, router) = (AtomicI64::new(1), http::router(core.clone()));
-        // Relaxed: numbers that tell clients apart, and nothing else.
-        let resp = |stream| resp::serve(core.clone(), stream, ids.fetch_add(1, Ordering::Relaxed));
-        let http = |stream| http::serve(stream, router.clone(), core.ending.clone());
+        let (resp, http) = (resp_of(core.clone()), http_of(core.clone()));
+        let door = |listener, full| Door { listener, tls: self.tls.as_ref(), full };
         tokio::select! {
             () = ended => {}
-            () = accept(self.resp.as_ref(), clients, RESP_FULL, resp) => {}
-            () = accept(self.http.as_ref(), clients, HTTP_FULL, http) => {}
+            () = accept(door(self.resp.as_ref(), RESP_FULL), clients, resp) => {}
+            () = accept(door(self.http.as_ref(), HTTP_FULL), clients, http) => {}
             () = sweep(core) => {}
         }
         // Nobody may wait in vain to be accepted.
@@ -202,29 +212,52 @@ impl Clients {
     }
 }
 
+/// What serves a client of Redis.
+fn resp_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
+    let ids = Arc::new(AtomicI64::new(1));
+    move |stream| {
+        // Relaxed: numbers that tell clients apart, and nothing else.
+        let id = ids.fetch_add(1, Ordering::Relaxed);
+        resp::serve(core.clone(), stream, id).boxed()
+    }
+}
+
+/// What serves a client of HTTP.
+fn http_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
+    let router = http::router(core.clone());
+    move |stream| http::serve(stream, router.clone(), core.ending.clone()).boxed()
+}
+
+/// Where one protocol is served.
+struct Door<'a> {
+    listener: Option<&'a TcpListener>,
+    tls: Option<&'a Tls>,
+    /// What a client is told for whom there is no place.
+    full: &'static [u8],
+}
+
 /// Accepts clients for as long as there are places, and serves each by itself.
-async fn accept<C>(
-    listener: Option<&TcpListener>,
-    clients: &Clients,
-    full: &[u8],
-    serve: impl Fn(TcpStream) -> C,
-) where
+async fn accept<C>(door: Door<'_>, clients: &Clients, serve: impl Fn(Stream) -> C + Clone + Send + 'static)
+where
     C: Future<Output = ()> + Send + 'static,
 {
-    let Some(listener) = listener else { return pending().await };
+    let Some(listener) = door.listener else { return pending().await };
     loop {
         match listener.accept().await {
             Ok((stream, _)) => match clients.places.clone().try_acquire_owned() {
                 Ok(place) => {
                     // An answer is small, and waits for nothing that would follow it.
                     let _ = stream.set_nodelay(true);
-                    let served = serve(stream);
+                    let (tls, serve) = (door.tls.cloned(), serve.clone());
                     clients.spawn(async move {
-                        served.await;
+                        if let Some(stream) = secured(tls, stream).await {
+                            serve(stream).await;
+                        }
                         drop(place);
                     });
                 }
-                Err(_) => turned_away(&stream, full),
+                // Over TLS it would not be understood.
+                Err(_) => turned_away(&stream, if door.tls.is_some() { &[] } else { door.full }),
             },
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");

@@ -46,10 +46,20 @@ pub(crate) struct Keys {
     /// SIGHUP.
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TOKENS", hide_env_values = true)]
     pub(crate) tokens: Option<PathBuf>,
-    /// Serve an address that others than this machine reach, though nothing is encrypted
+    /// The certificate to show to clients, with those that it is signed by, in PEM: TLS over both protocols
     ///
-    /// Tokens and ids then travel as they are: for a network that is trusted, or behind a proxy that speaks
-    /// TLS.
+    /// It is read again when it changes, and on SIGHUP, as the other two files are.
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_CERT", hide_env_values = true)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_KEY", hide_env_values = true)]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Serve only clients whose certificate one of these authorities has signed, in PEM
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_CLIENT_CA", hide_env_values = true)]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Serve an address that others than this machine reach, without TLS or without tokens
+    ///
+    /// For a network that is trusted, or behind a proxy that sees to both.
     #[arg(long, env = "IDMILL_SERVE_INSECURE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) insecure: Option<bool>,
     /// Create a sequence on its first use; otherwise a name that was mistyped is an error
@@ -81,6 +91,9 @@ impl Keys {
             resp: self.resp.or(other.resp),
             http: self.http.or(other.http),
             tokens: self.tokens.or(other.tokens),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
+            tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
             insecure: self.insecure.or(other.insecure),
             create: self.create.or(other.create),
             patience: self.patience.or(other.patience),

@@ -6,4 +6,5 @@ mod endings;
 mod hostile;
 mod http;
 mod redis;
+mod tls;
 mod wire;

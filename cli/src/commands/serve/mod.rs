@@ -1,5 +1,6 @@
 //! `idmill serve`: ids for clients of Redis and of HTTP.
 
+mod reload;
 mod settings;
 mod tokens;
 
@@ -36,14 +37,13 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
             tracing::info!(%address, "{what} is served");
         }
     }
-    let access = settings.access.clone();
     let told_to_end = async {
         told().await;
         tracing::info!("told to end; clients that are being answered have {:?}", settings.drain);
     };
     tokio::select! {
         () = server.run(told_to_end) => tracing::info!("ended"),
-        () = tokens::keep(settings.tokens.as_deref(), &access) => {}
+        () = reload::keep(&settings) => {}
         () = upkeep(&metrics) => {}
         () = told_twice() => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
     }
@@ -65,6 +65,9 @@ async fn bound(settings: &Settings, metrics: PrometheusHandle) -> Outcome<Server
         .drain(settings.drain)
         .max_connections(settings.max_connections)
         .metrics(move || metrics.render());
+    if let Some(certificate) = &settings.certificate {
+        server = server.tls(certificate.tls.clone());
+    }
     if let Some(address) = settings.resp {
         server = server.resp(address);
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use idmill_server::Access;
+use idmill_server::{Access, Tls};
 
 use super::tokens;
 use crate::args::{Global, Keys, Serve, Spot};
@@ -20,6 +20,7 @@ pub(super) struct Settings {
     pub(super) http: Option<SocketAddr>,
     pub(super) tokens: Option<PathBuf>,
     pub(super) access: Access,
+    pub(super) certificate: Option<Certificate>,
     pub(super) creates: bool,
     pub(super) patience: Duration,
     pub(super) freshness: Option<Duration>,
@@ -39,7 +40,9 @@ impl Settings {
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
         }
-        if !keys.insecure.unwrap_or(false) {
+        let certificate = Certificate::of(&keys)?;
+        let secure = keys.tokens.is_some() && certificate.is_some();
+        if !secure && !keys.insecure.unwrap_or(false) {
             [("resp", resp), ("http", http)].into_iter().try_for_each(of_this_machine)?;
         }
         let access = match &keys.tokens {
@@ -52,6 +55,7 @@ impl Settings {
             http,
             tokens: keys.tokens,
             access,
+            certificate,
             creates: keys.create.unwrap_or(false),
             patience: keys.patience.unwrap_or(Duration::from_secs(5)),
             freshness: keys.freshness,
@@ -74,6 +78,7 @@ impl Settings {
                 "resp": at(self.resp),
                 "http": at(self.http),
                 "tokens": tokens,
+                "tls": self.certificate.is_some(),
                 "create": self.creates,
                 "patience": humantime::format_duration(self.patience).to_string(),
                 "freshness": self.freshness.map(|age| humantime::format_duration(age).to_string()),
@@ -85,22 +90,52 @@ impl Settings {
         let who = tokens
             .map_or_else(|| "everybody who reaches it".to_owned(), |file| format!("the tokens of {file}"));
         output::print(&format!(
-            "would serve {store}\n  Redis protocol  {}\n  HTTP            {}\n  for             {who}\n  sequences       {created}\n",
+            "would serve {store}\n  TLS             {}\n  Redis protocol  {}\n  HTTP            {}\n  for             {who}\n  sequences       {created}\n",
+            if self.certificate.is_some() { "yes" } else { "no" },
             at(self.resp),
             at(self.http),
         ))
     }
 }
 
-/// Nothing is encrypted: others than this machine are served only if that is known and meant.
+/// The files that TLS needs.
+pub(super) struct Certificate {
+    pub(super) tls: Tls,
+    chain: PathBuf,
+    key: PathBuf,
+    authorities: Option<PathBuf>,
+}
+
+impl Certificate {
+    /// `None` where nothing is to be encrypted.
+    fn of(keys: &Keys) -> Outcome<Option<Self>> {
+        let (chain, key) = match (&keys.tls_cert, &keys.tls_key) {
+            (Some(chain), Some(key)) => (chain.clone(), key.clone()),
+            (None, None) if keys.tls_client_ca.is_none() => return Ok(None),
+            _ => return Err(Failure::usage("TLS needs both --tls-cert and --tls-key")),
+        };
+        let authorities = keys.tls_client_ca.clone();
+        let tls = Tls::from_files(&chain, &key, authorities.as_deref())?;
+        Ok(Some(Self { tls, chain, key, authorities }))
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.chain, &self.key].into_iter().chain(&self.authorities).cloned()
+    }
+
+    pub(super) fn read_again(&self) -> Outcome {
+        self.tls.replace(&Tls::from_files(&self.chain, &self.key, self.authorities.as_deref())?);
+        Ok(())
+    }
+}
+
+/// Others than this machine are served without TLS and tokens only if that is known and meant.
 fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
     match address {
         Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
-            "--{key} {address} is reached by others than this machine, and nothing is encrypted there"
+            "--{key} {address} is reached by others than this machine, and needs TLS (--tls-cert, --tls-key) and --tokens"
         ))
-        .hint(
-            "put a proxy that speaks TLS before 127.0.0.1, or say --insecure in a network that is trusted",
-        )),
+        .hint("in a network that is trusted, or behind a proxy that sees to both, say --insecure")),
         _ => Ok(()),
     }
 }

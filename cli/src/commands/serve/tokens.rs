@@ -1,21 +1,17 @@
-//! The file of tokens: read, read again, and what is put into it.
+//! The file of tokens: how it is read, and what is put into it.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use idmill_server::{Access, Pattern, Right, Secret, Token};
+use idmill_server::{Pattern, Right, Secret, Token};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::time::interval;
 
 use crate::args::{Global, Token as Args};
 use crate::failure::{Failure, Outcome};
 use crate::output;
-
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,59 +71,6 @@ pub(super) fn in_toml<T: DeserializeOwned>(file: &Path) -> Outcome<T> {
     })
 }
 
-/// Reads the file again when it has changed, and when the process is told to. What cannot be read changes
-/// nothing.
-pub(super) async fn keep(file: Option<&Path>, access: &Access) {
-    let Some(file) = file else { return std::future::pending().await };
-    let changed = || fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
-    let (mut ticks, mut told, mut seen) = (interval(LOOK), Told::new(), changed());
-    loop {
-        let asked = tokio::select! {
-            _ = ticks.tick() => false,
-            () = told.again() => true,
-        };
-        let now = changed();
-        if !asked && now == seen {
-            continue;
-        }
-        seen = now;
-        match read(file) {
-            Ok(tokens) => {
-                tracing::info!(file = %file.display(), tokens = tokens.len(), "the tokens were read again");
-                access.replace(tokens);
-            }
-            Err(failure) => tracing::error!("the tokens stay as they were: {}", failure.message()),
-        }
-    }
-}
-
-/// Hears SIGHUP.
-struct Told {
-    #[cfg(unix)]
-    hangup: Option<tokio::signal::unix::Signal>,
-}
-
-impl Told {
-    #[cfg(unix)]
-    fn new() -> Self {
-        Self { hangup: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() }
-    }
-
-    #[cfg(not(unix))]
-    fn new() -> Self {
-        Self {}
-    }
-
-    async fn again(&mut self) {
-        #[cfg(unix)]
-        if let Some(hangup) = &mut self.hangup {
-            hangup.recv().await;
-            return;
-        }
-        std::future::pending::<()>().await;
-    }
-}
-
 /// `idmill token`: a new one, and what of it goes into the file.
 pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
     let secret = Secret::fresh()?;
@@ -161,6 +104,8 @@ fn entry(args: &Args, secret: &Secret) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
