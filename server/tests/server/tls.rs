@@ -101,7 +101,8 @@ async fn both_protocols_are_encrypted() {
 async fn clients_have_to_show_a_certificate_where_authorities_are_named() {
     let authority = Authority::new();
     let ([certificate, key], known) = (authority.signs("server"), authority.signs("client"));
-    let stranger = Authority::new().signs("client");
+    let other = Authority::new();
+    let stranger = other.signs("client");
     let tls = Tls::from_files(&certificate, &key, Some(&authority.file("ca.pem"))).unwrap();
     let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
     for shown in [None, Some(&stranger)] {
