@@ -110,6 +110,12 @@ impl Failure {
         self
     }
 
+    /// What went wrong, without causes and hints.
+    #[cfg(feature = "serve")]
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// Names the place of what is wrong.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.0.message = format!("{place}: {}", self.0.message);
@@ -270,7 +276,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
 }
 
-#[cfg(test)]
+// It needs URLs of two stores.
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use super::*;
 

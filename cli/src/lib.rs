@@ -41,9 +41,9 @@ pub fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let json = cli.global.json;
-    logging::start(&cli.global);
+    logging::start(&cli.global, cli.command.serves());
     let registered = idmill_any::register().map_err(Failure::from);
-    let outcome = registered.and_then(|()| runtime()).and_then(|runtime| {
+    let outcome = registered.and_then(|()| runtime(cli.command.serves())).and_then(|runtime| {
         let outcome = runtime.block_on(until_done_or_told(cli));
         // Does not wait for a database that is busy: nobody would see its answer.
         runtime.shutdown_background();
@@ -55,9 +55,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// One worker, for the command; this thread stays free to hear signals while that one is blocked in a write.
-fn runtime() -> Outcome<Runtime> {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+/// One worker, for a command that does one thing; this thread stays free to hear signals while that one is blocked in a write.
+fn runtime(serves: bool) -> Outcome<Runtime> {
+    let mut runtime = Builder::new_multi_thread();
+    if !serves {
+        runtime.worker_threads(1);
+    }
+    let runtime = runtime.enable_all().build();
     runtime.map_err(|error| Failure::io("the system grants no threads", &error))
 }
 

@@ -11,9 +11,10 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::args::Global;
 
 /// Errors that the library overcame, such as a store that went back in time, are said at any time; all else
-/// only if it is asked for.
-pub(crate) fn start(global: &Global) {
+/// only if it is asked for, or of a server.
+pub(crate) fn start(global: &Global, serves: bool) {
     let level = match global.verbose {
+        0 if serves => LevelFilter::INFO,
         0 => {
             let warnings =
                 tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR).with_writer(std::io::stderr);
@@ -22,7 +23,8 @@ pub(crate) fn start(global: &Global) {
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr).init();
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr);
+    if global.json { lines.json().init() } else { lines.init() }
 }
 
 /// A line, as errors and notes have one.

@@ -102,6 +102,16 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     })
 }
 
+/// The same, and a store and a witness that a file names, where neither a flag nor the environment does.
+#[cfg(feature = "serve")]
+pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>) -> Global {
+    let unset = |variable| std::env::var_os(variable).is_none_or(|value| value.is_empty());
+    let mut global = global.clone();
+    global.store = global.store.or_else(|| store.filter(|_| unset(VARIABLE)));
+    global.guard = global.guard.or_else(|| guard.filter(|_| unset(GUARD)));
+    global
+}
+
 /// What an environment variable says; `None` if it is not set, or empty.
 fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> idmill::Result<T>) -> Outcome<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };

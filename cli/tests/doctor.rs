@@ -410,6 +410,7 @@ fn served(address: SocketAddr) -> BTreeMap<String, String> {
 }
 
 #[cfg(unix)]
+#[cfg_attr(not(feature = "metrics"), ignore = "needs the feature `metrics`")]
 #[test]
 fn what_is_watched_is_served_as_metrics() {
     let place = Place::with_sequence(1, 864_000);

@@ -44,7 +44,8 @@ pub(crate) struct Doctor {
     pub(crate) watch: Option<Duration>,
     /// With --watch, serve what the last look found to Prometheus, at this address: 127.0.0.1:9187
     ///
-    /// Over plain HTTP, to everybody who reaches it. docs/metrics.md lists what is served.
+    /// Over plain HTTP, to everybody who reaches it. docs/metrics.md lists what is served. Needs
+    /// a build with the feature `metrics`, which `full` contains.
     #[arg(long, value_name = "IP:PORT", requires = "watch")]
     pub(crate) metrics: Option<SocketAddr>,
 }

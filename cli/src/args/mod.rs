@@ -5,6 +5,7 @@ mod check;
 mod doctor;
 mod draws;
 mod plan;
+mod serve;
 mod texts;
 mod values;
 
@@ -21,6 +22,9 @@ pub(crate) use check::Check;
 pub(crate) use doctor::Doctor;
 pub(crate) use draws::{Drawing, Draws};
 pub(crate) use plan::Plan;
+#[cfg(feature = "serve")]
+pub(crate) use serve::{Keys, Spot};
+pub(crate) use serve::{Serve, Token};
 pub(crate) use values::id;
 use values::{duration, length, sequence};
 
@@ -189,6 +193,21 @@ pub(crate) enum Command {
     /// Changes nothing without --fix.
     #[command(after_long_help = texts::DOCTOR)]
     Doctor(Doctor),
+    /// Serve ids to programs in any language, over the Redis protocol and HTTP
+    ///
+    /// `INCR orders` draws an id from memory. The server keeps nothing: all that lasts is in the store, so any
+    /// number of servers may run over one. On Ctrl-C or SIGTERM it answers what it has read, gives back what
+    /// is in memory, and ends.
+    ///
+    /// Needs a build with the feature `serve`, which `full` contains.
+    #[command(after_long_help = texts::SERVE)]
+    Serve(Box<Serve>),
+    /// Make a token for a client of the server
+    ///
+    /// Prints the token, which is for the client and is kept nowhere, and what of it goes into the file that
+    /// `idmill serve --tokens` reads.
+    #[command(after_long_help = texts::SERVE)]
+    Token(Token),
     /// Work out sizes, waste and years until exhaustion, without a store
     ///
     /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills,
@@ -202,8 +221,13 @@ pub(crate) enum Command {
 
 impl Command {
     /// Whether a signal is how it ends, and it does so itself.
+    /// Whether it serves others until it is told to end.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self, Self::Serve(_))
+    }
+
     pub(crate) fn ends_by_signal(&self) -> bool {
-        matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }))
+        matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }) | Self::Serve(_))
     }
 }
 

@@ -28,6 +28,19 @@ Exit codes:
   76   the outcome is unknown: it may have been done or not
   130, 143   interrupted by Ctrl-C; terminated";
 
+pub(super) const SERVE: &str = "\
+Examples:
+  idmill serve                                    the sequences of ./idmill.db, to this machine
+  idmill serve --store postgres://app@db1/shop    those of a database
+  idmill serve --config /etc/idmill.toml --check  what the file would do
+  redis-cli -p 7380 incr orders                   the next id
+  curl -X POST localhost:7381/v1/sequences/orders/ids?n=3
+                                                  three, in JSON
+  idmill token shop --right draw --sequence 'orders' --sequence 'shop.*'
+                                                  a token, for `--tokens FILE`
+
+A sequence has to exist, by `idmill create` or over HTTP, unless the server is told to --create.";
+
 pub(super) const NEXT: &str = "\
 Examples:
   idmill next orders                          one id

@@ -16,6 +16,11 @@ mod plan;
 mod remove;
 mod revoke;
 mod schema;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(not(feature = "serve"))]
+#[path = "unserved.rs"]
+mod serve;
 mod set;
 mod show;
 
@@ -47,6 +52,8 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Draws(args) => draws::run(&global, args).await,
         Command::Check(args) => check::run(&global, &args).await,
         Command::Doctor(args) => doctor::run(&global, &args).await,
+        Command::Serve(args) => serve::run(&global, *args).await,
+        Command::Token(args) => serve::token(&global, &args),
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions(args) => completions::run(&args),
     }

@@ -1,5 +1,9 @@
 //! `idmill doctor`: what is wrong with the sequences of a store.
 
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "unmetered.rs"]
 mod metrics;
 mod patient;
 mod report;

@@ -1,0 +1,146 @@
+//! The arguments of `idmill serve` and `idmill token`, which are read in every build, so that the help is one.
+
+#![cfg_attr(not(feature = "serve"), allow(dead_code))]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Deserializer};
+
+use super::values::{duration, length, pattern, right};
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Serve {
+    /// Read what is not given here from this file, in TOML
+    ///
+    /// Each option is a key of the same name, such as `resp = "127.0.0.1:7380"`; `store` and `guard` are
+    /// too. What is given on the command line goes first, then the environment, then the file.
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_CONFIG", hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Say what would be done, and do not do it: the file and the tokens are read, the store is not asked
+    #[arg(long)]
+    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) keys: Keys,
+}
+
+/// What can be given on the command line, in the environment and in the file.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Keys {
+    #[arg(skip)]
+    pub(crate) store: Option<String>,
+    #[arg(skip)]
+    pub(crate) guard: Option<String>,
+    /// Where clients of Redis connect; `none` for nowhere [default: 127.0.0.1:7380]
+    #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_RESP", value_parser = place)]
+    #[serde(default, deserialize_with = "place_in_file")]
+    pub(crate) resp: Option<Spot>,
+    /// Where HTTP is served; `none` for nowhere [default: 127.0.0.1:7381]
+    #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_HTTP", value_parser = place)]
+    #[serde(default, deserialize_with = "place_in_file")]
+    pub(crate) http: Option<Spot>,
+    /// Who may do what: a file of tokens, as `idmill token` prints them
+    ///
+    /// Without it, whoever reaches the server may do everything. It is read again when it changes, and on
+    /// SIGHUP.
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TOKENS", hide_env_values = true)]
+    pub(crate) tokens: Option<PathBuf>,
+    /// The certificate to show to clients, with those that it is signed by, in PEM: TLS over both protocols
+    ///
+    /// It is read again when it changes, and on SIGHUP, as the other two files are.
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_CERT", hide_env_values = true)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_KEY", hide_env_values = true)]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Serve only clients whose certificate one of these authorities has signed, in PEM
+    #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_CLIENT_CA", hide_env_values = true)]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Serve an address that others than this machine reach, without TLS or without tokens
+    ///
+    /// For a network that is trusted, or behind a proxy that sees to both.
+    #[arg(long, env = "IDMILL_SERVE_INSECURE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) insecure: Option<bool>,
+    /// Create a sequence on its first use; otherwise a name that was mistyped is an error
+    #[arg(long, env = "IDMILL_SERVE_CREATE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) create: Option<bool>,
+    /// How long a client waits for an id that is not in memory [default: 5s]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_PATIENCE", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
+    pub(crate) patience: Option<Duration>,
+    /// Hand out only ids that were reserved, or confirmed, at most this long ago
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_FRESHNESS", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
+    pub(crate) freshness: Option<Duration>,
+    /// How long clients that are being answered have, once the server ends [default: 10s]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
+    pub(crate) drain: Option<Duration>,
+    /// So many clients are served at once [default: 20000]
+    #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
+    pub(crate) max_connections: Option<u32>,
+}
+
+impl Keys {
+    /// These, and those of another where these have none.
+    pub(crate) fn over(self, other: Self) -> Self {
+        Self {
+            store: self.store.or(other.store),
+            guard: self.guard.or(other.guard),
+            resp: self.resp.or(other.resp),
+            http: self.http.or(other.http),
+            tokens: self.tokens.or(other.tokens),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
+            tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
+            insecure: self.insecure.or(other.insecure),
+            create: self.create.or(other.create),
+            patience: self.patience.or(other.patience),
+            freshness: self.freshness.or(other.freshness),
+            drain: self.drain.or(other.drain),
+            max_connections: self.max_connections.or(other.max_connections),
+        }
+    }
+}
+
+/// An address to listen at, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot(pub(crate) Option<SocketAddr>);
+
+fn place(text: &str) -> Result<Spot, String> {
+    match text {
+        "none" => Ok(Spot(None)),
+        _ => text.parse().map(|address| Spot(Some(address))).map_err(|_| {
+            "write an address and a port, such as 127.0.0.1:7380 or [::1]:7380, or `none`".to_owned()
+        }),
+    }
+}
+
+fn place_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Spot>, D::Error> {
+    place(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn duration_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    duration(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Token {
+    /// Who is to have it; for logs
+    pub(crate) name: String,
+    /// What it allows: draw, reserve, administer or observe; can be given several times
+    #[arg(long = "right", value_name = "RIGHT", required = true, value_parser = right)]
+    pub(crate) rights: Vec<String>,
+    /// With which sequences: a name, or how names begin with `*` behind it; can be given several times
+    #[arg(long = "sequence", value_name = "PATTERN", required = true, value_parser = pattern)]
+    pub(crate) sequences: Vec<String>,
+    /// The most ids of one request
+    #[arg(long, value_name = "IDS", value_parser = length)]
+    pub(crate) max_ids: Option<u64>,
+    /// End it after this time
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) expires: Option<Duration>,
+}

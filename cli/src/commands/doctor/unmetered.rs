@@ -1,0 +1,22 @@
+//! `--metrics`, where nothing was built in that serves them.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use idmill::doctor::Examined;
+
+use crate::failure::{Failure, Outcome};
+
+/// There are none.
+pub(super) struct Metrics(Infallible);
+
+impl Metrics {
+    pub(super) fn serve(_address: SocketAddr) -> Outcome<Self> {
+        let failure = Failure::usage("this `idmill` was built without what serves metrics");
+        Err(failure.hint("build it with `--features metrics`, or with `full`"))
+    }
+
+    pub(super) fn looked(&mut self, _seen: &Examined) {
+        match self.0 {}
+    }
+}

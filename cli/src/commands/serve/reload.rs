@@ -1,0 +1,86 @@
+//! Files that are read again while the server runs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::interval;
+
+use super::settings::Settings;
+use super::tokens;
+use crate::failure::Outcome;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Reads tokens and certificates again when their files have changed, and when the process is told to. What
+/// cannot be read changes nothing.
+pub(super) async fn keep(settings: &Settings) {
+    let certificates = settings.certificate.iter().flat_map(super::settings::Certificate::files);
+    let files: Vec<_> = settings.tokens.iter().cloned().chain(certificates).collect();
+    let (mut ticks, mut told, mut seen) = (interval(LOOK), Told::new(), changed(&files));
+    loop {
+        let asked = tokio::select! {
+            _ = ticks.tick() => false,
+            () = told.again() => true,
+        };
+        let now = changed(&files);
+        if asked || now != seen {
+            seen = now;
+            report("tokens", read_tokens(settings));
+            report("certificates", read_certificates(settings));
+        }
+    }
+}
+
+fn read_tokens(settings: &Settings) -> Outcome<Option<usize>> {
+    let Some(file) = &settings.tokens else { return Ok(None) };
+    let tokens = tokens::read(file)?;
+    let count = tokens.len();
+    settings.access.replace(tokens);
+    Ok(Some(count))
+}
+
+fn read_certificates(settings: &Settings) -> Outcome<Option<usize>> {
+    let Some(certificate) = &settings.certificate else { return Ok(None) };
+    certificate.read_again().map(|()| Some(certificate.files().count()))
+}
+
+fn report(what: &str, outcome: Outcome<Option<usize>>) {
+    match outcome {
+        Ok(None) => {}
+        Ok(Some(count)) => tracing::info!(count, "the {what} were read again"),
+        Err(failure) => tracing::error!("the {what} stay as they were: {}", failure.message()),
+    }
+}
+
+fn changed(files: &[PathBuf]) -> Vec<Option<SystemTime>> {
+    files.iter().map(|file| fs::metadata(file).and_then(|metadata| metadata.modified()).ok()).collect()
+}
+
+/// Hears SIGHUP.
+struct Told {
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
+}
+
+impl Told {
+    #[cfg(unix)]
+    fn new() -> Self {
+        Self { hangup: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() }
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> Self {
+        Self {}
+    }
+
+    async fn again(&mut self) {
+        #[cfg(unix)]
+        if let Some(hangup) = &mut self.hangup {
+            hangup.recv().await;
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+}

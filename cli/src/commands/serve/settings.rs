@@ -1,0 +1,141 @@
+//! What the command line, the environment and the file say, taken together.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use idmill_server::{Access, Tls};
+
+use super::tokens;
+use crate::args::{Global, Keys, Serve, Spot};
+use crate::failure::{Failure, Outcome};
+use crate::{opening, output};
+
+const RESP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7380);
+const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7381);
+
+pub(super) struct Settings {
+    pub(super) global: Global,
+    pub(super) resp: Option<SocketAddr>,
+    pub(super) http: Option<SocketAddr>,
+    pub(super) tokens: Option<PathBuf>,
+    pub(super) access: Access,
+    pub(super) certificate: Option<Certificate>,
+    pub(super) creates: bool,
+    pub(super) patience: Duration,
+    pub(super) freshness: Option<Duration>,
+    pub(super) drain: Duration,
+    pub(super) max_connections: usize,
+}
+
+impl Settings {
+    pub(super) fn of(global: &Global, args: Serve) -> Outcome<Self> {
+        let Serve { config, keys, .. } = args;
+        let keys = match config {
+            None => keys,
+            Some(file) => keys.over(tokens::in_toml::<Keys>(&file)?),
+        };
+        let address = |spot: Option<Spot>, default| spot.map_or(Some(default), |Spot(address)| address);
+        let (resp, http) = (address(keys.resp, RESP), address(keys.http, HTTP));
+        if resp.is_none() && http.is_none() {
+            return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
+        }
+        let certificate = Certificate::of(&keys)?;
+        let secure = keys.tokens.is_some() && certificate.is_some();
+        if !secure && !keys.insecure.unwrap_or(false) {
+            [("resp", resp), ("http", http)].into_iter().try_for_each(of_this_machine)?;
+        }
+        let access = match &keys.tokens {
+            Some(file) => Access::by(tokens::read(file)?),
+            None => Access::open(),
+        };
+        Ok(Self {
+            global: opening::with(global, keys.store, keys.guard),
+            resp,
+            http,
+            tokens: keys.tokens,
+            access,
+            certificate,
+            creates: keys.create.unwrap_or(false),
+            patience: keys.patience.unwrap_or(Duration::from_secs(5)),
+            freshness: keys.freshness,
+            drain: keys.drain.unwrap_or(Duration::from_secs(10)),
+            max_connections: keys.max_connections.map_or(20_000, |clients| clients as usize),
+        })
+    }
+
+    /// What would be done.
+    pub(super) fn print(&self) -> Outcome {
+        let store = opening::url(&self.global)?;
+        let at = |address: Option<SocketAddr>| {
+            address.map_or_else(|| "none".to_owned(), |address| address.to_string())
+        };
+        let tokens = self.tokens.as_ref().map(|file| file.display().to_string());
+        if self.global.json {
+            return output::print_json(&serde_json::json!({
+                "store": store.to_string(),
+                "guard": store.guard().map(ToString::to_string),
+                "resp": at(self.resp),
+                "http": at(self.http),
+                "tokens": tokens,
+                "tls": self.certificate.is_some(),
+                "create": self.creates,
+                "patience": humantime::format_duration(self.patience).to_string(),
+                "freshness": self.freshness.map(|age| humantime::format_duration(age).to_string()),
+                "drain": humantime::format_duration(self.drain).to_string(),
+                "max-connections": self.max_connections,
+            }));
+        }
+        let created = if self.creates { "are created on their first use" } else { "have to exist" };
+        let who = tokens
+            .map_or_else(|| "everybody who reaches it".to_owned(), |file| format!("the tokens of {file}"));
+        output::print(&format!(
+            "would serve {store}\n  TLS             {}\n  Redis protocol  {}\n  HTTP            {}\n  for             {who}\n  sequences       {created}\n",
+            if self.certificate.is_some() { "yes" } else { "no" },
+            at(self.resp),
+            at(self.http),
+        ))
+    }
+}
+
+/// The files that TLS needs.
+pub(super) struct Certificate {
+    pub(super) tls: Tls,
+    chain: PathBuf,
+    key: PathBuf,
+    authorities: Option<PathBuf>,
+}
+
+impl Certificate {
+    /// `None` where nothing is to be encrypted.
+    fn of(keys: &Keys) -> Outcome<Option<Self>> {
+        let (chain, key) = match (&keys.tls_cert, &keys.tls_key) {
+            (Some(chain), Some(key)) => (chain.clone(), key.clone()),
+            (None, None) if keys.tls_client_ca.is_none() => return Ok(None),
+            _ => return Err(Failure::usage("TLS needs both --tls-cert and --tls-key")),
+        };
+        let authorities = keys.tls_client_ca.clone();
+        let tls = Tls::from_files(&chain, &key, authorities.as_deref())?;
+        Ok(Some(Self { tls, chain, key, authorities }))
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.chain, &self.key].into_iter().chain(&self.authorities).cloned()
+    }
+
+    pub(super) fn read_again(&self) -> Outcome {
+        self.tls.replace(&Tls::from_files(&self.chain, &self.key, self.authorities.as_deref())?);
+        Ok(())
+    }
+}
+
+/// Others than this machine are served without TLS and tokens only if that is known and meant.
+fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
+    match address {
+        Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
+            "--{key} {address} is reached by others than this machine, and needs TLS (--tls-cert, --tls-key) and --tokens"
+        ))
+        .hint("in a network that is trusted, or behind a proxy that sees to both, say --insecure")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,249 @@
+//! `idmill serve` and `idmill token`, as an operator runs them.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::Place;
+use serde_json::Value;
+
+const ANYWHERE: [&str; 5] = ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--drain=20s"];
+
+/// A server that runs, and what it logs.
+struct Server {
+    process: Child,
+    log: BufReader<ChildStderr>,
+    resp: SocketAddr,
+    http: SocketAddr,
+}
+
+impl Server {
+    fn start(place: &Place, args: &[&str]) -> Self {
+        let mut process =
+            place.command(&ANYWHERE).args(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut address = |what| {
+            let line = logged(&mut log, what);
+            line["fields"]["address"].as_str().unwrap().parse().unwrap()
+        };
+        let (resp, http) = (address("Redis protocol is served"), address("HTTP is served"));
+        Self { process, log, resp, http }
+    }
+
+    fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.resp).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    fn tell(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.process.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// The exit code, and what was logged until then.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.process.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The next line of the log that says this.
+fn logged(log: &mut impl BufRead, what: &str) -> Value {
+    let mut all = String::new();
+    loop {
+        let mut line = String::new();
+        assert!(log.read_line(&mut line).unwrap() > 0, "{what:?} was never logged: {all}");
+        if line.contains(what) {
+            return serde_json::from_str(&line).unwrap();
+        }
+        all += &line;
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn try_ask(&mut self, words: &str) -> Option<String> {
+        self.0.get_mut().write_all(format!("{words}\r\n").as_bytes()).ok()?;
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok()?;
+        line.strip_suffix("\r\n").map(ToOwned::to_owned)
+    }
+
+    fn ask(&mut self, words: &str) -> String {
+        self.try_ask(words).unwrap()
+    }
+}
+
+#[test]
+fn a_sequence_has_to_exist_unless_told_otherwise() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let answer = server.client().ask("INCR orders");
+    assert!(answer.starts_with("-NOTFOUND") && answer.contains("correct the name"), "{answer}");
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    assert_eq!(server.client().ask("INCR orders"), ":1");
+    drop(server);
+    let server = Server::start(&place, &["--create"]);
+    assert_eq!(server.client().ask("INCR users"), ":1");
+}
+
+#[test]
+fn told_to_end_it_gives_back_what_it_did_not_hand_out() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let server = Server::start(&place, &[]);
+    assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
+    server.tell("-TERM");
+    let (code, log) = server.ended();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("told to end") && log.contains("\"ended\""), "{log}");
+    assert_eq!(place.run(&["next", "orders"]).ids(), [8]);
+}
+
+/// Clients write down what they were given, while servers are killed one after the other.
+#[test]
+fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let mut all = Vec::new();
+    for round in 0..4 {
+        let servers = [Server::start(&place, &[]), Server::start(&place, &[])];
+        let clients: Vec<_> = (0..4)
+            .map(|at| {
+                let mut client = servers[at % 2].client();
+                thread::spawn(move || {
+                    let mut ids = Vec::new();
+                    while ids.len() < 3000 {
+                        let Some(answer) = client.try_ask("INCR orders") else { break };
+                        // Until the store is let go of by a server that was killed, others are told to try again.
+                        if let Some(id) = answer.strip_prefix(':') {
+                            ids.push(id.parse::<u64>().unwrap());
+                        }
+                    }
+                    ids
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(100 + 50 * round));
+        servers[0].tell("-KILL");
+        servers[1].tell(if round % 2 == 0 { "-TERM" } else { "-KILL" });
+        for client in clients {
+            all.extend(client.join().unwrap());
+        }
+    }
+    let distinct: BTreeSet<_> = all.iter().collect();
+    assert_eq!(distinct.len(), all.len(), "an id was handed out twice");
+    assert!(all.len() > 100, "only {} ids were drawn", all.len());
+}
+
+#[test]
+fn tokens_are_read_again_when_it_is_told_to() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let made = place.json(&["token", "shop", "--right", "draw", "--sequence", "ord*", "--json"]);
+    let (token, file) = (made["token"].as_str().unwrap(), place.path().join("tokens.toml"));
+    fs::write(&file, made["entry"].as_str().unwrap()).unwrap();
+    let mut server = Server::start(&place, &["--tokens", "tokens.toml"]);
+    let mut client = server.client();
+    assert!(client.ask("INCR orders").starts_with("-NOAUTH"));
+    assert_eq!(client.ask(&format!("AUTH {token}")), "+OK");
+    assert_eq!(client.ask("INCR orders"), ":1");
+    // What cannot be read changes nothing.
+    fs::write(&file, "[[token]]\nname = 1\n").unwrap();
+    server.tell("-HUP");
+    let line = logged(&mut server.log, "the tokens stay as they were");
+    assert!(line.to_string().contains("line 2"), "{line}");
+    assert_eq!(client.ask("INCR orders"), ":2");
+    fs::write(&file, "").unwrap();
+    server.tell("-HUP");
+    logged(&mut server.log, "the tokens were read again");
+    assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
+    let (_, log) = {
+        server.tell("-TERM");
+        server.ended()
+    };
+    assert!(!log.contains(token), "{log}");
+}
+
+#[test]
+fn health_and_metrics_are_served() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let server = Server::start(&place, &[]);
+    assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(server.http).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(get("/readyz").contains("ready: 1 sequences, 0 in trouble"));
+    let metrics = get("/metrics");
+    assert!(metrics.contains("idmill_draws_total{sequence=\"orders\"} 7"), "{metrics}");
+}
+
+#[test]
+fn the_file_the_environment_and_the_command_line_say_what_is_served() {
+    let place = Place::new();
+    fs::write(
+        place.path().join("idmill.toml"),
+        "store = \"sqlite:other.db\"\nresp = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\npatience = \"9s\"\ncreate = true\n",
+    )
+    .unwrap();
+    let mut command =
+        place.command(&["serve", "--check", "--json", "--config", "idmill.toml", "--http", "none"]);
+    let ran: common::Ran = command.env("IDMILL_SERVE_RESP", "127.0.0.1:3").output().unwrap().into();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let said: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        (&said["resp"], &said["http"], &said["patience"]),
+        (&"127.0.0.1:3".into(), &"none".into(), &"9s".into())
+    );
+    assert_eq!((&said["store"], &said["create"]), (&"sqlite:other.db".into(), &true.into()));
+    assert_eq!(place.files(), ["idmill.toml"]);
+}
+
+#[test]
+fn what_cannot_be_served_is_said_with_what_to_do() {
+    let place = Place::new();
+    fs::write(place.path().join("bad.toml"), "resp = \"127.0.0.1:1\"\nrsep = \"\"\n").unwrap();
+    fs::write(place.path().join("tokens.toml"), "[[token]]\nname = \"a\"\n").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (args, words) in [
+        (&["--resp", "0.0.0.0:7380"][..], "--insecure"),
+        (&["--tls-cert", "none.pem"], "both --tls-cert and --tls-key"),
+        (&["--tls-cert", "none.pem", "--tls-key", "none.key"], "none.pem cannot be used for TLS"),
+        (&["--resp", "none"], "neither"),
+        (&["--resp", "localhost"], "127.0.0.1:7380"),
+        (&["--config", "bad.toml"], "bad.toml, line 2"),
+        (&["--config", "none.toml"], "none.toml cannot be read"),
+        (&["--tokens", "tokens.toml"], "tokens.toml, line 1"),
+        (&["--resp", &taken], "choose another address"),
+    ] {
+        let mut command = place.command(&[&["serve"], args].concat());
+        let ran: common::Ran = command.env("IDMILL_SERVE_HTTP", "none").output().unwrap().into();
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.err.contains(words), "{args:?}: {ran:?}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Tokens: what a client shows, and what of it is kept.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use idmill::{Error, Result};
+use sha2::{Digest, Sha256};
+
+use super::{Pattern, Rights};
+
+/// What a client shows: 256 random bits. It is printed once, and not kept.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A new one, from the system's own randomness.
+    ///
+    /// # Errors
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the system has none.
+    pub fn fresh() -> Result<Self> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            let message = format!("the system has no randomness for a token: {error}");
+            Error::new(idmill::ErrorKind::Unavailable, message)
+        })?;
+        Ok(Self(format!("idm_{}", hex(&bytes))))
+    }
+
+    /// As the client shows it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What is kept of it.
+    pub fn hash(&self) -> TokenHash {
+        TokenHash::of(&self.0)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The SHA-256 of a token. As a token is 256 random bits, a slower hash would protect nothing more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    pub(crate) fn of(secret: &str) -> Self {
+        Self(Sha256::digest(secret).into())
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", hex(&self.0))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Reads `sha256:` and 64 hexadecimal digits.
+impl FromStr for TokenHash {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let digits = text
+            .strip_prefix("sha256:")
+            .filter(|digits| digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let byte = |digits: &str, at: usize| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok();
+        let bytes = digits.and_then(|digits| (0..32).map(|at| byte(digits, at)).collect::<Option<Vec<_>>>());
+        let bytes: Option<[u8; 32]> = bytes.and_then(|bytes| bytes.try_into().ok());
+        // Not repeated: it may be the token itself.
+        let message = "a token's hash is `sha256:` and 64 hexadecimal digits, as `idmill token` prints it";
+        bytes.map(Self).ok_or_else(|| Error::invalid(message))
+    }
+}
+
+/// Who has the token that has this hash, and what they may do.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Token {
+    /// For logs and audit lines.
+    pub name: String,
+    /// Of what the client shows.
+    pub hash: TokenHash,
+    /// What it allows.
+    pub rights: Rights,
+    /// With which sequences.
+    pub sequences: Vec<Pattern>,
+    /// The most ids of one request; `None` for as many as the server grants.
+    pub max_ids: Option<u64>,
+    /// When it ends, by the clock of the server; `None` for never.
+    pub expires: Option<SystemTime>,
+}
+
+impl Token {
+    /// One without limits, for ever.
+    pub fn new(name: impl Into<String>, hash: TokenHash, rights: Rights, sequences: Vec<Pattern>) -> Self {
+        Self { name: name.into(), hash, rights, sequences, max_ids: None, expires: None }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_another_each_time_and_shown_on_purpose_only() {
+        let (one, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+        assert!(one != other && one.reveal().len() == 68);
+        assert!(!format!("{one:?}").contains(&one.reveal()[4..]));
+    }
+
+    #[test]
+    fn a_hash_reads_back_and_nothing_else_is_one() {
+        let hash = TokenHash::of("secret");
+        assert_eq!(hash.to_string().parse::<TokenHash>().unwrap(), hash);
+        for other in ["", "sha256:", "secret", "sha256:+f", &hash.to_string()[1..], &format!("{hash}0")] {
+            let error = other.parse::<TokenHash>().unwrap_err().to_string();
+            assert!(error.contains("idmill token"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `/v1/sequences`: what there is, and what changes it.
+//!
+//! A sequence's `ETag` is its identity: which one of its name it is, and how often it was reset. With
+//! `If-Match`, a change is refused unless it still is that one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use idmill::store::{Bounds, Change, Cursor, Identity, Page, SequenceInfo};
+use idmill::{ErrorKind, SequenceName};
+use serde::{Deserialize, Serialize};
+
+use super::number::Number;
+use super::problem::Problem;
+use crate::access::{Caller, Right};
+use crate::core::Core;
+
+/// The most rows of a page.
+const MOST: usize = 1000;
+
+/// A sequence, as it is told.
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: SequenceName,
+    /// `null` once all are reserved.
+    next: Option<Number>,
+    start: Number,
+    max: Number,
+    /// A string, since it is larger than what a double holds.
+    incarnation: String,
+    epoch: Number,
+}
+
+impl From<&SequenceInfo> for Shown {
+    fn from(info: &SequenceInfo) -> Self {
+        Self {
+            name: info.name.clone(),
+            next: info.next.map(Number),
+            start: Number(info.bounds.start()),
+            max: Number(info.bounds.max()),
+            incarnation: format!("{:x}", info.identity.incarnation),
+            epoch: Number(info.identity.epoch),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listed {
+    #[serde(default)]
+    prefix: String,
+    after: Option<String>,
+    #[serde(default = "most")]
+    limit: usize,
+}
+
+fn most() -> usize {
+    MOST
+}
+
+/// A page of those that the caller may see.
+#[derive(Debug, Serialize)]
+struct Rows {
+    sequences: Vec<Shown>,
+    /// What `after` is to be for the next page; `null` on the last.
+    after: Option<String>,
+    /// Entries that cannot be read as sequences.
+    unreadable: usize,
+}
+
+pub(super) async fn list(
+    State(core): State<Arc<Core>>,
+    caller: Caller,
+    asked: Result<Query<Listed>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(Listed { prefix, after, limit }) =
+        asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    if limit == 0 || limit > MOST {
+        return Err(Problem::invalid(format!("limit is {limit}; it must be 1 to {MOST}")));
+    }
+    caller.has(Right::Draw)?;
+    let page = Page::of(prefix).limit(limit).after(after.map(Cursor::new));
+    let listing = core.draws.administered().list(page).await?;
+    let seen = listing.sequences.iter().filter(|info| caller.may(Right::Draw, &info.name).is_ok());
+    let rows = Rows {
+        sequences: seen.map(Shown::from).collect(),
+        after: listing.next.map(|cursor| cursor.as_str().to_owned()),
+        unreadable: listing.unreadable.len(),
+    };
+    Ok(Json(rows).into_response())
+}
+
+pub(super) async fn show(
+    State(core): State<Arc<Core>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    caller.may(Right::Draw, &name)?;
+    let found = core.draws.administered().inspect(&name).await?;
+    found.map(|info| shown(StatusCode::OK, &info)).ok_or_else(|| {
+        Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, format!("there is no sequence {name:?}"))
+    })
+}
+
+/// What a sequence is to begin and end with.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Created {
+    #[serde(default = "one")]
+    start: u64,
+    #[serde(default = "largest")]
+    max: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn largest() -> u64 {
+    i64::MAX.unsigned_abs()
+}
+
+pub(super) async fn create(
+    State(core): State<Arc<Core>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    body: Result<Json<Created>, JsonRejection>,
+) -> Result<Response, Problem> {
+    caller.may(Right::Administer, &name)?;
+    let Json(Created { start, max }) = body.map_err(|error| Problem::invalid(error.body_text()))?;
+    let info = core.draws.administered().create(&name, Bounds::new(start, max)?).await?;
+    audit(&caller, "create", &info);
+    Ok(shown(StatusCode::CREATED, &info))
+}
+
+/// What is to be otherwise.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Changed {
+    next: Option<u64>,
+    max: Option<u64>,
+    #[serde(default)]
+    backwards: bool,
+    #[serde(default)]
+    revoke: bool,
+}
+
+pub(super) async fn change(
+    State(core): State<Arc<Core>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Result<Json<Changed>, JsonRejection>,
+) -> Result<Response, Problem> {
+    caller.may(Right::Administer, &name)?;
+    let expected = expected(&headers)?;
+    let Json(Changed { next, max, backwards, revoke }) =
+        body.map_err(|error| Problem::invalid(error.body_text()))?;
+    let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
+    let info =
+        core.draws.administered().set(&name, change).await.map_err(|error| conditional(error, expected))?;
+    audit(&caller, "change", &info);
+    Ok(shown(StatusCode::OK, &info))
+}
+
+pub(super) async fn remove(
+    State(core): State<Arc<Core>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    caller.may(Right::Administer, &name)?;
+    if !core.draws.administered().remove(&name).await? {
+        let detail = format!("there is no sequence {name:?}");
+        return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail));
+    }
+    tracing::info!(target: "idmill::audit", by = caller.name(), sequence = name, "remove");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What `If-Match` demands; `None` where it is not there.
+fn expected(headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
+    let identity = text.and_then(|text| text.split_once('.')).and_then(|(incarnation, epoch)| {
+        Some(Identity { incarnation: u64::from_str_radix(incarnation, 16).ok()?, epoch: epoch.parse().ok()? })
+    });
+    identity.map(Some).ok_or_else(|| Problem::invalid("If-Match is no ETag of a sequence; GET it first"))
+}
+
+/// A conflict with what `If-Match` demands is a failed precondition.
+fn conditional(error: idmill::Error, expected: Option<Identity>) -> Problem {
+    let is_conflict = error.kind() == ErrorKind::Conflict && expected.is_some();
+    let detail = error.to_string();
+    if is_conflict {
+        Problem::new(StatusCode::PRECONDITION_FAILED, ErrorKind::Conflict, detail)
+    } else {
+        error.into()
+    }
+}
+
+fn shown(status: StatusCode, info: &SequenceInfo) -> Response {
+    let Identity { incarnation, epoch } = info.identity;
+    let tag = HeaderValue::from_str(&format!("\"{incarnation:x}.{epoch}\"")).expect("digits");
+    (status, [(header::ETAG, tag)], Json(Shown::from(info))).into_response()
+}
+
+/// Who did what, for whoever asks later.
+fn audit(caller: &Caller, did: &'static str, info: &SequenceInfo) {
+    let Identity { incarnation, epoch } = info.identity;
+    tracing::info!(
+        target: "idmill::audit",
+        by = caller.name(), sequence = %info.name, next = info.next, max = info.bounds.max(), incarnation, epoch,
+        "{did}"
+    );
+}

@@ -1,0 +1,163 @@
+//! `POST /v1/sequences/{name}/ids`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, extract::rejection::QueryRejection};
+use futures_util::stream;
+use idmill::{Range, Ranges};
+use serde::{Deserialize, Serialize};
+
+use super::number::Number;
+use super::problem::Problem;
+use crate::access::{Caller, Right};
+use crate::core::Core;
+
+/// More ids than these are written as they are read, a part at a time.
+const PART: usize = 8192;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    #[serde(default = "one")]
+    n: u64,
+    #[serde(default)]
+    form: Form,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    /// Each id.
+    #[default]
+    Ids,
+    /// The first and the last id of each range.
+    Ranges,
+}
+
+#[derive(Debug, Serialize)]
+struct InRanges<'a> {
+    sequence: &'a str,
+    ranges: Vec<Ends>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ends {
+    first: Number,
+    last: Number,
+}
+
+pub(super) async fn draw(
+    State(core): State<Arc<Core>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(Asked { n, form }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    if headers.contains_key("idempotency-key") {
+        let detail = "`Idempotency-Key` is not kept here: each request draws other ids, and those of a lost answer are a gap";
+        return Err(Problem::invalid(detail));
+    }
+    if n == 0 {
+        return Err(Problem::invalid("n is 0; ask for at least 1"));
+    }
+    caller.may(Right::Draw, &name)?;
+    caller.may_take(n)?;
+    let served = core.draws.find(&name).await?;
+    if n == 1 && form == Form::Ids {
+        let id = served.next().await?;
+        return Ok(whole(&name, [id].into_iter()));
+    }
+    let ranges = served.take(n).await?;
+    Ok(match form {
+        Form::Ranges => Json(InRanges { sequence: &name, ranges: ranges.iter().filter_map(ends).collect() })
+            .into_response(),
+        Form::Ids => in_parts(&name, &ranges),
+    })
+}
+
+fn ends(range: &Range<i64>) -> Option<Ends> {
+    Some(Ends { first: range.first()?.into(), last: range.last()?.into() })
+}
+
+/// `{"sequence":"orders","ids":[1,2,3]}`, made as fast as it is read.
+fn in_parts(name: &str, ranges: &Ranges<i64>) -> Response {
+    if ranges.len() <= PART as u64 {
+        return whole(name, ranges.ids());
+    }
+    let left = ranges.len();
+    let ranges: Vec<_> = ranges.iter().copied().collect();
+    let ids = Box::new(ranges.into_iter().flat_map(|range| range.ids()));
+    let parts = Parts { head: Some(head(name)), ids, left };
+    json(Body::from_stream(stream::iter(parts.map(Ok::<_, Infallible>))))
+}
+
+struct Parts {
+    /// Until the first part.
+    head: Option<Vec<u8>>,
+    ids: Box<dyn Iterator<Item = i64> + Send>,
+    left: u64,
+}
+
+impl Iterator for Parts {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.left == 0 {
+            return None;
+        }
+        let first = self.head.is_some();
+        let mut part = self.head.take().unwrap_or_default();
+        write(&mut part, first, self.ids.by_ref().take(PART));
+        self.left = self.left.saturating_sub(PART as u64);
+        if self.left == 0 {
+            part.extend_from_slice(b"]}");
+        }
+        Some(part.into())
+    }
+}
+
+impl Drop for Parts {
+    /// The client left before it had read them.
+    fn drop(&mut self) {
+        if self.left > 0 {
+            metrics::counter!("idmill_server_unread_ids_total").increment(self.left);
+        }
+    }
+}
+
+fn whole(name: &str, ids: impl Iterator<Item = i64>) -> Response {
+    let mut body = head(name);
+    write(&mut body, true, ids);
+    body.extend_from_slice(b"]}");
+    json(Body::from(body))
+}
+
+fn head(name: &str) -> Vec<u8> {
+    let mut body = b"{\"sequence\":".to_vec();
+    serde_json::to_writer(&mut body, name).expect("text into memory");
+    body.extend_from_slice(b",\"ids\":[");
+    body
+}
+
+fn write(body: &mut Vec<u8>, mut first: bool, ids: impl Iterator<Item = i64>) {
+    for id in ids {
+        if !std::mem::take(&mut first) {
+            body.push(b',');
+        }
+        serde_json::to_writer(&mut *body, &Number::from(id)).expect("a number into memory");
+    }
+}
+
+fn json(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

@@ -1,0 +1,55 @@
+//! HTTP: ids, administration, health and metrics, in JSON.
+
+mod administration;
+mod caller;
+mod connection;
+mod draws;
+mod health;
+mod number;
+mod problem;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware::from_fn;
+use axum::routing::{get, post};
+
+use crate::core::Core;
+pub(crate) use connection::serve;
+use idmill::ErrorKind;
+use problem::Problem;
+
+/// No request has more to say.
+const LONGEST_BODY: usize = 16 * 1024;
+
+pub(crate) fn router(core: Arc<Core>) -> Router {
+    let sequence = get(administration::show)
+        .put(administration::create)
+        .patch(administration::change)
+        .delete(administration::remove);
+    Router::new()
+        .route("/v1/sequences", get(administration::list))
+        .route("/v1/sequences/{name}", sequence)
+        .route("/v1/sequences/{name}/ids", post(draws::draw))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .fallback(nothing)
+        .method_not_allowed_fallback(not_so)
+        .layer(from_fn(caller::of_the_same_site))
+        .layer(from_fn(connection::in_time))
+        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .with_state(core)
+}
+
+async fn nothing() -> Problem {
+    let detail = "there is nothing here; ids are drawn by POST /v1/sequences/NAME/ids";
+    Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail)
+}
+
+async fn not_so() -> Problem {
+    let detail = "the method is another one here; ids are drawn by POST /v1/sequences/NAME/ids";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, detail)
+}

@@ -1,0 +1,91 @@
+//! Errors, as RFC 9457 has them.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use idmill::{Error, ErrorKind, Status};
+use serde::Serialize;
+
+use crate::access::Refusal;
+
+/// What a caller is told, with the kind and the status that the library has.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Problem {
+    #[serde(rename = "type")]
+    of: String,
+    title: &'static str,
+    #[serde(serialize_with = "as_number")]
+    status: StatusCode,
+    detail: String,
+    #[serde(serialize_with = "as_name")]
+    kind: ErrorKind,
+    /// `transient`: try again. `permanent`: it will never work. `unknown`: it may have happened or not.
+    #[serde(serialize_with = "as_name")]
+    outcome: Status,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
+fn as_number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}
+
+fn as_name<S: serde::Serializer>(name: &impl AsRef<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name.as_ref())
+}
+
+impl Problem {
+    /// One that stays until the caller changes something.
+    pub(super) fn new(status: StatusCode, kind: ErrorKind, detail: impl Into<String>) -> Self {
+        let of = format!("urn:idmill:problem:{kind}");
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self { of, title, status, detail: detail.into(), kind, outcome: Status::Permanent }
+    }
+
+    pub(super) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, ErrorKind::InvalidInput, detail)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::InvalidInput => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::AlreadyExists | ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Exhausted => StatusCode::GONE,
+            ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+            ErrorKind::UnknownOutcome => StatusCode::GATEWAY_TIMEOUT,
+            ErrorKind::Denied | ErrorKind::StoreViolation => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self { outcome: error.status(), ..Self::new(status, error.kind(), error.to_string()) }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal {
+            Refusal::Nobody | Refusal::Wrong | Refusal::Ended => StatusCode::UNAUTHORIZED,
+            _ => StatusCode::FORBIDDEN,
+        };
+        Self::new(status, ErrorKind::Denied, refusal.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(&self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

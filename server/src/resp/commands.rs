@@ -1,0 +1,273 @@
+//! The commands, by name.
+
+use std::fmt::Write as _;
+
+use idmill::Range;
+
+use super::reply::Answer;
+use super::request::Command;
+use super::session::{Failure, Session, text};
+use crate::access::Right;
+
+type Outcome = Result<Answer, Failure>;
+
+/// What is known, with the words of each: the name and its arguments.
+const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 16] = [
+    ("incr", 2..=2),
+    ("incrby", 3..=3),
+    ("idmill.take", 3..=3),
+    ("get", 2..=2),
+    ("exists", 2..=usize::MAX),
+    ("ping", 1..=2),
+    ("echo", 2..=2),
+    ("auth", 2..=3),
+    ("hello", 1..=usize::MAX),
+    ("client", 2..=usize::MAX),
+    ("select", 2..=2),
+    ("command", 1..=usize::MAX),
+    ("info", 1..=usize::MAX),
+    ("config", 3..=usize::MAX),
+    ("reset", 1..=1),
+    ("quit", 1..=1),
+];
+
+/// What would repeat an id in Redis, or asks for what is not kept here.
+const REFUSED: &str = "set setnx setex psetex getset getdel getex mset msetnx append setrange del unlink decr decrby incrbyfloat \
+                       expire pexpire expireat pexpireat persist rename renamenx copy move restore flushdb flushall";
+
+impl Session {
+    /// Carries a command out that has at least its name.
+    pub(super) async fn outcome(&mut self, command: Command<'_>) -> Outcome {
+        if is_http(command) {
+            // A browser that a page sent here: nothing that follows may be taken for commands.
+            self.ends = true;
+            return Err(Failure::usage("this port speaks the Redis protocol; HTTP has a port of its own"));
+        }
+        let name = known(command)?;
+        let word = |at| command.word(at).unwrap_or_default();
+        match name {
+            "incr" => self.incr_of(word(1)).await,
+            "incrby" => self.incrby(word(1), word(2)).await,
+            "idmill.take" => self.take(word(1), word(2)).await,
+            "get" => self.get(word(1)),
+            "exists" => self.exists(command).await,
+            "ping" if command.len() == 1 => Ok(Answer::Word("PONG")),
+            "ping" | "echo" => Ok(Answer::Bytes(word(1).to_vec())),
+            "auth" => self.auth(word(command.len() - 1)),
+            "hello" => self.hello(command),
+            "client" => self.client(command),
+            "select" => select(word(1)),
+            "command" => Ok(Answer::List(Vec::new())),
+            "info" => self.info(),
+            "config" => config(command),
+            "reset" => {
+                self.reset();
+                Ok(Answer::Word("RESET"))
+            }
+            _ => {
+                self.ends = true;
+                Ok(Answer::OK)
+            }
+        }
+    }
+
+    async fn incr_of(&mut self, name: &[u8]) -> Outcome {
+        let id = self.sequence(name).await?.next().await?;
+        self.drawn += 1;
+        Ok(Answer::Integer(id))
+    }
+
+    /// The last of so many ids in a row, as Redis says it: the block is `(answer - n, answer]`.
+    async fn incrby(&mut self, name: &[u8], n: &[u8]) -> Outcome {
+        let n = self.amount(n)?;
+        let range = self.sequence(name).await?.take_in_a_row(n).await?;
+        self.drawn += n;
+        Ok(Answer::Integer(range.last().unwrap_or_default()))
+    }
+
+    /// The first and the last of each range, in turn.
+    async fn take(&mut self, name: &[u8], n: &[u8]) -> Outcome {
+        let n = self.amount(n)?;
+        let ranges = self.sequence(name).await?.take(n).await?;
+        self.drawn += n;
+        let ends = |range: &Range<i64>| [range.first(), range.last()].map(Option::unwrap_or_default);
+        Ok(Answer::List(ranges.iter().flat_map(ends).map(Answer::Integer).collect()))
+    }
+
+    fn amount(&self, digits: &[u8]) -> Result<u64, Failure> {
+        let number = text(digits).ok().and_then(|digits| digits.parse::<i64>().ok());
+        let number = number.ok_or_else(|| Failure::usage("value is not an integer or out of range"))?;
+        let n = u64::try_from(number).ok().filter(|n| *n > 0);
+        let n = n.ok_or_else(|| Failure::usage("ids are only ever counted upwards: ask for at least 1"))?;
+        self.caller()?.may_take(n)?;
+        Ok(n)
+    }
+
+    /// The last id that this server handed out; nothing if there was none.
+    fn get(&self, name: &[u8]) -> Outcome {
+        let name = text(name)?;
+        self.caller()?.may(Right::Draw, name)?;
+        let last = self.core.draws.open(name).and_then(|served| served.last());
+        Ok(last.map_or(Answer::Null, |last| Answer::text(last.to_string())))
+    }
+
+    /// How many of these exist in the store.
+    async fn exists(&self, command: Command<'_>) -> Outcome {
+        let mut found = 0;
+        for at in 1..command.len() {
+            let name = text(command.word(at).unwrap_or_default())?;
+            self.caller()?.may(Right::Draw, name)?;
+            found += i64::from(self.core.draws.sequences().inspect(name).await?.is_some());
+        }
+        Ok(Answer::Integer(found))
+    }
+
+    fn auth(&mut self, secret: &[u8]) -> Outcome {
+        if self.core.access.is_open() {
+            return Err(Failure::usage("this server has no tokens: anybody may do anything, without AUTH"));
+        }
+        self.authenticate(text(secret)?)?;
+        Ok(Answer::OK)
+    }
+
+    /// `HELLO [2|3 [AUTH USER TOKEN] [SETNAME NAME]]`.
+    fn hello(&mut self, command: Command<'_>) -> Outcome {
+        let version = match command.word(1) {
+            None => None,
+            Some(b"2") => Some(2),
+            Some(b"3") => Some(3),
+            Some(_) => {
+                return Err(Failure::Said(
+                    "NOPROTO",
+                    "unsupported protocol version; there are 2 and 3".to_owned(),
+                ));
+            }
+        };
+        let mut at = 2;
+        while at < command.len() {
+            match (command.word(at + 1), command.word(at + 2)) {
+                (Some(_), Some(secret)) if command.is(at, "auth") => {
+                    self.auth(secret)?;
+                    at += 3;
+                }
+                (Some(name), _) if command.is(at, "setname") => {
+                    self.name = name.to_vec();
+                    at += 2;
+                }
+                _ => {
+                    return Err(Failure::usage(
+                        "syntax error in HELLO: [2|3 [AUTH USER TOKEN] [SETNAME NAME]]",
+                    ));
+                }
+            }
+        }
+        self.caller()?;
+        self.version = version.unwrap_or(self.version);
+        Ok(Answer::Map(vec![
+            ("server", Answer::text("idmill")),
+            ("version", Answer::text(env!("CARGO_PKG_VERSION"))),
+            ("proto", Answer::Integer(self.version.into())),
+            ("id", Answer::Integer(self.id)),
+            ("mode", Answer::text("standalone")),
+            ("role", Answer::text("master")),
+            ("modules", Answer::List(Vec::new())),
+        ]))
+    }
+
+    fn client(&mut self, command: Command<'_>) -> Outcome {
+        let word = |at| command.word(at).unwrap_or_default();
+        let known = |name: &str, words: usize| command.is(1, name) && command.len() == words;
+        if known("setname", 3) {
+            self.name = word(2).to_vec();
+        } else if known("id", 2) {
+            return Ok(Answer::Integer(self.id));
+        } else if known("getname", 2) {
+            return Ok(if self.name.is_empty() { Answer::Null } else { Answer::Bytes(self.name.clone()) });
+        } else if !known("setinfo", 4) && !known("no-evict", 3) && !known("no-touch", 3) {
+            return Err(Failure::usage("of CLIENT there are SETNAME, GETNAME, SETINFO and ID"));
+        }
+        Ok(Answer::OK)
+    }
+
+    fn info(&self) -> Outcome {
+        self.caller()?;
+        let mut text = format!(
+            "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\nidmill_version:{}\r\ntcp_port:{}\r\n\r\n# Sequences\r\n",
+            env!("CARGO_PKG_VERSION"),
+            self.core.port,
+        );
+        let caller = self.caller()?;
+        for served in self.core.draws.all() {
+            let allocator = served.allocator();
+            if caller.may(Right::Draw, allocator.name()).is_err() {
+                continue;
+            }
+            let snapshot = allocator.snapshot();
+            let _ = write!(
+                text,
+                "{}:last={},remaining={},drawn={},rate={:.1}\r\n",
+                allocator.name(),
+                served.last().map_or_else(|| "-".to_owned(), |last| last.to_string()),
+                snapshot.remaining,
+                snapshot.drawn,
+                snapshot.rate,
+            );
+        }
+        Ok(Answer::text(text))
+    }
+}
+
+fn is_http(command: Command<'_>) -> bool {
+    let of_path = command.word(1).is_some_and(|word| word.starts_with(b"/"));
+    command.is(0, "host:") || of_path && (command.is(0, "get") || command.is(0, "post"))
+}
+
+/// The name of a command, which has as many words as it should.
+fn known(command: Command<'_>) -> Result<&'static str, Failure> {
+    let name = command.word(0).unwrap_or_default().to_ascii_lowercase();
+    let known = KNOWN.iter().find(|(known, _)| known.as_bytes() == name);
+    let (name, words) = known.ok_or_else(|| unknown(&name))?;
+    if !words.contains(&command.len()) {
+        return Err(Failure::usage(format!("wrong number of arguments for '{name}' command")));
+    }
+    Ok(name)
+}
+
+/// Whether a command can be carried out, as far as its words tell.
+pub(super) fn is_known(command: Command<'_>) -> Result<(), Failure> {
+    known(command).map(drop)
+}
+
+/// There is one database, the first.
+fn select(index: &[u8]) -> Outcome {
+    match index {
+        b"0" => Ok(Answer::OK),
+        _ => Err(Failure::usage(
+            "DB index is out of range: there is 0 alone; put what tells sequences apart into their names",
+        )),
+    }
+}
+
+/// What `redis-benchmark` and clients ask for has an answer: nothing is saved here, since the store does.
+fn config(command: Command<'_>) -> Outcome {
+    if !command.is(1, "get") {
+        return Err(Failure::usage(
+            "of CONFIG there is GET; the server is configured by its file, flags and environment",
+        ));
+    }
+    let known =
+        ["save", "appendonly"].into_iter().filter(|known| (2..command.len()).any(|at| command.is(at, known)));
+    Ok(Answer::Map(known.map(|key| (key, Answer::text(if key == "save" { "" } else { "no" }))).collect()))
+}
+
+fn unknown(name: &[u8]) -> Failure {
+    let shown: String = String::from_utf8_lossy(name).chars().take(40).collect();
+    if REFUSED.split(' ').any(|refused| refused.as_bytes() == name) {
+        return Failure::usage(format!(
+            "'{shown}' is refused: a sequence only counts upwards, so that no id comes twice. An operator sets or removes one by \
+             `idmill set` and `idmill remove`, or over HTTP"
+        ));
+    }
+    let known: Vec<_> = KNOWN.iter().map(|(known, _)| known.to_ascii_uppercase()).collect();
+    Failure::usage(format!("unknown command '{shown}': this is idmill, which knows {}", known.join(", ")))
+}

@@ -1,0 +1,10 @@
+//! The Redis protocol: what its clients send when they count.
+
+mod commands;
+mod connection;
+mod reply;
+mod request;
+mod session;
+mod transaction;
+
+pub(crate) use connection::serve;

@@ -1,0 +1,146 @@
+//! The sequences that are served, and what is drawn from them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use idmill::{Allocator, Error, ErrorKind, Operation, Range, Ranges, Result, SequenceName, Sequences};
+use parking_lot::RwLock;
+
+/// Nothing was handed out yet: ids begin at 0.
+const NONE: i64 = -1;
+/// How often a block is drawn before a caller is told to try again. Each time that it lies on both sides of
+/// what another process reserved, it is skipped.
+const TRIES: usize = 8;
+
+/// One sequence. Ids are at most 2^63 − 1, which every client has a number for.
+#[derive(Debug)]
+pub(crate) struct Served {
+    allocator: Allocator<i64>,
+    last: AtomicI64,
+    /// Since the last [sweep](Draws::sweep).
+    used: AtomicBool,
+}
+
+impl Served {
+    /// The next id, if memory has one.
+    #[inline]
+    pub(crate) fn try_next(&self) -> Result<i64> {
+        self.allocator.try_next().inspect(|id| self.note(*id))
+    }
+
+    pub(crate) async fn next(&self) -> Result<i64> {
+        self.allocator.next().await.inspect(|id| self.note(*id))
+    }
+
+    /// So many ids, in as few ranges as possible.
+    pub(crate) async fn take(&self, n: u64) -> Result<Ranges<i64>> {
+        let ranges = self.allocator.take(n).await?;
+        ranges.iter().filter_map(Range::last).for_each(|last| self.note(last));
+        Ok(ranges)
+    }
+
+    /// So many ids that follow each other. Blocks that something else lies within are skipped, and are a gap.
+    pub(crate) async fn take_in_a_row(&self, n: u64) -> Result<Range<i64>> {
+        for _ in 0..TRIES {
+            let ranges = self.take(n).await?;
+            match ranges.as_slice() {
+                [range] => return Ok(*range),
+                skipped => skip(self.allocator.name(), skipped),
+            }
+        }
+        let message = format!(
+            "{n} ids in a row were not to be had, since other processes reserve from the sequence at the same time; try again, ask \
+             for fewer, or for ranges"
+        );
+        Err(Error::new(ErrorKind::Unavailable, message).of(self.allocator.name()).during(Operation::Draw))
+    }
+
+    /// The largest id that was handed out here; `None` before the first.
+    pub(crate) fn last(&self) -> Option<i64> {
+        // Relaxed: whoever asks has no order among those who draw at the same time.
+        Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != NONE)
+    }
+
+    pub(crate) fn allocator(&self) -> &Allocator<i64> {
+        &self.allocator
+    }
+
+    #[inline]
+    fn note(&self, id: i64) {
+        self.last.fetch_max(id, Ordering::Relaxed);
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn skip(name: &str, ranges: &[Range<i64>]) {
+    let ids = ranges.iter().map(Range::len).sum();
+    metrics::counter!("idmill_server_skipped_ids_total", "sequence" => name.to_owned()).increment(ids);
+}
+
+/// All sequences that are served, by name.
+pub(crate) struct Draws {
+    sequences: Sequences,
+    administered: Sequences,
+    patience: Duration,
+    served: RwLock<HashMap<SequenceName, Arc<Served>>>,
+}
+
+impl Draws {
+    pub(crate) fn of(sequences: Sequences, administered: Sequences, patience: Duration) -> Self {
+        Self { sequences, administered, patience, served: RwLock::default() }
+    }
+
+    pub(crate) fn sequences(&self) -> &Sequences {
+        &self.sequences
+    }
+
+    /// The same store, for administration: there, a sequence can be created.
+    pub(crate) fn administered(&self) -> &Sequences {
+        &self.administered
+    }
+
+    /// Ends all draws, and gives back what is in memory.
+    pub(crate) async fn close(&self) {
+        self.sequences.close().await;
+        self.administered.close().await;
+    }
+
+    /// The sequence, if it was opened before.
+    pub(crate) fn open(&self, name: &str) -> Option<Arc<Served>> {
+        self.served.read().get(name).cloned()
+    }
+
+    /// The sequence, opened if it was not: then it is looked for in the store.
+    pub(crate) async fn find(&self, name: &str) -> Result<Arc<Served>> {
+        if let Some(served) = self.open(name) {
+            return Ok(served);
+        }
+        let name = SequenceName::new(name)?;
+        let allocator = self.sequences.sequence::<i64>(&name).patience(self.patience).await?;
+        let opened = || Served { allocator, last: AtomicI64::new(NONE), used: AtomicBool::new(true) };
+        Ok(self.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
+    }
+
+    /// Those that are open, by name.
+    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
+        let mut all: Vec<_> = self.served.read().values().cloned().collect();
+        all.sort_by(|a, b| a.allocator.name().cmp(b.allocator.name()));
+        all
+    }
+
+    /// Forgets those that nothing was drawn from since the last time: the engine then evicts them.
+    pub(crate) fn sweep(&self) {
+        self.served.write().retain(|_, served| served.used.swap(false, Ordering::Relaxed));
+    }
+}
+
+impl fmt::Debug for Draws {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draws").field("sequences", &self.sequences).finish_non_exhaustive()
+    }
+}

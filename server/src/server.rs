@@ -1,0 +1,281 @@
+//! Listens, serves and ends.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::access::Access;
+use crate::core::{Core, Metrics};
+use crate::served::Draws;
+use crate::tls::{Stream, Tls, secured};
+use crate::{http, resp};
+
+/// How often sequences that nobody draws from are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+/// After the system refused a connection: too many files are open, most often.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What a client is told for whom there is no place.
+const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+const HTTP_FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// How a server is to be.
+#[derive(Debug)]
+#[must_use = "nothing listens before `bind`"]
+pub struct ServerBuilder {
+    sequences: Sequences,
+    administered: Sequences,
+    access: Access,
+    tls: Option<Tls>,
+    resp: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    metrics: Option<Metrics>,
+    patience: Duration,
+    max_connections: usize,
+    drain: Duration,
+}
+
+impl ServerBuilder {
+    /// Serves clients of Redis at this address; port 0 is any that is free.
+    pub fn resp(mut self, address: SocketAddr) -> Self {
+        self.resp = Some(address);
+        self
+    }
+
+    /// Serves HTTP at this address; port 0 is any that is free.
+    pub fn http(mut self, address: SocketAddr) -> Self {
+        self.http = Some(address);
+        self
+    }
+
+    /// What `/metrics` answers: the metrics of this process, rendered by its recorder.
+    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.metrics = Some(Metrics(Arc::new(render)));
+        self
+    }
+
+    /// What administration and looking go to. Default: what ids are drawn from. It is another view of the same
+    /// store where ids are drawn from what [exists](idmill::store::Existing) alone.
+    pub fn administers(mut self, sequences: Sequences) -> Self {
+        self.administered = sequences;
+        self
+    }
+
+    /// Who may do what. Default: everybody, everything; so let only those reach it who may.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// How long a client waits for an id that is not in memory. Default: 5 s.
+    pub fn patience(mut self, time: Duration) -> Self {
+        self.patience = time;
+        self
+    }
+
+    /// Speaks TLS with everybody, over both protocols. Default: nothing is encrypted.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// So many clients are served at once; more are turned away with an error. Default: 20,000.
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// How long clients that are being answered have, once the server ends. Default: 10 s.
+    pub fn drain(mut self, time: Duration) -> Self {
+        self.drain = time;
+        self
+    }
+
+    /// Listens. Nobody is served before [`run`](Server::run).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an address that cannot be had.
+    pub async fn bind(self) -> Result<Server> {
+        let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
+        let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
+        let (draws, ending) =
+            (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
+        let core = Core { draws, access: self.access, port, metrics: self.metrics, ending };
+        let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
+        let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
+        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, drain: self.drain })
+    }
+}
+
+async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|error| {
+        let message = format!(
+            "{address} cannot be listened at; choose another address or port, or end what listens there"
+        );
+        Error::new(ErrorKind::InvalidInput, message).because(error).during(Operation::Configure)
+    })
+}
+
+/// Hands out ids to clients of Redis and of HTTP.
+///
+/// It keeps nothing: all that lasts is in the store, so any number of servers can run over one.
+#[derive(Debug)]
+pub struct Server {
+    core: Arc<Core>,
+    tls: Option<Tls>,
+    resp: Option<TcpListener>,
+    http: Option<TcpListener>,
+    clients: Clients,
+    drain: Duration,
+}
+
+impl Server {
+    /// A server of these sequences.
+    pub fn builder(sequences: Sequences) -> ServerBuilder {
+        ServerBuilder {
+            administered: sequences.clone(),
+            sequences,
+            access: Access::open(),
+            tls: None,
+            resp: None,
+            http: None,
+            metrics: None,
+            patience: Duration::from_secs(5),
+            max_connections: 20_000,
+            drain: Duration::from_secs(10),
+        }
+    }
+
+    /// Where clients of Redis connect.
+    pub fn resp_address(&self) -> Option<SocketAddr> {
+        self.resp.as_ref()?.local_addr().ok()
+    }
+
+    /// Where HTTP is served.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref()?.local_addr().ok()
+    }
+
+    /// Serves until `ended` is ready. Then accepts nobody any more, answers what it has read, gives what is
+    /// in memory back to the store, and returns: at the latest after the [drain
+    /// time](ServerBuilder::drain) and the store's own.
+    ///
+    /// Dropped instead, it ends at once, and what is in memory is a gap.
+    pub async fn run(self, ended: impl Future<Output = ()>) {
+        let (core, clients) = (&self.core, &self.clients);
+        // Dropped with this future, it cuts all clients off.
+        let _cut = clients.cut.clone().drop_guard();
+        let (resp, http) = (resp_of(core.clone()), http_of(core.clone()));
+        let door = |listener, full| Door { listener, tls: self.tls.as_ref(), full };
+        tokio::select! {
+            () = ended => {}
+            () = accept(door(self.resp.as_ref(), RESP_FULL), clients, resp) => {}
+            () = accept(door(self.http.as_ref(), HTTP_FULL), clients, http) => {}
+            () = sweep(core) => {}
+        }
+        // Nobody may wait in vain to be accepted.
+        drop((self.resp, self.http));
+        core.ending.cancel();
+        clients.tasks.close();
+        if timeout(self.drain, clients.tasks.wait()).await.is_err() {
+            tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
+        }
+        core.draws.close().await;
+    }
+}
+
+/// Those who are served.
+#[derive(Debug)]
+struct Clients {
+    places: Arc<Semaphore>,
+    tasks: TaskTracker,
+    /// They are left at once.
+    cut: CancellationToken,
+}
+
+impl Clients {
+    fn spawn(&self, client: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(self.cut.clone().run_until_cancelled_owned(client));
+    }
+}
+
+/// What serves a client of Redis.
+fn resp_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
+    let ids = Arc::new(AtomicI64::new(1));
+    move |stream| {
+        // Relaxed: numbers that tell clients apart, and nothing else.
+        let id = ids.fetch_add(1, Ordering::Relaxed);
+        resp::serve(core.clone(), stream, id).boxed()
+    }
+}
+
+/// What serves a client of HTTP.
+fn http_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
+    let router = http::router(core.clone());
+    move |stream| http::serve(stream, router.clone(), core.ending.clone()).boxed()
+}
+
+/// Where one protocol is served.
+struct Door<'a> {
+    listener: Option<&'a TcpListener>,
+    tls: Option<&'a Tls>,
+    /// What a client is told for whom there is no place.
+    full: &'static [u8],
+}
+
+/// Accepts clients for as long as there are places, and serves each by itself.
+async fn accept<C>(door: Door<'_>, clients: &Clients, serve: impl Fn(Stream) -> C + Clone + Send + 'static)
+where
+    C: Future<Output = ()> + Send + 'static,
+{
+    let Some(listener) = door.listener else { return pending().await };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => match clients.places.clone().try_acquire_owned() {
+                Ok(place) => {
+                    // An answer is small, and waits for nothing that would follow it.
+                    let _ = stream.set_nodelay(true);
+                    let (tls, serve) = (door.tls.cloned(), serve.clone());
+                    clients.spawn(async move {
+                        if let Some(stream) = secured(tls, stream).await {
+                            serve(stream).await;
+                        }
+                        drop(place);
+                    });
+                }
+                // Over TLS it would not be understood.
+                Err(_) => turned_away(&stream, if door.tls.is_some() { &[] } else { door.full }),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn turned_away(stream: &TcpStream, full: &[u8]) {
+    let told: io::Result<usize> = stream.try_write(full);
+    tracing::warn!(told = told.is_ok(), "a client was turned away: there are as many as may be");
+}
+
+async fn sweep(core: &Core) {
+    let mut ticks = interval(SWEEP);
+    loop {
+        ticks.tick().await;
+        core.draws.sweep();
+    }
+}

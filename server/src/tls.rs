@@ -1,0 +1,104 @@
+//! TLS: which certificate clients see, and which they have to show.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use idmill::{Error, Operation, Result};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
+
+/// How long a client may take to agree on a key.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What clients see of the server over TLS. It can be exchanged while the server runs: clones are of the same.
+#[derive(Clone)]
+pub struct Tls(Arc<ArcSwap<ServerConfig>>);
+
+impl Tls {
+    /// The certificate with those that it is signed by, and its key, from files in PEM. With a file of
+    /// authorities, clients have to show a certificate that one of these has signed.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a file that cannot be read, and for a key that
+    /// is of another certificate.
+    pub fn from_files(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Self> {
+        let chain = certificates(certificate)?;
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unreadable(certificate, &error))?;
+        let config = match authorities {
+            None => config.with_no_client_auth(),
+            Some(file) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(file)? {
+                    roots.add(authority).map_err(|error| unreadable(file, &error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
+                config.with_client_cert_verifier(verifier.map_err(|error| unreadable(file, &error))?)
+            }
+        };
+        let config =
+            config.with_single_cert(chain, secret).map_err(|error| unreadable(certificate, &error))?;
+        Ok(Self(Arc::new(ArcSwap::from_pointee(config))))
+    }
+
+    /// From now on it is as another; clients that are connected stay.
+    pub fn replace(&self, other: &Self) {
+        self.0.store(other.0.load_full());
+    }
+
+    async fn accept(&self, stream: TcpStream) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+        let accepted = TlsAcceptor::from(self.0.load_full()).accept(stream);
+        match timeout(PATIENCE, accepted).await {
+            Ok(Ok(stream)) => Some(stream),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a client did not agree on a key");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls(…)")
+    }
+}
+
+/// A connection, encrypted or not.
+pub(crate) type Stream = Either<TcpStream, tokio_rustls::server::TlsStream<TcpStream>>;
+
+/// The connection, encrypted if it is to be; `None` for a client that would not.
+pub(crate) async fn secured(tls: Option<Tls>, stream: TcpStream) -> Option<Stream> {
+    match tls {
+        None => Some(Either::Left(stream)),
+        Some(tls) => tls.accept(stream).await.map(Either::Right),
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = found.map_err(|error| unreadable(file, &error))?;
+    if found.is_empty() {
+        return Err(unreadable(file, &"there is no certificate in it"));
+    }
+    Ok(found)
+}
+
+/// The error's own text has nothing of what is in the file.
+fn unreadable(file: &Path, error: &dyn fmt::Display) -> Error {
+    Error::invalid(format!("{} cannot be used for TLS: {error}", file.display())).during(Operation::Configure)
+}

@@ -1,0 +1,87 @@
+//! Who may do what, over both protocols.
+
+use idmill::store::MemoryStore;
+use idmill_server::{Access, Pattern, Right, Rights, Secret, Token};
+use reqwest::{Client as Http, StatusCode};
+
+use crate::common::Running;
+
+fn token(secret: &Secret, rights: impl IntoIterator<Item = Right>, patterns: &[&str]) -> Token {
+    let patterns = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+    Token::new("shop", secret.hash(), rights.into_iter().collect(), patterns)
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_told_and_with_it_what_it_allows() {
+    let secret = Secret::fresh().unwrap();
+    let mut shop = token(&secret, [Right::Draw], &["shop.*"]);
+    shop.max_ids = Some(100);
+    let access = Access::by([shop]);
+    let server = Running::with(MemoryStore::new(), |server| server.access(access)).await;
+    let mut client = server.client().await;
+    for command in ["INCR shop.a", "GET shop.a", "EXISTS shop.a", "INFO", "HELLO 3", "INCRBY shop.a 3"] {
+        let answer = client.ask(command).await;
+        assert!(answer.starts_with("-NOAUTH"), "{command}: {answer}");
+    }
+    assert!(client.ask("AUTH wrong").await.starts_with("-WRONGPASS"));
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    assert_eq!(client.ask("INCR shop.a").await, ":1");
+    assert!(client.ask("INCR other").await.starts_with("-NOPERM"));
+    assert!(client.ask("INCRBY shop.a 101").await.contains("100 ids a request"));
+    assert_eq!(client.ask("INCRBY shop.a 100").await, ":101");
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("HELLO 3 AUTH default {}", secret.reveal())).await, "%7");
+}
+
+#[tokio::test]
+async fn a_token_that_is_taken_away_ends_for_those_who_are_connected() {
+    let (secret, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+    let access = Access::by([token(&secret, [Right::Draw], &["*"])]);
+    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    assert_eq!(client.ask("INCR a").await, ":1");
+    access.replace([token(&other, [Right::Draw], &["*"])]);
+    assert!(client.ask("INCR a").await.starts_with("-WRONGPASS the token has expired, or was taken away"));
+    assert_eq!(client.rest().await, "");
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", other.reveal())).await, "+OK");
+    assert_eq!(client.ask("INCR a").await, ":2");
+}
+
+#[tokio::test]
+async fn over_http_a_token_allows_the_same() {
+    let (shop, operator) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+    let access = Access::by([
+        token(&shop, [Right::Draw], &["shop.*"]),
+        Token::new("operator", operator.hash(), Rights::ALL, vec![Pattern::any()]),
+    ]);
+    let server = Running::with(MemoryStore::new(), |server| server.access(access).metrics(String::new)).await;
+    let http = Http::new();
+    let draw = |name: &str| http.post(server.url(&format!("/v1/sequences/{name}/ids")));
+    let nobody = draw("shop.a").send().await.unwrap();
+    assert_eq!(nobody.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(nobody.headers()["www-authenticate"], "Bearer");
+    let wrong = draw("shop.a").bearer_auth("wrong").send().await.unwrap();
+    assert_eq!(wrong.status(), StatusCode::UNAUTHORIZED);
+    let text = wrong.text().await.unwrap();
+    assert!(!text.contains("wrong\"") && text.contains("not known here"), "{text}");
+    assert_eq!(draw("shop.a").bearer_auth(shop.reveal()).send().await.unwrap().status(), StatusCode::OK);
+    assert_eq!(draw("b").bearer_auth(shop.reveal()).send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    assert_eq!(draw("b").bearer_auth(operator.reveal()).send().await.unwrap().status(), StatusCode::OK);
+    for path in ["/v1/sequences", "/v1/sequences/b", "/metrics"] {
+        let nobody = http.get(server.url(path)).send().await.unwrap();
+        assert_eq!(nobody.status(), StatusCode::UNAUTHORIZED, "{path}");
+    }
+    let listed = http.get(server.url("/v1/sequences")).bearer_auth(shop.reveal()).send().await.unwrap();
+    let listed: serde_json::Value = listed.json().await.unwrap();
+    assert_eq!(listed["sequences"].as_array().unwrap().len(), 1, "{listed}");
+    let metrics = http.get(server.url("/metrics")).bearer_auth(shop.reveal()).send().await.unwrap();
+    assert_eq!(metrics.status(), StatusCode::FORBIDDEN);
+    let removed =
+        http.delete(server.url("/v1/sequences/shop.a")).bearer_auth(shop.reveal()).send().await.unwrap();
+    assert_eq!(removed.status(), StatusCode::FORBIDDEN);
+    // Probes have no token, and are told no name.
+    let ready = http.get(server.url("/readyz")).send().await.unwrap();
+    assert_eq!((ready.status(), ready.text().await.unwrap().as_str()), (StatusCode::OK, "ready\n"));
+}

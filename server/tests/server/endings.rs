@@ -1,0 +1,96 @@
+//! A server that ends, and a store that is away.
+
+use std::time::Duration;
+
+use idmill::store::{Faults, MemoryStore, Store};
+use reqwest::StatusCode;
+
+use crate::common::{Running, with_orders};
+
+#[tokio::test]
+async fn who_was_answered_has_ids_and_the_rest_goes_back() {
+    let store = with_orders().await;
+    let server = Running::over(store.clone()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCRBY orders 7").await, ":7");
+    let (idle, address) = (server.client().await, server.resp);
+    server.end().await.unwrap();
+    assert_eq!(client.rest().await, "");
+    drop(idle);
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    let info = store.inspect(&"orders".parse().unwrap()).await.unwrap().unwrap();
+    assert_eq!(info.next, Some(8));
+}
+
+/// It is answered what it sent before the end, and nothing is cut in the middle.
+#[tokio::test]
+async fn a_pipeline_that_runs_is_answered_to_its_last_whole_command() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    let (mut read, mut write) = std::mem::replace(&mut client.0, server.client().await.0).into_split();
+    let writer = tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        let commands = "*2\r\n$4\r\nINCR\r\n$1\r\ns\r\n".repeat(1000);
+        while write.write_all(commands.as_bytes()).await.is_ok() {}
+    });
+    let reader = tokio::spawn(async move {
+        use tokio::io::AsyncReadExt;
+        let mut answers = Vec::new();
+        let _ = read.read_to_end(&mut answers).await;
+        answers
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.end().await.unwrap();
+    writer.await.unwrap();
+    let answers = String::from_utf8(reader.await.unwrap()).unwrap();
+    let (whole, cut) = answers.rsplit_once("\r\n").unwrap();
+    assert_eq!(cut, "");
+    let ids: Vec<u64> = whole.split("\r\n").map(|line| line[1..].parse().unwrap()).collect();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_memory_serves_and_then_clients_are_told_to_try_again() {
+    let store = with_orders().await;
+    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCR orders").await, ":1");
+    store.set_faults(Faults::outage());
+    let mut last = 1;
+    let told = loop {
+        let answer = client.ask("INCR orders").await;
+        match answer.strip_prefix(':') {
+            Some(id) => last = id.parse::<u64>().unwrap(),
+            None => break answer,
+        }
+    };
+    assert!(told.starts_with("-TRYAGAIN"), "{told}");
+    let ready = reqwest::get(server.url("/readyz")).await.unwrap();
+    assert_eq!(ready.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(ready.text().await.unwrap().contains("orders"));
+    let http = reqwest::Client::new().post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
+    assert_eq!(http.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(http.headers()["retry-after"], "1");
+    store.set_faults(Faults::none());
+    // Transient means that another try comes through, some time.
+    let next = loop {
+        match client.ask("INCR orders").await.strip_prefix(':') {
+            Some(id) => break id.parse::<u64>().unwrap(),
+            None => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    assert!(next > last, "{next} after {last}");
+}
+
+/// It keeps its connection for the next request, which nobody would answer.
+#[tokio::test]
+async fn a_client_of_http_that_is_idle_does_not_hold_up_the_end() {
+    let server = Running::over(with_orders().await).await;
+    let http = reqwest::Client::new();
+    let drawn = http.post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
+    assert_eq!(drawn.status(), StatusCode::OK);
+    drawn.bytes().await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(5), server.end()).await;
+    assert!(ended.is_ok(), "it waited for the drain time of 10 s");
+    drop(http);
+}

@@ -1,0 +1,109 @@
+//! Clients that mean no good, or do no good.
+
+use std::time::Duration;
+
+use idmill::store::MemoryStore;
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use crate::common::Running;
+
+#[tokio::test]
+async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut other = server.client().await;
+    assert_eq!(other.ask("INCR s").await, ":1");
+    for (bytes, word) in [
+        (&b"*-1\r\n"[..], "multibulk"),
+        (b"*1\r\n$99999999\r\n", "bulk length"),
+        (b"*1\r\n:1\r\n", "expected '$'"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", "unknown command"),
+        (b"GET /v1/sequences HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP has a port of its own"),
+        (b"POST /x HTTP/1.1\r\n\r\nINCR s\r\n", "HTTP has a port of its own"),
+    ] {
+        let mut client = server.client().await;
+        client.send(bytes).await;
+        client.0.shutdown().await.unwrap();
+        let answer = client.rest().await;
+        assert!(answer.contains(word), "{}: {answer}", bytes.escape_ascii());
+    }
+    assert_eq!(other.ask("INCR s").await, ":2");
+}
+
+/// A line without an end, and a word of a gigabyte: neither is kept.
+#[tokio::test]
+async fn what_never_ends_is_cut_off_early() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    let (mut sent, endless) = (0_usize, vec![b'x'; 65536]);
+    while client.0.write_all(&endless).await.is_ok() {
+        sent += 65536;
+        assert!(sent < 1 << 30, "a gigabyte was read");
+    }
+    assert!(sent >= 1 << 17, "cut off after {sent} bytes");
+}
+
+/// The server stops reading: what a client does not take off its hands is bounded.
+#[tokio::test]
+async fn a_pipeline_whose_answers_nobody_reads_is_not_read_either() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    let commands = "*2\r\n$4\r\nPING\r\n$1000\r\n".to_owned() + &"x".repeat(1000) + "\r\n";
+    let commands = commands.repeat(64);
+    let mut sent = 0_usize;
+    while timeout(Duration::from_secs(2), client.0.write_all(commands.as_bytes())).await.is_ok() {
+        sent += commands.len();
+        assert!(sent < 1 << 28, "a quarter of a gigabyte was read");
+    }
+    let mut other = server.client().await;
+    assert_eq!(other.ask("INCR s").await, ":1");
+}
+
+#[tokio::test]
+async fn more_clients_than_there_are_places_for_are_turned_away() {
+    let server = Running::with(MemoryStore::new(), |server| server.max_connections(2)).await;
+    let (mut first, mut second) = (server.client().await, server.client().await);
+    assert_eq!(first.ask("PING").await, "+PONG");
+    assert_eq!(second.ask("PING").await, "+PONG");
+    let mut third = server.client().await;
+    assert_eq!(third.line().await, "-ERR max number of clients reached");
+    assert_eq!(third.rest().await, "");
+    drop(first);
+    // Its place is free once the server has heard of it.
+    loop {
+        let mut client = server.client().await;
+        if client.0.write_all(b"PING\r\n").await.is_ok() && client.rest_of_line().await == "+PONG" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Half a request and silence, over both protocols; whoever comes after is served.
+#[tokio::test]
+async fn half_a_command_holds_up_nobody_else() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut halves = Vec::new();
+    for _ in 0..50 {
+        let mut client = server.client().await;
+        client.send("*2\r\n$4\r\nINCR\r\n$6\r\nord").await;
+        halves.push(client.0);
+        let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+        stream.write_all(b"POST /v1/sequences/orders/ids HTTP/1.1\r\nHo").await.unwrap();
+        halves.push(stream);
+    }
+    assert_eq!(server.client().await.ask("INCR orders").await, ":1");
+    let http = reqwest::Client::new().post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
+    assert_eq!(http.text().await.unwrap(), r#"{"sequence":"orders","ids":[2]}"#);
+}
+
+#[tokio::test]
+async fn clients_of_http_have_places_too() {
+    let server = Running::with(MemoryStore::new(), |server| server.max_connections(1)).await;
+    let mut only = server.client().await;
+    assert_eq!(only.ask("PING").await, "+PONG");
+    let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    let mut answer = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("Retry-After"), "{answer}");
+}

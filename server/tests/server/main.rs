@@ -1,0 +1,10 @@
+//! The server, as its clients see it.
+
+mod access;
+mod common;
+mod endings;
+mod hostile;
+mod http;
+mod redis;
+mod tls;
+mod wire;

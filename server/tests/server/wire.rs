@@ -1,0 +1,182 @@
+//! Commands and their answers, byte for byte.
+
+use idmill::store::{Existing, MemoryStore};
+
+use crate::common::{Running, with_orders};
+
+#[tokio::test]
+async fn ids_are_drawn_one_by_one_in_blocks_and_in_ranges() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("GET orders").await, "$-1");
+    assert_eq!(client.ask("INCR orders").await, ":1");
+    assert_eq!(client.ask("incr orders").await, ":2");
+    assert_eq!(client.ask("INCRBY orders 10").await, ":12");
+    assert_eq!(client.ask("IDMILL.TAKE orders 3").await, "*2");
+    assert_eq!([client.line().await, client.line().await], [":13", ":15"]);
+    assert_eq!(client.ask("GET orders").await, "$2");
+    assert_eq!(client.line().await, "15");
+    assert_eq!(client.ask("EXISTS orders nothing").await, ":1");
+}
+
+#[tokio::test]
+async fn a_pipeline_is_answered_in_its_order_whatever_it_is_cut_into() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    let commands =
+        (0..500).map(|at| format!("*2\r\n$4\r\nECHO\r\n$3\r\n{at:03}\r\n*2\r\n$4\r\nINCR\r\n$1\r\ns\r\n"));
+    let pipeline = commands.collect::<Vec<_>>().concat();
+    for part in pipeline.as_bytes().chunks(777) {
+        client.send(part).await;
+    }
+    for at in 0..500 {
+        assert_eq!(client.line().await, "$3");
+        assert_eq!(client.line().await, format!("{at:03}"));
+        assert_eq!(client.line().await, format!(":{}", at + 1));
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_is_carried_out_at_its_end_or_not_at_all() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCR s").await, ":1");
+    assert_eq!(client.ask("EXEC").await, "-ERR EXEC without MULTI");
+    assert_eq!(client.ask("MULTI").await, "+OK");
+    assert_eq!(client.ask("INCR s").await, "+QUEUED");
+    assert_eq!(client.ask("INCRBY s -1").await, "+QUEUED");
+    assert_eq!(client.ask("INCRBY s 10").await, "+QUEUED");
+    // Nothing was drawn yet.
+    assert_eq!(server.client().await.ask("INCR s").await, ":2");
+    assert_eq!(client.ask("EXEC").await, "*3");
+    assert_eq!(client.line().await, ":3");
+    assert!(client.line().await.contains("at least 1"));
+    assert_eq!(client.line().await, ":13");
+    for (spoils, answer) in [("SET s 1", "only counts upwards"), ("INCR", "wrong number")] {
+        assert_eq!(client.ask("MULTI").await, "+OK");
+        assert_eq!(client.ask("INCR s").await, "+QUEUED");
+        assert!(client.ask(spoils).await.contains(answer));
+        assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
+    }
+    assert_eq!(client.ask("MULTI").await, "+OK");
+    assert_eq!(client.ask("INCR s").await, "+QUEUED");
+    assert_eq!(client.ask("DISCARD").await, "+OK");
+    assert_eq!(client.ask("INCR s").await, ":14");
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_transaction_has_a_limit() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("MULTI").await, "+OK");
+    let (mut queued, word) = (0, "x".repeat(10_000));
+    while client.ask(&format!("PING {word}")).await == "+QUEUED" {
+        queued += 1;
+        assert!(queued < 100, "a megabyte is kept");
+    }
+    assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
+}
+
+#[tokio::test]
+async fn each_client_gets_other_ids() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        let mut client = server.client().await;
+        clients.push(tokio::spawn(async move {
+            let mut ids = Vec::new();
+            for _ in 0..200 {
+                ids.push(client.id("INCR s").await);
+            }
+            assert!(ids.is_sorted());
+            ids
+        }));
+    }
+    let mut all = Vec::new();
+    for client in clients {
+        all.extend(client.await.unwrap());
+    }
+    all.sort_unstable();
+    assert_eq!(all, (1..=4000).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_would_repeat_an_id_is_refused_with_what_to_do() {
+    let server = Running::over(with_orders().await).await;
+    let mut client = server.client().await;
+    for command in
+        ["SET orders 1", "DEL orders", "DECR orders", "FLUSHALL", "EXPIRE orders 1", "GETSET orders 1"]
+    {
+        let answer = client.ask(command).await;
+        assert!(answer.starts_with("-ERR") && answer.contains("idmill set"), "{command}: {answer}");
+    }
+    for command in ["INCRBY orders 0", "INCRBY orders -1"] {
+        let answer = client.ask(command).await;
+        assert!(answer.contains("at least 1"), "{command}: {answer}");
+    }
+    for (command, words) in [
+        ("INCR", "wrong number of arguments for 'incr'"),
+        ("INCRBY orders x", "not an integer"),
+        ("INCRBY orders 99999999999999999999", "not an integer"),
+        ("INCRBY orders 9000000000000000000", "max_take"),
+        ("SELECT 1", "put what tells sequences apart into their names"),
+        ("EVAL return", "unknown command 'eval'"),
+        ("AUTH x", "no tokens"),
+        ("INCR a\u{1}b", "control character"),
+    ] {
+        let answer = client.ask(command).await;
+        assert!(answer.starts_with("-ERR") && answer.contains(words), "{command}: {answer}");
+    }
+    assert_eq!(client.id("INCR orders").await, 1);
+}
+
+#[tokio::test]
+async fn a_name_that_was_mistyped_is_an_error_where_sequences_have_to_exist() {
+    let server = Running::over(Existing::of(with_orders().await)).await;
+    let mut client = server.client().await;
+    let answer = client.ask("INCR ordres").await;
+    assert!(answer.starts_with("-NOTFOUND"), "{answer}");
+    assert_eq!(client.ask("INCR orders").await, ":1");
+}
+
+#[tokio::test]
+async fn both_versions_of_the_protocol_are_spoken() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("HELLO 4").await, "-NOPROTO unsupported protocol version; there are 2 and 3");
+    assert_eq!(client.ask("HELLO").await, "*14");
+    let mut client = server.client().await;
+    assert_eq!(client.ask("HELLO 3 SETNAME me").await, "%7");
+    let mut client = server.client().await;
+    client.send("HELLO 3\r\nRESET\r\nHELLO\r\nQUIT\r\n").await;
+    let answers = client.rest().await;
+    assert!(answers.contains("%7\r\n") && answers.contains("+RESET\r\n*14\r\n"), "{answers}");
+    assert!(answers.ends_with("+OK\r\n"), "{answers}");
+}
+
+/// Each draws from the same sequence, through a server of its own: a block that another's reserve lies within
+/// is skipped.
+#[tokio::test]
+async fn a_block_is_in_a_row_although_another_server_draws_at_the_same_time() {
+    let store = MemoryStore::new();
+    let servers = [Running::over(store.clone()).await, Running::over(store).await];
+    let mut tasks = Vec::new();
+    for server in &servers {
+        let mut client = server.client().await;
+        tasks.push(tokio::spawn(async move {
+            let mut blocks = Vec::new();
+            for n in (1..=40).cycle().take(400) {
+                let last = client.id(&format!("INCRBY s {n}")).await;
+                blocks.push((last + 1 - n, last));
+            }
+            blocks
+        }));
+    }
+    let mut blocks = Vec::new();
+    for task in tasks {
+        blocks.extend(task.await.unwrap());
+    }
+    blocks.sort_unstable();
+    assert_eq!(blocks.len(), 800);
+    assert!(blocks.windows(2).all(|pair| pair[0].1 < pair[1].0), "{blocks:?}");
+}
