@@ -72,8 +72,7 @@ impl Failover {
     /// [`Conflict`](ErrorKind::Conflict) if it is not to go on, with what decides it.
     pub fn adopt(self, info: &SequenceInfo, seen: Histories<'_>) -> Result<SequenceInfo> {
         if self == Self::Refuse {
-            self.report(&info.name, seen);
-            return Err(Error::new(ErrorKind::Conflict, seen.refused("the sequence")).of(&info.name));
+            return Err(seen.refuse(&info.name));
         }
         let next = info.reached().saturating_add(self.skips().into());
         let next = u64::try_from(next).ok().filter(|next| *next <= info.bounds.max());
@@ -117,14 +116,16 @@ impl Failover {
 pub(crate) const CHANGES: &str = "idmill_history_changes_total";
 
 impl Histories<'_> {
-    /// Why nothing is granted, and what to do. `what` was written: "the sequence".
-    fn refused(self, what: &str) -> String {
+    /// Reports the refusal, and returns its error, with what was seen and what decides it.
+    pub fn refuse(self, name: &SequenceName) -> Error {
+        Failover::Refuse.report(name, self);
         let Self { was, here } = self;
-        format!(
-            "{what} was last written on {was}, and this is {here}: what was reserved last may be missing here. Set its next id \
-             above every id in use (`idmill set NAME --next ID`), or open the store with failover=allow, or with failover=skip:N, \
-             which leaves N ids out"
-        )
+        let message = format!(
+            "the sequence was last written on {was}, and this is {here}: what was reserved last may be missing here. Set its next \
+             id above every id in use (`idmill set NAME --next ID`), or open the store with failover=allow, or with \
+             failover=skip:N, which leaves N ids out"
+        );
+        Error::new(ErrorKind::Conflict, message).of(name)
     }
 }
 
