@@ -221,4 +221,32 @@ mod tests {
             assert_eq!(after, SequenceInfo { next: adopted, ..before }, "{failover}");
         }
     }
+
+    /// Once by whoever decides, and not by whoever only asks what would follow.
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn what_was_decided_is_counted() {
+        use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        metrics::with_local_recorder(&recorder, || {
+            let info = info(Some(7));
+            Failover::Refuse.adopt(&info, MOVED).unwrap_err();
+            for decided in [Failover::Allow, Failover::Skip(9), Failover::Skip(1)] {
+                decided.adopt(&info, MOVED).unwrap();
+                decided.report(&info.name, MOVED);
+            }
+        });
+        let mut counted = Vec::new();
+        for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+            let label =
+                key.key().labels().find(|label| label.key() == "decision").unwrap().value().to_owned();
+            counted.push((key.key().name().to_owned(), label, value));
+        }
+        counted.sort_by(|a, b| a.1.cmp(&b.1));
+        let once =
+            |decision: &str, times| (CHANGES.to_owned(), decision.to_owned(), DebugValue::Counter(times));
+        assert_eq!(counted, [once("allowed", 1), once("refused", 1), once("skipped", 2)]);
+    }
 }
