@@ -13,9 +13,10 @@ use crate::error::{Result, Status};
 use crate::sequence::snapshot::{Health, Snapshot};
 use crate::sequence::state::Core;
 use crate::store::Grant;
+use crate::store::kit::history::CHANGES;
 use crate::sync::Arc;
 
-const COUNTERS: [(&str, Unit, &str); 9] = [
+const COUNTERS: [(&str, Unit, &str); 10] = [
     ("idmill_draws_total", Unit::Count, "Ids handed out"),
     ("idmill_granted_total", Unit::Count, "Ids that the store granted"),
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
@@ -25,6 +26,11 @@ const COUNTERS: [(&str, Unit, &str); 9] = [
     ("idmill_given_back_total", Unit::Count, "Ids that the store took back at the end"),
     ("idmill_gaps_total", Unit::Count, "Ids never to be handed out, by reason"),
     ("idmill_healed_total", Unit::Count, "Times that a guarded store had gone back in time"),
+    (
+        CHANGES,
+        Unit::Count,
+        "Reserves of a sequence that was last written in another history of its store, by decision",
+    ),
 ];
 const GAUGES: [(&str, Unit, &str); 7] = [
     ("idmill_remaining", Unit::Count, "Ids in memory"),

@@ -2,6 +2,7 @@
 //!
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
 //! - [`Contention`]: how a store tries again while others are faster.
+//! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
 //! - [`options`]: the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.
 //! - [`query`]: the parts of a URL, read and printed.
@@ -17,6 +18,7 @@
 mod calls;
 pub mod cas;
 mod contention;
+pub mod history;
 pub mod mode;
 pub mod options;
 pub mod query;

@@ -33,7 +33,7 @@ mod kind;
 mod page;
 
 use super::query::{self, Printed};
-use super::refuse;
+use super::{history, refuse};
 use crate::error::{Error, Result};
 
 pub use field::{Field, Typed, Value, Word};
@@ -143,6 +143,9 @@ impl<O: Clone> Table<O> {
 
     /// The error for an option that there is not, with those that there are.
     pub fn unknown(&self, key: &str) -> Error {
+        if key == history::KEY {
+            return history::not_told();
+        }
         refuse(format!("unknown option `{key}`; there are {}", self.known()))
     }
 
@@ -309,6 +312,15 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{query}");
             assert!(error.to_string().ends_with(&message), "{query}: {error}");
         }
+    }
+
+    /// It would do nothing, and whoever writes it counts on it.
+    #[test]
+    fn a_store_that_cannot_tell_its_history_says_so() {
+        let error = OPTIONS.read("failover=refuse", usual()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("has no option `failover`"), "{error}");
+        assert!(error.to_string().contains("guard=URL"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::store::kit::history;
 use idmill::store::kit::options::{TIMEOUT, Table, option};
 use idmill::store::kit::query::{Once, Printed};
 use idmill::store::kit::refuse;
@@ -168,6 +169,7 @@ impl MongoOptions {
                     "journal=false would lose ids that were handed out: every write here is journaled; leave it out",
                 ));
             }
+            history::KEY => return Err(history::not_told()),
             _ => self.driver.push(pair.to_owned()),
         }
         Ok(())
@@ -353,6 +355,7 @@ mod tests {
             ("mongodb:localhost", "two slashes"),
             ("mongodb://", "connection string"),
             ("mongodb://h/?colection=a", "there are collection=idmill_sequences, timeout=10s, and"),
+            ("mongodb://h/?failover=allow", "has no option `failover`"),
             ("mongodb://h/?collection=", "cannot be used: write 1 to 120 bytes"),
             ("mongodb://h/?collection=a%24b", "cannot be used: write 1 to 120 bytes"),
             ("mongodb://h/?collection=a&collection=b", "twice"),

@@ -42,6 +42,7 @@ pub use self::transaction::{InTransaction, next_in, reserve_in};
 pub use ::mysql_async as driver;
 pub use idmill;
 pub use idmill::store::Mode;
+pub use idmill::store::kit::history::Failover;
 
 const STORE: Scheme = Scheme::store::<MysqlOptions>("mysql", "mysql://HOST/DATABASE");
 
@@ -60,6 +61,14 @@ pub fn register() -> idmill::Result<()> {
 
 /// How long one statement may take unless told otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a store is opened with.
+#[derive(Debug)]
+struct Opening {
+    table: Table,
+    mode: Mode,
+    failover: Option<Failover>,
+}
 
 /// Sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
 ///
@@ -90,7 +99,8 @@ impl MysqlStore {
         let opening = async {
             let (connections, table) = (Connections::Given(pool.clone()), Table::new(table)?);
             let place = "the pool's server".to_owned();
-            Self::within(Database { connections, timeout: DEFAULT_TIMEOUT, place }, table, mode).await
+            let database = Database { connections, timeout: DEFAULT_TIMEOUT, place };
+            Self::within(database, Opening { table, mode, failover: None }).await
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -122,15 +132,16 @@ impl MysqlStore {
     /// neither MySQL nor MariaDB; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
     pub async fn open_with(options: MysqlOptions) -> Result<Self> {
         let opening = async {
-            let (database, table, mode) = options.database()?;
-            Self::within(database, table, mode).await
+            let (database, opening) = options.database()?;
+            Self::within(database, opening).await
         };
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
 
-    async fn within(database: Database, table: Table, mode: Mode) -> Result<Self> {
+    async fn within(database: Database, opening: Opening) -> Result<Self> {
+        let Opening { table, mode, failover } = opening;
         let mut session = database.connect(Asked::Read).await?;
-        let calls = Calls::open(&mut session, table, mode, &database.place).await?;
+        let calls = Calls::open(&mut session, table, mode, &database.place, failover).await?;
         drop(session);
         Ok(Self { database, calls })
     }

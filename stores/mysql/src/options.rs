@@ -9,11 +9,13 @@ use std::time::Duration;
 use futures_util::{FutureExt, TryFutureExt};
 use idmill::Result;
 use idmill::store::Mode;
+use idmill::store::kit::history::Failover;
 use idmill::store::kit::refuse;
 use idmill_sql::mysql::{Table, must_be_durable, settings};
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
+use super::Opening;
 use super::convert::Carried;
 use super::database::{Connections, Database};
 use super::session::Bare;
@@ -29,7 +31,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
 ///
 /// As a URL:
-/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&tls=true&ca=FILE&timeout=10s`;
+/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&failover=refuse&tls=true&ca=FILE&timeout=10s`;
 /// `mariadb://` means the same. The user, the password and the database are percent-encoded. Printing hides
 /// the password.
 ///
@@ -48,6 +50,7 @@ pub struct MysqlOptions {
     database: String,
     table: String,
     mode: Mode,
+    failover: Option<Failover>,
     tls: bool,
     ca: Option<PathBuf>,
     timeout: Duration,
@@ -65,6 +68,7 @@ impl MysqlOptions {
             database: database.into(),
             table,
             mode: Mode::default(),
+            failover: None,
             tls,
             ca: None,
             timeout,
@@ -118,6 +122,14 @@ impl MysqlOptions {
         self
     }
 
+    /// What happens to a sequence that was last written by another server, whose last writes may be missing
+    /// here. By default it is refused.
+    #[must_use]
+    pub fn failover(mut self, failover: Failover) -> Self {
+        self.failover = Some(failover);
+        self
+    }
+
     /// How long one statement may take, and how long it may take to get a connection: 1 ms to a day. Default
     /// 10 s. The server stops waiting for a lock after half of it, in whole seconds, with an error.
     #[must_use]
@@ -163,7 +175,7 @@ impl MysqlOptions {
     }
 
     /// What a store is opened with.
-    pub(super) fn database(&self) -> Result<(Database, Table, Mode)> {
+    pub(super) fn database(&self) -> Result<(Database, Opening)> {
         let table = self.check()?;
         // Nothing that the store does leaves anything behind in a session.
         let mut options = self.driver(false);
@@ -176,7 +188,8 @@ impl MysqlOptions {
         }
         let place = format!("{}:{}", bracketed(&self.host), self.port);
         let connections = Connections::own(options.into());
-        Ok((Database { connections, timeout: self.timeout, place }, table, self.mode))
+        let opening = Opening { table, mode: self.mode, failover: self.failover };
+        Ok((Database { connections, timeout: self.timeout, place }, opening))
     }
 
     fn driver(&self, reset: bool) -> OptsBuilder {

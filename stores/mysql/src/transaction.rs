@@ -1,6 +1,7 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
+use idmill::store::kit::history::Failover;
 use idmill::{Id, Range, Result};
 use idmill_sql::mysql;
 use mysql_async::Transaction;
@@ -82,6 +83,15 @@ impl<T: Id> InTransaction<T> {
         self.0.table(table).map(Self)
     }
 
+    /// What happens if the sequence was last written by another server, whose last writes may be missing here.
+    /// Default [`Failover::Refuse`]. What is done about it commits or rolls back with the transaction. With
+    /// [`Failover::Allow`] nobody looks who wrote last, as it has to be where statements are logged
+    /// (`binlog_format = STATEMENT`).
+    #[must_use]
+    pub fn failover(self, failover: Failover) -> Self {
+        Self(self.0.failover(failover))
+    }
+
     /// The next id.
     ///
     /// # Errors
@@ -102,7 +112,8 @@ impl<T: Id> InTransaction<T> {
     /// is no table; [`Denied`](idmill::ErrorKind::Denied);
     /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
     ///
-    /// [`Conflict`](idmill::ErrorKind::Conflict) if the server had ended the transaction before, after an
+    /// [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another server, see
+    /// [`failover`](Self::failover); and if the server had ended the transaction before, after an
     /// error that it should have been rolled back for: the ids then are a gap.
     pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<Range<T>> {
         self.0.reserve(&mut Bare(transaction), count).await

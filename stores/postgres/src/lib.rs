@@ -38,6 +38,7 @@ pub use self::tls::SslMode;
 pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
 pub use idmill;
 pub use idmill::store::Mode;
+pub use idmill::store::kit::history::Failover;
 pub use idmill_sql::postgres::Keeps;
 /// The driver, in the version whose clients and transactions this crate takes.
 pub use tokio_postgres as driver;
@@ -88,7 +89,8 @@ impl PostgresStore {
     /// accepted; [`NotFound`](idmill::ErrorKind::NotFound) if the database or the schema is missing, or if
     /// the table is missing and the mode does not create it; [`Conflict`](idmill::ErrorKind::Conflict) if the
     /// table is unlogged or not this crate's, if the `search_path` leads to two tables, or if the server does
-    /// not sync what it writes.
+    /// not sync what it writes; [`Unsupported`](idmill::ErrorKind::Unsupported) if it does not tell what the
+    /// `failover` that the options ask for needs.
     pub async fn open_with(options: PostgresOptions) -> Result<Self> {
         options.open().await.map_err(|error| error.during(Operation::Connect))
     }
@@ -102,15 +104,15 @@ impl PostgresStore {
     /// As [`open_with`](Self::open_with).
     pub async fn new(client: impl Into<Arc<Client>>) -> Result<Self> {
         let sessions = Sessions::given(client.into(), DEFAULT_TIMEOUT);
-        let opened = Self::over(sessions, Table::new(None, DEFAULT_TABLE)?, Mode::Create).await;
+        let opened = Self::over(sessions, Table::new(None, DEFAULT_TABLE)?, Mode::Create, None).await;
         opened.map_err(|error| error.during(Operation::Connect))
     }
 
-    async fn over(sessions: Sessions, table: Table, mode: Mode) -> Result<Self> {
+    async fn over(sessions: Sessions, table: Table, mode: Mode, failover: Option<Failover>) -> Result<Self> {
         if mode != Mode::ReadOnly {
             sessions.must_be_outside().await.map_err(|fault| failed(fault, Asked::Read))?;
         }
-        let calls = Calls::open(&mut &sessions, table, mode, sessions.keeps()).await?;
+        let calls = Calls::open(&mut &sessions, table, mode, sessions.keeps(), failover).await?;
         Ok(Self { sessions, calls })
     }
 }

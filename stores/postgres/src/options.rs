@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use idmill::store::Mode;
+use idmill::store::kit::history::Failover;
 use idmill::store::kit::options::Word;
 use idmill::store::kit::refuse;
 use idmill::{Error, Operation, Result};
@@ -57,7 +58,7 @@ impl Word for Session {
 ///
 /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is the
 /// same. The other options are `schema=NAME`, `increment=N`, `mode=ro|rw|rwc`, `durability=disk|trust`,
-/// `timeout=10s`, `sslmode=verify-full`, `sslrootcert=FILE`, `target_session_attrs=read-write` and
+/// `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`, `sslrootcert=FILE`, `target_session_attrs=read-write` and
 /// `application_name=NAME`. Commas separate several hosts. The directory of a Unix socket is a
 /// percent-encoded host, as in `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
 ///
@@ -82,6 +83,7 @@ pub struct PostgresOptions {
     increment: u64,
     mode: Mode,
     keeps: Keeps,
+    failover: Option<Failover>,
     timeout: Duration,
     ssl_mode: SslMode,
     ssl_root: Option<String>,
@@ -145,6 +147,15 @@ impl PostgresOptions {
         self
     }
 
+    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may
+    /// be missing here. By default it is refused, if the server tells which it is. Native sequences do not
+    /// have it.
+    #[must_use]
+    pub fn failover(mut self, failover: Failover) -> Self {
+        self.failover = Some(failover);
+        self
+    }
+
     /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. Waiting
     /// for a lock, or for a connection, is limited to half of that.
     #[must_use]
@@ -165,6 +176,12 @@ impl PostgresOptions {
         OPTIONS.check(self)?;
         if self.ssl_root.is_some() && self.ssl_mode != SslMode::VerifyFull {
             return Err(refuse("sslrootcert= is looked at with sslmode=verify-full only; add that"));
+        }
+        if self.failover.is_some() && self.sequences == Sequences::Native {
+            return Err(refuse(
+                "failover= is for sequences in idmill's table: a native sequence has no row that says which server drew \
+                 last; leave it out, and put a guard in front: guard=URL",
+            ));
         }
         self.config()
     }
@@ -235,7 +252,7 @@ impl PostgresOptions {
             return Err(refuse(message));
         }
         let table = self.checked_table()?;
-        PostgresStore::over(self.sessions()?, table, self.mode).await
+        PostgresStore::over(self.sessions()?, table, self.mode, self.failover).await
     }
 
     pub(super) async fn open_native(&self) -> Result<NativeSequences> {

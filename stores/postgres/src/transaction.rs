@@ -1,6 +1,7 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
+use idmill::store::kit::history::Failover;
 use idmill::{Id, Range, Result};
 use idmill_sql::postgres::{InTransaction as Draws, Table};
 use idmill_sql::{Answer, Executor, Fault, Statement};
@@ -39,8 +40,8 @@ pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count:
 
 /// The statement with which any other driver draws from a sequence inside its own transaction: parameters
 /// the name, as `text`, and how many ids, as `bigint`; one row with the first of them, as `bigint`, or
-/// none if the sequence does not exist or has fewer left. What [`InTransaction`] says holds for it,
-/// except that it creates nothing.
+/// none if the sequence does not exist, has fewer left, or was last written on another cluster or timeline.
+/// What [`InTransaction`] says holds for it, except that it creates nothing.
 ///
 /// ```
 /// let sql = idmill_postgres::next_in_sql("idmill_sequences")?;
@@ -104,6 +105,14 @@ impl<T: Id> InTransaction<T> {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
     pub fn schema(self, schema: &str) -> Result<Self> {
         self.0.schema(schema).map(Self)
+    }
+
+    /// What happens if the sequence was last written on another cluster or timeline, whose last writes may be
+    /// missing here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the
+    /// transaction. With [`Failover::Allow`] the server is not asked, so that no right to ask is needed.
+    #[must_use]
+    pub fn failover(self, failover: Failover) -> Self {
+        Self(self.0.failover(failover))
     }
 
     /// The next id.

@@ -27,7 +27,7 @@ pub mod window;
 
 use std::fmt;
 
-use idmill::store::kit::options::Word as _;
+use idmill::store::kit::history::Histories;
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Records,
     Reserve, Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
@@ -36,11 +36,12 @@ use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 
 use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
-use self::schema::Schema;
+use self::schema::{GRANTED_BY, REFUSED_BY, Schema};
 
 pub(crate) use self::options::{CA, split_scheme};
-pub use self::options::{Failover, Keeps, RedisOptions};
+pub use self::options::{Keeps, RedisOptions};
 pub use idmill;
+pub use idmill::store::kit::history::Failover;
 pub use window::{RedisWindow, RedisWindowOptions};
 
 const STORE: Scheme = Scheme::store::<RedisOptions>("redis", "redis://HOST:PORT");
@@ -71,6 +72,7 @@ pub struct RedisStore {
     link: Link,
     schema: Schema,
     durability: Durability,
+    failover: Failover,
 }
 
 impl RedisStore {
@@ -94,8 +96,9 @@ impl RedisStore {
             options.check()?;
             let link = Link::new(options.terms());
             link.greet().await?;
-            let schema = Schema::new(options.prefix_name(), options.after_failover().word());
-            Ok(Self { link, schema, durability: options.durability() })
+            let schema = Schema::new(options.prefix_name(), options.after_failover());
+            let (durability, failover) = (options.durability(), options.after_failover());
+            Ok(Self { link, schema, durability, failover })
         };
         opened.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -121,13 +124,18 @@ impl RedisStore {
         match answer.word() {
             "exhausted" => return Err(exhausted(&request.name, answer.number(1).map_err(failed)?)),
             "missing" => return Err(not_found(&request.name)),
+            "promoted" => return Err(refused(&answer, &request.name)),
             _ => {}
         }
         let answer = self.checked(answer, &self.schema.key(&request.name))?;
         if answer.word() != "granted" {
             return Err(failed(answer.garbled()));
         }
-        schema::granted(&answer, request).map_err(failed)
+        let grant = schema::granted(&answer, request).map_err(failed)?;
+        if let Some([was, here]) = schema::masters(&answer, GRANTED_BY) {
+            self.failover.report(&request.name, Histories { was: &was, here: &here });
+        }
+        Ok(grant)
     }
 
     async fn try_reserve(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
@@ -220,7 +228,7 @@ impl RedisStore {
             let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
             after.apply(&change)?;
-            let answer = self.run(self.schema.set(&seen, &after)).await?;
+            let answer = self.run(self.schema.set(&seen, &after, change.next.is_some())).await?;
             if self.held(&answer)? {
                 return Ok(after);
             }
@@ -311,6 +319,12 @@ impl Store for RedisStore {
     }
 
     idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
+}
+
+/// Another master wrote the sequence last.
+fn refused(answer: &Answer, name: &SequenceName) -> Error {
+    let [was, here] = schema::masters(answer, REFUSED_BY).unwrap_or_default();
+    Histories { was: &was, here: &here }.refuse(name)
 }
 
 fn not_a_name(error: Error) -> Error {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Target;
+use idmill::store::kit::history::{FAILOVER, Failover};
 use idmill::store::kit::options::{FILE, Table, Word, option, whole, words};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
@@ -29,9 +30,9 @@ const OPTIONS: Table<RedisOptions> = Table(&[
     option("durability", words::<Keeps>(), "disk")
         .means("what keeps a grant through a crash")
         .field(|o| &mut o.keeps),
-    option("failover", words::<Failover>(), "")
+    option("failover", FAILOVER, "")
         .means(
-            "what a promoted replica may grant, see below. The default is `allow` if `replicas` is set, and \
+            "what a promoted replica may grant of a sequence that its master wrote last, see below. The default is `allow` if `replicas` is set, and \
              with `durability=process`; otherwise `refuse`",
         )
         .field(|o| &mut o.failover),
@@ -53,19 +54,6 @@ pub enum Keeps {
     Trust,
     /// `process`: a crash may lose grants, and ids are then handed out twice.
     Process,
-}
-
-/// What happens to a sequence if its server was a replica at the last write. The store cannot detect this if
-/// the server has restarted since its promotion, has had no replica for an hour, or was the second to be
-/// promoted in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Failover {
-    /// `refuse`: reserves fail until the next id of the sequence is set, since the last grants of the old
-    /// master may not have reached the new one.
-    Refuse,
-    /// `allow`: reserves continue from the state of the new master.
-    Allow,
 }
 
 /// A Redis or Valkey server, and how it keeps sequences.
@@ -174,6 +162,9 @@ impl RedisOptions {
     /// What happens to a sequence if its server was a replica at the last write. Default
     /// [`Failover::Refuse`], or [`Failover::Allow`] if [`replicas`](Self::replicas) is set or with
     /// [`Keeps::Process`].
+    ///
+    /// The store cannot detect this if the server has restarted since its promotion, has had no replica for
+    /// an hour, or was the second to be promoted in a row.
     #[must_use]
     pub fn failover(mut self, failover: Failover) -> Self {
         self.failover = Some(failover);
@@ -223,13 +214,6 @@ impl Word for Keeps {
         (Self::Disk, "disk", "checks the server's settings, and refuses a server without them"),
         (Self::Trust, "trust", "assumes the settings, for servers that forbid `CONFIG GET`"),
         (Self::Process, "process", "does not need them; a crash then repeats ids"),
-    ];
-}
-
-impl Word for Failover {
-    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
-        (Self::Refuse, "refuse", "nothing, until the next id of the sequence is set"),
-        (Self::Allow, "allow", "what follows the ids that it knows of"),
     ];
 }
 
@@ -286,11 +270,11 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let url = "redis://app:s%40c%3A%2F@db-1/3?prefix=a:b&timeout=500ms&replicas=2&durability=trust&failover=refuse";
+        let url = "redis://app:s%40c%3A%2F@db-1/3?prefix=a:b&timeout=500ms&replicas=2&durability=trust&failover=skip:9";
         let expected =
             RedisOptions::new("db-1:6379").unwrap().login("app", "s@c:/").database(3).prefix("a:b");
         let expected = expected.timeout(Duration::from_millis(500)).replicas(2).keeps(Keeps::Trust);
-        assert_eq!(url.parse::<RedisOptions>().unwrap(), expected.failover(Failover::Refuse));
+        assert_eq!(url.parse::<RedisOptions>().unwrap(), expected.failover(Failover::Skip(9)));
         for (url, options) in [
             ("redis://10.0.0.1:5", RedisOptions::new("10.0.0.1:5").unwrap()),
             ("REDISS://x/", RedisOptions::new("x:6379").unwrap().tls()),
@@ -323,7 +307,7 @@ mod tests {
             ("redis://x?replicas=-1", "replicas=\"-1\" cannot be used: write a whole number, 0 to 100"),
             ("redis://x?replicas=101", "0 to 100, such as replicas=0"),
             ("redis://x?durability=none", "disk (checks the server's settings"),
-            ("redis://x?failover=x", "refuse (nothing, until"),
+            ("redis://x?failover=x", "`refuse` (nothing is granted until"),
             ("redis://x?ca=/x.pem", "rediss://"),
             ("redis://x?prefix=", "1 to 64 letters"),
             ("redis://x?prefix=a}b", "1 to 64 letters"),

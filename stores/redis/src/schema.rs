@@ -1,5 +1,6 @@
 //! How sequences lie in Redis, and what the scripts are asked and answer.
 
+use idmill::store::kit::history::Failover;
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 
@@ -45,11 +46,11 @@ const SWAP_RECORD: usize = 7;
 #[derive(Clone, Debug)]
 pub(super) struct Schema {
     prefix: String,
-    failover: &'static str,
+    failover: Failover,
 }
 
 impl Schema {
-    pub(super) fn new(prefix: &str, failover: &'static str) -> Self {
+    pub(super) fn new(prefix: &str, failover: Failover) -> Self {
         Self { prefix: prefix.to_owned(), failover }
     }
 
@@ -72,8 +73,11 @@ impl Schema {
         // Empty where it has to exist.
         let bound =
             |of: fn(Bounds) -> u64| request.create.map_or_else(String::new, |create| of(create).to_string());
-        let mut arguments =
-            vec![self.failover.to_owned(), request.count.max(1).to_string(), request.ceiling.to_string()];
+        let failover = match self.failover {
+            Failover::Refuse => Failover::Refuse.to_string(),
+            goes_on => goes_on.skips().to_string(),
+        };
+        let mut arguments = vec![failover, request.count.max(1).to_string(), request.ceiling.to_string()];
         arguments.extend([name.to_string(), bound(Bounds::start), bound(Bounds::max)]);
         arguments.push(Identity::fresh().incarnation.to_string());
         self.call(RESERVE, name, arguments)
@@ -82,8 +86,7 @@ impl Schema {
     pub(super) fn give_back(&self, back: &GiveBack) -> Call {
         let Identity { incarnation, epoch } = back.identity;
         let numbers = [incarnation.into(), epoch.into(), back.rest.start().into(), back.rest.end()];
-        let mut arguments = vec![self.failover.to_owned()];
-        arguments.extend(numbers.map(|number: u128| number.to_string()));
+        let arguments = numbers.map(|number: u128| number.to_string()).into();
         self.call(GIVE_BACK, &back.name, arguments)
     }
 
@@ -98,10 +101,13 @@ impl Schema {
         self.call(READ, name, Vec::new())
     }
 
-    pub(super) fn set(&self, seen: &SequenceInfo, after: &SequenceInfo) -> Call {
+    /// `anew`: somebody says where to go on.
+    pub(super) fn set(&self, seen: &SequenceInfo, after: &SequenceInfo, anew: bool) -> Call {
         let (was, is) = (Stored::of(seen), Stored::of(after));
-        let arguments = [was.start, was.max, was.next, was.incarnation, was.epoch, is.max, is.next, is.epoch];
-        self.call(SET, &seen.name, arguments.map(|number| number.to_string()).to_vec())
+        let numbers = [was.start, was.max, was.next, was.incarnation, was.epoch, is.max, is.next, is.epoch];
+        let mut arguments = numbers.map(|number| number.to_string()).to_vec();
+        arguments.push(if anew { "next" } else { "" }.to_owned());
+        self.call(SET, &seen.name, arguments)
     }
 
     pub(super) fn remove(&self, name: &SequenceName) -> Call {
@@ -124,7 +130,9 @@ impl Schema {
 
     pub(super) fn swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Call {
         let keys = vec![self.record_key(name), self.record_names()];
-        let texts = [self.failover, name, wanted].into_iter().chain(seen);
+        // Nothing can be left out of a record.
+        let failover = if self.failover == Failover::Allow { "allow" } else { "refuse" };
+        let texts = [failover, name, wanted].into_iter().chain(seen);
         let arguments = texts.map(str::to_owned).collect();
         Call { script: SWAP_RECORD, keys, arguments, asked: Asked::Write }
     }
@@ -160,11 +168,6 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
             ErrorKind::StoreViolation,
             format!("the key `{key}` is not as idmill writes it: choose another prefix, or put it right"),
         ),
-        "promoted" => Error::new(
-            ErrorKind::Conflict,
-            "the sequence was written by another master, of which this server was a replica: what was reserved last there may be \
-             missing here. Set its next id above every id in use (`idmill set NAME --next ID`), or open it with ?failover=allow",
-        ),
         "forgetful" => Error::new(
             ErrorKind::Conflict,
             "the record was written by another master, of which this server was a replica: what was written last there may be \
@@ -174,6 +177,17 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
         _ => return None,
     })
 }
+
+/// Which server wrote the sequence last, and which this is, from this word of an answer on; empty words if it
+/// was this one. They differ if that server was another, of which this one was a replica.
+pub(super) fn masters(answer: &Answer, from: usize) -> Option<[String; 2]> {
+    let word = |at| answer.words.get(at).filter(|word: &&String| !word.is_empty());
+    Some([word(from)?, word(from + 1)?].map(|replid| format!("master {replid}")))
+}
+
+/// Where [`masters`] are in what a reserve was granted, and in what it was refused.
+pub(super) const GRANTED_BY: usize = 7;
+pub(super) const REFUSED_BY: usize = 1;
 
 /// What a reserve was granted.
 pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault> {

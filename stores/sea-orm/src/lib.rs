@@ -5,5 +5,6 @@ pub mod postgres;
 
 pub use idmill;
 pub use idmill::store::Mode;
+pub use idmill::store::kit::history::Failover;
 /// The driver, in the version whose connections and transactions are taken here.
 pub use sea_orm as driver;

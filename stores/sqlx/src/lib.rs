@@ -9,6 +9,7 @@ mod version;
 
 pub use idmill;
 pub use idmill::store::Mode;
+pub use idmill::store::kit::history::Failover;
 /// The driver, in the version whose pools and connections are taken here.
 pub use sqlx as driver;
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use idmill::store::kit::history::FAILOVER;
 use idmill::store::kit::options::{FILE, TIMEOUT, Table as Options, option, words};
 use idmill::store::kit::{query, refuse};
 use idmill::store::{ColumnPath, Largest, Target};
@@ -21,6 +22,9 @@ pub(super) const OPTIONS: Options<MysqlOptions> = Options(&[
         .means("the table; a database can hold several, each its own namespace")
         .field(|o| &mut o.table),
     option("mode", words::<Mode>(), "rwc").means("what opening may do to the table").field(|o| &mut o.mode),
+    option("failover", FAILOVER, "")
+        .means("what is granted of a sequence that was last written by another server, see below. The default is `refuse`")
+        .field(|o| &mut o.failover),
     option("tls", words::<bool>(), "false")
         .means(
             "whether connections are encrypted; the server's certificate must then be valid for the host in \
@@ -103,7 +107,7 @@ impl Target for MysqlOptions {
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
-            let (database, ..) = self.clone().mode(Mode::ReadOnly).database()?;
+            let (database, _) = self.clone().mode(Mode::ReadOnly).database()?;
             let mut session = database.connect(Asked::Read).await?;
             largest(&mut session, column).await
         })
@@ -184,15 +188,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Failover;
 
     #[test]
     fn every_option_is_read() {
-        let url = "MariaDB://a%3Ab:p%40s%3As@h.example:13306/my%20ids?table=t_1&mode=rw&tls=true&ca=/etc/ca.pem&timeout=250ms";
+        let url = "MariaDB://a%3Ab:p%40s%3As@h.example:13306/my%20ids?table=t_1&mode=rw&failover=skip:9&tls=true&ca=/etc/ca.pem&timeout=250ms";
         let expected = MysqlOptions::new("h.example", "my ids")
             .port(13306)
             .credentials("a:b", "p@s:s")
             .table("t_1")
             .mode(Mode::ReadWrite)
+            .failover(Failover::Skip(9))
             .ca("/etc/ca.pem")
             .timeout(Duration::from_millis(250));
         let options = MysqlOptions::parse(url).unwrap();
@@ -228,6 +234,7 @@ mod tests {
             ("mysql://h/ids?table=a%60b", "cannot be used: write up to 64 ASCII letters"),
             ("mysql://h/ids?table=1a", "cannot be used: write up to 64 ASCII letters"),
             ("mysql://h/ids?mode=rwx", "rwc (may create)"),
+            ("mysql://h/ids?failover=skip:0", "or `skip:N`"),
             ("mysql://h/ids?tls=maybe", "true, false"),
             ("mysql://h/ids?ca=x", "tls=true"),
             ("mysql://h/ids?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),

@@ -4,6 +4,7 @@
 mod columns;
 mod errors;
 mod faults;
+mod history;
 mod ranges;
 mod records;
 mod restores;

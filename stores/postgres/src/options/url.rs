@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use idmill::store::kit::history::FAILOVER;
 use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table as Options, option, text, whole, words};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
@@ -32,6 +33,12 @@ pub(super) const OPTIONS: Options<PostgresOptions> = Options(&[
     option("durability", words::<Keeps>(), "disk")
         .means("what keeps a grant through a crash")
         .field(|o| &mut o.keeps),
+    option("failover", FAILOVER, "")
+        .means(
+            "what is granted of a sequence that was last written on another cluster or timeline, see below. The \
+             default is `refuse`, where the server tells which it is",
+        )
+        .field(|o| &mut o.failover),
     option("timeout", TIMEOUT, "10s")
         .means(
             "how long a statement may take before its outcome is unknown. Waiting for a lock, or for a \
@@ -87,6 +94,7 @@ impl PostgresOptions {
             increment,
             mode: Mode::default(),
             keeps: Keeps::default(),
+            failover: None,
             timeout,
             ssl_mode: SslMode::default(),
             ssl_root: None,
@@ -192,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_option_is_read_and_the_driver_gets_its_part() {
-        let url = "postgresql://u:p%40ss@a:1,b:2/shop?table=t&schema=s&sequences=native&increment=50&mode=ro&durability=trust&timeout=250ms\
+        let url = "postgresql://u:p%40ss@a:1,b:2/shop?table=t&schema=s&increment=50&mode=ro&durability=trust&failover=skip:9&timeout=250ms\
                    &sslmode=verify-full&sslrootcert=/x.pem&application_name=app&target_session_attrs=read-write";
         let options = PostgresOptions::parse(url).unwrap();
         let config = options.check().unwrap();
@@ -234,6 +242,8 @@ mod tests {
                 "postgres://h/?durability=process",
                 "disk (`fsync` and `full_page_writes` have to be on), trust",
             ),
+            ("postgres://h/?failover=skip:0", "or `skip:N`"),
+            ("postgres://h/?failover=allow&sequences=native", "has no row that says"),
             ("postgres://h/?timeout=0s", "1ms to 24h"),
             ("postgres://h/?sslmode=verify-ca", "verify-full"),
             ("postgres://h/?sslrootcert=x", "sslmode=verify-full"),

@@ -4,6 +4,7 @@ mod columns;
 mod durable;
 mod encrypted;
 mod errors;
+mod history;
 mod locks;
 mod native;
 mod places;

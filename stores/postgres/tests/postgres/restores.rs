@@ -17,7 +17,7 @@ fn drawn(engine: &Engine) -> Drawn {
 
 /// Stops it as an administrator does, whoever is connected. A SIGKILL would leave its children to end by
 /// themselves, while its files are copied.
-async fn stop(engine: &Engine) {
+pub(crate) async fn stop(engine: &Engine) {
     let pid = engine.pid().expect("it runs").to_string();
     ran(Command::new("kill").args(["-INT", &pid]));
     // It is removed last.
@@ -28,7 +28,7 @@ async fn stop(engine: &Engine) {
 }
 
 /// A command of PostgreSQL's against the server; `None` where there is no such command.
-fn command(engine: &Engine, program: &str) -> Option<Command> {
+pub(crate) fn command(engine: &Engine, program: &str) -> Option<Command> {
     if Command::new(program).arg("--version").output().is_err() {
         println!("skipped: there is no {program}");
         return None;
@@ -127,7 +127,7 @@ async fn another_database() {
 }
 
 /// A replica that has all that there is so far, and is not told of anything later.
-async fn replica(primary: &Engine) -> Option<Engine> {
+pub(crate) async fn replica(primary: &Engine) -> Option<Engine> {
     let replica = server().await?;
     stop(&replica).await;
     let data = replica.dir().join("data");
@@ -155,6 +155,11 @@ fn belongs_as(dir: &Path, other: &Path) {
     ran(Command::new("chown").arg("-R").arg("--reference").arg(other).arg(dir));
 }
 
+pub(crate) async fn promote(replica: &Engine) {
+    assert!(client(replica).await.query_one("SELECT pg_promote()", &[]).await.unwrap().get::<_, bool>(0));
+}
+
+/// Without `failover=allow` the new timeline is refused, whoever guards it.
 #[tokio::test]
 async fn a_replica_that_is_promoted_without_the_last_writes() {
     let Some(primary) = server().await else { return };
@@ -163,7 +168,7 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     let Some(replica) = replica(&primary).await else { return };
     ids.draw(50).await;
     stop(&primary).await;
-    assert!(client(&replica).await.query_one("SELECT pg_promote()", &[]).await.unwrap().get::<_, bool>(0));
-    ids.moves_to(url(&replica, ""));
+    promote(&replica).await;
+    ids.moves_to(url(&replica, "&failover=allow"));
     ids.went_back().await;
 }

@@ -1,7 +1,10 @@
 -- ARGV: nonce, failover, count, ceiling, name, start, max, incarnation. Without a start and max, the sequence has to exist.
+-- failover: refuse, or how many ids are left out if another server wrote the sequence.
 local here, sequence = server(), load()
 local refused = refusal(sequence, here, ARGV[2])
-if refused then
+if refused == 'promoted' then
+  return { ARGV[1], refused, sequence.replid, here.replid }
+elseif refused then
   return { ARGV[1], refused }
 end
 local new = not sequence
@@ -9,7 +12,10 @@ if new and ARGV[6] == '' then
   return { ARGV[1], 'missing' }
 end
 sequence = sequence or { start = ARGV[6], max = ARGV[7], next = ARGV[6], incarnation = ARGV[8], epoch = '0' }
-local first, last = wide(sequence.next), wide(sequence.max)
+local was, first, last = '', wide(sequence.next), wide(sequence.max)
+if not new and elsewhere(sequence, here) then
+  was, first = sequence.replid, plus(first, wide(ARGV[2]))
+end
 if less(wide(ARGV[4]), last) then
   last = wide(ARGV[4])
 end
@@ -26,5 +32,5 @@ end
 sequence.next = digits(past)
 save(sequence, here)
 local granted = answer('granted', sequence)
-granted[8] = digits(first)
+granted[8], granted[9], granted[10] = digits(first), was, here.replid
 return granted

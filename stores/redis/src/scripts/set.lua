@@ -1,9 +1,9 @@
--- ARGV: nonce, as it was seen (start, max, next, incarnation, epoch), as it is to be (max, next, epoch).
+-- ARGV: nonce, as it was seen (start, max, next, incarnation, epoch), as it is to be (max, next, epoch), whether next was given.
 local here, sequence = server(), load()
 if not sequence then
   return { ARGV[1], 'missing' }
 end
--- Also after a promotion: somebody has looked, and says where to go on.
+-- Also after a promotion.
 local refused = refusal(sequence, here, 'allow')
 if refused then
   return { ARGV[1], refused }
@@ -14,5 +14,6 @@ for i = 1, 5 do
   end
 end
 sequence.max, sequence.next, sequence.epoch = ARGV[7], ARGV[8], ARGV[9]
-save(sequence, here)
+-- Who says where to go on has looked. Whoever does not leaves it undecided.
+save(sequence, ARGV[10] == 'next' and here or sequence)
 return { ARGV[1], 'done' }

@@ -1,7 +1,7 @@
 //! What is special about Redis as a store.
 
 use idmill::store::{Bounds, Capabilities, Change, Durability, GiveBack, Page, Reserve, Store};
-use idmill::{Error, ErrorKind, SequenceName};
+use idmill::{Error, ErrorKind, Range, SequenceName};
 use idmill_redis::RedisStore;
 use idmill_testing::engines::Engine;
 
@@ -210,12 +210,48 @@ async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebo
     let error = first(&store, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("--next"), "{error}");
+    let masters = [info(&master, "master_replid"), info(&replica, "master_replid")];
+    let words = format!("last written on master {}, and this is master {}:", masters[0], masters[1]);
+    assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "it can be looked at");
     assert_eq!(first(&store, "new").await.unwrap(), 1, "what is created here is not in doubt");
     // This is what it protects from.
     assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
+    let identity = store.inspect(&name("s")).await.unwrap().unwrap().identity;
+    let back = GiveBack::new(name("s"), identity, Range::new(1, 1).unwrap());
+    let allows = open(&replica, "failover=allow").await.unwrap();
+    assert!(!allows.give_back(&back).await.unwrap(), "it may be somebody else's there");
+    store.set(&name("s"), Change::new().max(100)).await.unwrap();
+    assert_eq!(first(&store, "s").await.unwrap_err().kind(), ErrorKind::Conflict, "that decides nothing");
     store.set(&name("s"), Change::new().next(3)).await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 3);
+}
+
+/// Several find it at the same time; and nothing is left out beyond the last id.
+#[tokio::test]
+async fn a_promoted_replica_leaves_ids_out_once() {
+    let Some((master, replica)) = pair().await else { return };
+    let old = open(&master, "").await.unwrap();
+    let small = Reserve::new(name("small"), 1).create(Bounds::new(1, 100).unwrap());
+    for sequence in ["s", "t"] {
+        assert_eq!(first(&old, sequence).await.unwrap(), 1);
+    }
+    old.reserve(&small).await.unwrap();
+    until("it is replicated", || ask(&replica, &["EXISTS", "{idmill}:s:small"]) == ":1");
+    cut_off(&replica);
+    promote(&replica);
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(open(&replica, "failover=skip:1000").await.unwrap());
+    }
+    let drawn = futures_util::future::join_all(stores.iter().map(|store| first(store, "s"))).await;
+    let mut drawn: Vec<_> = drawn.into_iter().map(Result::unwrap).collect();
+    drawn.sort_unstable();
+    assert_eq!(drawn, [1_002, 1_003, 1_004, 1_005]);
+    assert_eq!(stores[0].reserve(&small).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(first(&open(&replica, "failover=allow").await.unwrap(), "t").await.unwrap(), 2);
+    let refuses = open(&replica, "").await.unwrap();
+    assert_eq!(first(&refuses, "t").await.unwrap(), 3, "written here by now");
 }
 
 /// What was written last may be missing in it, and what it witnessed with that.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use idmill::store::kit::history::Failover;
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
     SequenceInfo, already_exists, not_found,
@@ -11,6 +12,7 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
 
 use super::classify::{failed, is_duplicate};
+use super::history::History;
 use super::reserve::{DUPLICATES, TRIES, crowded, read_to_write, reserve};
 use super::run::{read, try_write, write};
 use super::table::{Known, Table};
@@ -31,6 +33,7 @@ pub const CAPABILITIES: Capabilities =
 pub struct Calls {
     pub(super) table: Table,
     pub(super) mode: Mode,
+    history: History,
     /// What every reserve of a sequence is conditional on. Never trusted: a condition
     /// that is not met changes nothing.
     known: Arc<Mutex<HashMap<SequenceName, Known>>>,
@@ -45,12 +48,23 @@ impl Calls {
     /// # Errors
     /// [`Denied`](ErrorKind::Denied); [`NotFound`](ErrorKind::NotFound) if the table is missing, and is not
     /// to be created; [`Conflict`](ErrorKind::Conflict) if it is there but not idmill's;
-    /// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, or the server is another;
+    /// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, the server is another, or it
+    /// does not tell its replicas what a `failover` that was asked for needs;
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the connection uses no database; those of the executor.
-    pub async fn open<E: Executor>(executor: &mut E, table: Table, mode: Mode, place: &str) -> Result<Self> {
+    pub async fn open<E: Executor>(
+        executor: &mut E,
+        table: Table,
+        mode: Mode,
+        place: &str,
+        failover: Option<Failover>,
+    ) -> Result<Self> {
         const { must_be_alone::<E>() };
         let table = server::open(executor, table, mode, place).await?;
-        Ok(Self { table, mode, known: Arc::default(), witness: Arc::default() })
+        let history = match mode {
+            Mode::ReadOnly => History::in_transaction(Failover::Refuse),
+            _ => History::open(executor, failover).await?,
+        };
+        Ok(Self { table, mode, history, known: Arc::default(), witness: Arc::default() })
     }
 
     /// Whether the mode lets anything be changed. Each call that changes something asks; an adapter asks
@@ -79,7 +93,7 @@ impl Calls {
         self.writing::<E>()?;
         let before = self.known.lock().get(&request.name).copied();
         let mut known = before;
-        let outcome = reserve(executor, &self.table, request, &mut known).await;
+        let outcome = reserve(executor, &self.table, self.history, request, &mut known).await;
         if let Some(known) = known.filter(|_| known != before) {
             self.known.lock().insert(request.name.clone(), known);
         }
@@ -92,7 +106,7 @@ impl Calls {
     /// Those of [`Store::give_back`](idmill::store::Store::give_back).
     pub async fn give_back<E: Executor>(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
         self.writing::<E>()?;
-        Ok(write(executor, &self.table.give_back(back)).await?.changed == 1)
+        Ok(write(executor, &self.table.give_back(back, self.history)).await?.changed == 1)
     }
 
     /// Reads a sequence.
@@ -136,7 +150,7 @@ impl Calls {
     ) -> Result<SequenceInfo> {
         self.writing::<E>()?;
         let info = SequenceInfo::new(name.clone(), bounds);
-        let insert = self.table.insert(&info);
+        let insert = self.table.insert(&info, self.history);
         let mut duplicates = 0;
         while let Err(fault) = try_write(executor, &insert).await {
             if !is_duplicate(&fault) || duplicates >= DUPLICATES {
@@ -162,12 +176,17 @@ impl Calls {
         change: Change,
     ) -> Result<SequenceInfo> {
         self.writing::<E>()?;
+        // Who says where to go on has looked, whoever wrote last.
+        let anew = change.next.is_some();
+        let besides = if anew { self.history.sets_anew() } else { String::new() };
         for _ in 0..TRIES {
             let seen = read_to_write(executor, &self.table, name).await?.ok_or_else(|| not_found(name))?;
-            let mut after = seen.clone();
+            let mut after = seen.info.clone();
             after.apply(&change)?;
             // To write what is there counts as no change, which is what a conflict looks like.
-            if after == seen || write(executor, &self.table.replace(&seen, &after)).await?.changed == 1 {
+            let same = after == seen.info && (!anew || seen.moved().is_none());
+            let update = self.table.replace(&seen.info, &after, &besides);
+            if same || write(executor, &update).await?.changed == 1 {
                 return Ok(after);
             }
         }

@@ -29,6 +29,7 @@
 
 mod calls;
 mod classify;
+mod history;
 mod largest;
 mod records;
 mod reserve;

@@ -4,7 +4,8 @@
 //!    identity are those that are known, and that the ids fit. It is atomic on the one row, and
 //!    its answer has the first id.
 //! 2. If that changed nothing, the row is read. If it is missing, it is inserted with the first range
-//!    taken; a process that loses that race begins again. If it has fewer ids left than were asked for, or
+//!    taken; a process that loses that race begins again. If another server wrote it last, that is decided
+//!    (`history.rs`), and step 1 may be done again. If it has fewer ids left than were asked for, or
 //!    just as many, they are taken under the condition that nothing has changed. Otherwise something had
 //!    changed, and step 1 is done again.
 //!
@@ -14,6 +15,7 @@ use idmill::store::{Grant, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 
 use super::classify::{failed, is_duplicate};
+use super::history::{History, Seen, adopt};
 use super::run::{read, try_write, write};
 use super::table::{Known, Table};
 use crate::executor::to_write;
@@ -30,26 +32,31 @@ pub(super) const DUPLICATES: usize = 3;
 pub(super) async fn reserve<E: Executor>(
     executor: &mut E,
     table: &Table,
+    history: History,
     request: &Reserve,
     known: &mut Option<Known>,
 ) -> Result<Grant> {
     let mut duplicates = 0;
     for _ in 0..TRIES {
         if let Some(known) = *known
-            && let Some(grant) = advance(executor, table, request, known).await?
+            && let Some(grant) = advance(executor, table, history, request, known).await?
         {
             return Ok(grant);
         }
         if let Some(seen) = read_to_write(executor, table, &request.name).await? {
             duplicates = 0;
-            *known = Some(Known::of(&seen));
-            if let Some(grant) = last(executor, table, request, &seen).await? {
+            *known = Some(Known::of(&seen.info));
+            if let Some(histories) = history.differs(&seen) {
+                adopt(executor, table, history, &seen.info, histories).await?;
+                continue;
+            }
+            if let Some(grant) = last(executor, table, history, request, &seen.info).await? {
                 return Ok(grant);
             }
             continue;
         }
         let (info, grant) = first(request)?;
-        match try_write(executor, &table.insert(&info)).await {
+        match try_write(executor, &table.insert(&info, history)).await {
             Ok(_) => {
                 *known = Some(Known::of(&info));
                 return Ok(grant);
@@ -65,11 +72,12 @@ pub(super) async fn reserve<E: Executor>(
 async fn advance<E: Executor>(
     executor: &mut E,
     table: &Table,
+    history: History,
     request: &Reserve,
     known: Known,
 ) -> Result<Option<Grant>> {
     let Some(room) = known.room(request) else { return Ok(None) };
-    let answer = write(executor, &table.advance(request, known, room)).await?;
+    let answer = write(executor, &table.advance(request, known, room, history)).await?;
     let taken = taken(&answer, request.count, room).map_err(|fault| failed(fault, to_write::<E>()))?;
     Ok(taken.map(|range| Grant::new(range, known.identity, known.bounds)))
 }
@@ -104,6 +112,7 @@ pub(super) fn first(request: &Reserve) -> Result<(SequenceInfo, Grant)> {
 async fn last<E: Executor>(
     executor: &mut E,
     table: &Table,
+    history: History,
     request: &Reserve,
     seen: &SequenceInfo,
 ) -> Result<Option<Grant>> {
@@ -113,7 +122,8 @@ async fn last<E: Executor>(
     if room.is_some_and(|(low, high)| (low..=high).contains(&grant.range.start())) {
         return Ok(None);
     }
-    let answer = write(executor, &table.replace(seen, &after)).await?;
+    let update = table.replace(seen, &after, &history.sets()) + &history.holds();
+    let answer = write(executor, &update).await?;
     Ok((answer.changed == 1).then_some(grant))
 }
 
@@ -122,9 +132,9 @@ pub(super) async fn read_to_write<E: Executor>(
     executor: &mut E,
     table: &Table,
     name: &SequenceName,
-) -> Result<Option<SequenceInfo>> {
+) -> Result<Option<Seen>> {
     let found = read(executor, &table.select_to_write(name)).await?;
-    found.last().map(|row| table.decode(row)).transpose()
+    found.last().map(|row| Seen::read(table, row)).transpose()
 }
 
 /// Others were always faster; nothing was done.

@@ -10,7 +10,7 @@ use super::classify::failed;
 use super::records::RECORDS_LAYOUT;
 use super::rows::{text, unsigned};
 use super::run::{read, try_read, try_write};
-use super::table::{LAYOUT, Table};
+use super::table::{EARLIER_LAYOUT, LAYOUT, Table};
 use crate::{Asked, Executor, Fault, Row, witness};
 
 /// What to send first on each connection that an adapter makes: each statement commits by itself, and the
@@ -99,6 +99,13 @@ fn check_layout(table: &Table, columns: &[Row]) -> Result<()> {
     let (layout, keyed) = layout(columns);
     if layout == LAYOUT && keyed {
         return Ok(());
+    }
+    if layout == EARLIER_LAYOUT && keyed {
+        let (name, alter) = (table.name(), table.altered());
+        let message = format!(
+            "the table `{name}` is an earlier version's, without the column that says which server wrote last; run {alter}"
+        );
+        return Err(Error::new(ErrorKind::Conflict, message));
     }
     let message = format!(
         "the table `{}` is there, but it has the columns {layout}; name another with ?table=NAME",

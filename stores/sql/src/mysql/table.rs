@@ -13,6 +13,8 @@ use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
 
+use super::history::{HERE, History};
+
 /// The table that sequences are kept in, unless another is named.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
@@ -21,9 +23,15 @@ const RULE: &str = "up to 64 ASCII letters, digits and _, not beginning with a d
 /// The layout of a row. Another version's rows are refused.
 pub(super) const FORMAT: u64 = 1;
 const COLUMNS: &str = "`name`, `next`, `start`, `max`, `incarnation`, `epoch`, `format`";
+/// The last column, which tables of earlier versions do not have.
+const ADDED: &str = "`history` VARBINARY(100) NULL COMMENT 'which server wrote this last'";
 /// As `information_schema.COLUMNS` has them, in so far as MySQL and MariaDB say the same.
 pub(super) const LAYOUT: &str = "name varbinary, next bigint unsigned, start bigint unsigned, max bigint unsigned, \
-                                 incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned";
+                                 incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned, \
+                                 history varbinary";
+/// The same of an earlier version's.
+pub(super) const EARLIER_LAYOUT: &str = "name varbinary, next bigint unsigned, start bigint unsigned, max bigint unsigned, \
+                                         incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned";
 /// MySQL's own limit for names.
 pub(super) const LONGEST_NAME: usize = 64;
 
@@ -118,10 +126,16 @@ impl Table {
   `incarnation` BIGINT UNSIGNED NOT NULL,
   `epoch` BIGINT UNSIGNED NOT NULL,
   `format` TINYINT UNSIGNED NOT NULL,
+  {ADDED},
   CHECK (`next` BETWEEN `start` AND `max`),
   CHECK (`start` <= `max` AND `incarnation` > 0 AND `format` = {FORMAT})
 ) ENGINE = InnoDB"
         )
+    }
+
+    /// The statement that brings an earlier version's table up to date.
+    pub(super) fn altered(&self) -> String {
+        format!("ALTER TABLE {self} ADD COLUMN {ADDED}")
     }
 
     /// The engine of the table, should there be one: of a view, NULL.
@@ -147,9 +161,10 @@ impl Table {
     }
 
     /// The last state, even where other statements are answered by a replica or out of a snapshot: it is what
-    /// the next write is decided by.
+    /// the next write is decided by. Behind the columns of a sequence: which server wrote it, and which this is.
     pub(super) fn select_to_write(&self, name: &SequenceName) -> String {
-        self.select(name) + " FOR UPDATE"
+        let from = format!("{self} WHERE `name` = {} FOR UPDATE", hex(name));
+        format!("SELECT {COLUMNS}, `history`, {HERE} FROM {from}")
     }
 
     fn select_all(&self) -> String {
@@ -162,36 +177,44 @@ impl Table {
     }
 
     /// Takes `count` ids if there is room for them, and says in `LAST_INSERT_ID` which is the first.
-    pub(super) fn advance(&self, request: &Reserve, known: Known, (low, high): (u64, u64)) -> String {
+    pub(super) fn advance(
+        &self,
+        request: &Reserve,
+        known: Known,
+        (low, high): (u64, u64),
+        history: History,
+    ) -> String {
         format!(
-            "{} AND `next` >= {low} AND `next` <= {high} AND {}",
-            self.advance_by(request.count, &request.name),
-            known.unchanged()
+            "{} AND `next` >= {low} AND `next` <= {high} AND {}{}",
+            self.advance_by(request, history),
+            known.unchanged(),
+            history.holds()
         )
     }
 
     /// The same for whatever is stored: the first of the ids is `floor` or more, the last `ceiling` or less.
-    pub(super) fn advance_any(&self, request: &Reserve, floor: u64) -> Option<String> {
+    pub(super) fn advance_any(&self, request: &Reserve, floor: u64, history: History) -> Option<String> {
         let (low, high) = (floor.max(1), request.ceiling.checked_sub(request.count.max(1) - 1)?);
-        let update = self.advance_by(request.count, &request.name);
+        let (update, holds) = (self.advance_by(request, history), history.holds());
         // As decimals: an unsigned subtraction can fail, and what it is depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
         Some(format!(
-            "{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {} AND {whole}",
+            "{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {} AND {whole}{holds}",
             request.count
         ))
     }
 
-    fn advance_by(&self, count: u64, name: &SequenceName) -> String {
-        format!("UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count} WHERE `name` = {}", hex(name))
+    fn advance_by(&self, request: &Reserve, history: History) -> String {
+        let (count, sets, name) = (request.count, history.sets(), hex(&request.name));
+        format!("UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}")
     }
 
     /// Writes `after`, if there still is what was `seen`. No rows are affected either
-    /// way if the two are the same.
-    pub(super) fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> String {
+    /// way if the two are the same, unless what is set `besides` is another.
+    pub(super) fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo, besides: &str) -> String {
         format!(
-            "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {} WHERE `name` = {} AND `next` <=> {} AND {}",
+            "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {}{besides} WHERE `name` = {} AND `next` <=> {} AND {}",
             nullable(after.next),
             after.bounds.max(),
             after.identity.epoch,
@@ -201,16 +224,29 @@ impl Table {
         )
     }
 
-    pub(super) fn insert(&self, info: &SequenceInfo) -> String {
+    /// Has a row of another history go on in this one, if there still is what was seen, of the history that
+    /// was seen.
+    pub(super) fn adopt(
+        &self,
+        seen: &SequenceInfo,
+        after: &SequenceInfo,
+        was: &str,
+        history: History,
+    ) -> String {
+        format!("{} AND `history` = {}", self.replace(seen, after, &history.sets()), hex(was))
+    }
+
+    pub(super) fn insert(&self, info: &SequenceInfo, history: History) -> String {
         let (bounds, identity) = (info.bounds, info.identity);
         format!(
-            "INSERT INTO {self} ({COLUMNS}) VALUES ({}, {}, {}, {}, {}, {}, {FORMAT})",
+            "INSERT INTO {self} ({COLUMNS}, `history`) VALUES ({}, {}, {}, {}, {}, {}, {FORMAT}, {})",
             hex(&info.name),
             nullable(info.next),
             bounds.start(),
             bounds.max(),
             identity.incarnation,
-            identity.epoch
+            identity.epoch,
+            history.value()
         )
     }
 
@@ -218,8 +254,8 @@ impl Table {
         format!("DELETE FROM {self} WHERE `name` = {}", hex(name))
     }
 
-    /// Moves `next` back to the start of the rest, if nothing was reserved after it.
-    pub(super) fn give_back(&self, back: &GiveBack) -> String {
+    /// Moves `next` back to the start of the rest, if nothing was reserved after it, and by no other server.
+    pub(super) fn give_back(&self, back: &GiveBack, history: History) -> String {
         let (rest, identity) = (back.rest, back.identity);
         let start = rest.start();
         let last = u64::try_from(rest.end() - 1).unwrap_or(u64::MAX);
@@ -229,10 +265,11 @@ impl Table {
         };
         format!(
             "UPDATE {self} SET `next` = {start} WHERE `name` = {} AND {reached} AND `start` <= {start} AND \
-             `incarnation` = {} AND `epoch` = {} AND `format` = {FORMAT}",
+             `incarnation` = {} AND `epoch` = {} AND `format` = {FORMAT}{}",
             hex(&back.name),
             identity.incarnation,
-            identity.epoch
+            identity.epoch,
+            history.holds()
         )
     }
 }

@@ -96,16 +96,18 @@ fn good_layout() -> Reply {
         ("incarnation", big),
         ("epoch", big),
         ("format", "tinyint unsigned"),
+        ("history", "varbinary"),
     ])
 }
 
 /// What a server says of one whose table is there.
-fn opening() -> [Reply; 4] {
-    [found([texts(&["ids"])]), found([texts(&["1", "0", "0"])]), found([texts(&["InnoDB"])]), good_layout()]
+fn opening() -> [Reply; 5] {
+    let (durable, logs) = (found([texts(&["1", "0", "0"])]), found([texts(&["1", "MIXED"])]));
+    [found([texts(&["ids"])]), durable, found([texts(&["InnoDB"])]), good_layout(), logs]
 }
 
 async fn open(mode: Mode, server: &mut Alone) -> Result<Calls> {
-    Calls::open(server, Table::new("t").unwrap(), mode, "h:1").await
+    Calls::open(server, Table::new("t").unwrap(), mode, "h:1", None).await
 }
 
 /// Those of a table that is there, over a server that goes on with these answers.
@@ -235,7 +237,7 @@ async fn to_look_only_changes_nothing() {
 
 #[tokio::test]
 async fn a_table_that_is_not_idmill_s_is_refused() {
-    let [database, durable, engine, _] = opening();
+    let [database, durable, engine, ..] = opening();
     let before = [database, durable];
     let view = found([Row::new(vec![Value::Null])]);
     let other = layout(&[("name", "varchar"), ("next", "INT")]);
@@ -349,4 +351,35 @@ async fn a_record_is_written_once_or_its_outcome_is_unknown() {
         assert_eq!(answer.map_err(|error| error.kind()), written, "{seen:?}: {:?}", server.asked);
         assert!(server.answers.is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_row_of_another_server_is_adopted_once_and_only_as_it_was_seen() {
+    let of = |was: &'static str| found([texts(&["s", "11", "1", "100", "7", "0", "1", was, "server 2"])]);
+    let (calls, mut server) = opened([of("server 1")]).await;
+    assert_eq!(
+        refused(&calls, &mut server, "on server 1, and this is server 2: ").await,
+        ErrorKind::Conflict
+    );
+    // This process adopts it, or another was faster; then the reserve is sent again.
+    for adopted in [1, 0] {
+        let opening = opening().into_iter().chain([of("server 1"), changed(adopted, 0), changed(1, 21)]);
+        let mut server = Alone::new(opening);
+        let table = Table::new("t").unwrap();
+        let skips = Some("skip:10".parse().unwrap());
+        let calls = Calls::open(&mut server, table, Mode::Create, "h:1", skips).await.unwrap();
+        server.asked.clear();
+        let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
+        assert_eq!(grant.range, Range::new(21, 10).unwrap());
+        let adopts = &server.asked[1];
+        assert!(adopts.contains("SET `next` = 21, ") && adopts.contains("`next` <=> 11 AND "), "{adopts}");
+        assert!(adopts.ends_with(" AND `history` = x'7365727665722031'"), "{adopts}");
+        assert!(
+            server.asked[2]
+                .ends_with(" AND (`history` IS NULL OR `history` = CONCAT('server ', @@server_id))")
+        );
+    }
+    // The same server: others were faster.
+    let (calls, mut server) = opened([of("server 2"), changed(1, 11)]).await;
+    assert_eq!(calls.reserve(&mut server, &request(10)).await.unwrap().range, Range::new(11, 10).unwrap());
 }

@@ -2,10 +2,12 @@
 
 use std::marker::PhantomData;
 
+use idmill::store::kit::history::Failover;
 use idmill::store::{Bounds, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Id, Operation, Range, Result, SequenceName};
 
 use super::classify::{failed, is_duplicate};
+use super::history::{History, adopt};
 use super::reserve::{first, read_to_write, taken};
 use super::run::{try_write, write};
 use super::table::{DEFAULT_TABLE, Table};
@@ -22,6 +24,7 @@ pub struct InTransaction<T> {
     name: SequenceName,
     bounds: Bounds,
     table: Table,
+    history: History,
     of: PhantomData<fn() -> T>,
 }
 
@@ -32,7 +35,8 @@ impl<T: Id> InTransaction<T> {
     /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
     pub fn new(name: &str) -> Result<Self> {
         let (name, table) = (SequenceName::new(name)?, Table::new(DEFAULT_TABLE)?);
-        Ok(Self { name, bounds: Bounds::of::<T>(), table, of: PhantomData })
+        let history = History::in_transaction(Failover::default());
+        Ok(Self { name, bounds: Bounds::of::<T>(), table, history, of: PhantomData })
     }
 
     /// The bounds with which to create the sequence, should it not exist yet.
@@ -49,6 +53,16 @@ impl<T: Id> InTransaction<T> {
     pub fn table(mut self, table: &str) -> Result<Self> {
         self.table = Table::new(table)?;
         Ok(self)
+    }
+
+    /// What happens if the sequence was last written by another server, whose last writes may be missing here.
+    /// Default [`Failover::Refuse`]. What is done about it commits or rolls back with the transaction. With
+    /// [`Failover::Allow`] nobody looks who wrote last, as it has to be where statements are logged
+    /// (`binlog_format = STATEMENT`).
+    #[must_use]
+    pub fn failover(mut self, failover: Failover) -> Self {
+        self.history = History::in_transaction(failover);
+        self
     }
 
     /// The next id.
@@ -72,7 +86,8 @@ impl<T: Id> InTransaction<T> {
     /// is no table; [`Denied`](ErrorKind::Denied);
     /// [`StoreViolation`](ErrorKind::StoreViolation) if what is stored cannot be.
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if the server had ended the transaction before, after an
+    /// [`Conflict`](ErrorKind::Conflict) if the sequence was last written by another server, see
+    /// [`failover`](Self::failover); and if the server had ended the transaction before, after an
     /// error that it should have been rolled back for: the ids then are a gap.
     pub async fn reserve<E: Executor>(&self, transaction: &mut E, count: u64) -> Result<Range<T>> {
         const { must_be_within::<E>() };
@@ -85,13 +100,21 @@ impl<T: Id> InTransaction<T> {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }
         let request = Reserve::new(self.name.clone(), count).ceiling(T::MAX).create(self.bounds);
-        // A second time where another transaction has created the sequence meanwhile, and committed.
+        // A second time where another transaction has created the sequence meanwhile, and committed, or where
+        // another server had written it.
         for _ in 0..2 {
             if let Some(range) = self.advance(transaction, &request).await? {
                 return Ok(range);
             }
-            let range = match read_to_write(transaction, &self.table, &self.name).await? {
-                Some(seen) => Some(self.last(transaction, &request, &seen).await?),
+            let seen = read_to_write(transaction, &self.table, &self.name).await?;
+            if let Some((seen, histories)) =
+                seen.as_ref().and_then(|seen| Some((seen, self.history.differs(seen)?)))
+            {
+                adopt(transaction, &self.table, self.history, &seen.info, histories).await?;
+                continue;
+            }
+            let range = match seen {
+                Some(seen) => Some(self.last(transaction, &request, &seen.info).await?),
                 None => self.create(transaction, &request).await?,
             };
             if let Some(range) = range {
@@ -103,7 +126,7 @@ impl<T: Id> InTransaction<T> {
     }
 
     async fn advance<E: Executor>(&self, transaction: &mut E, request: &Reserve) -> Result<Option<Range>> {
-        let Some(update) = self.table.advance_any(request, T::MIN) else { return Ok(None) };
+        let Some(update) = self.table.advance_any(request, T::MIN, self.history) else { return Ok(None) };
         let answer = write(transaction, &update).await?;
         taken(&answer, request.count, (T::MIN.max(1), request.ceiling)).map_err(within)
     }
@@ -118,7 +141,8 @@ impl<T: Id> InTransaction<T> {
         let mut after = seen.clone();
         let grant = after.grant(request.count, request.ceiling)?;
         grant.must_fit(&request.name, request.count, T::MIN, request.ceiling)?;
-        if write(transaction, &self.table.replace(seen, &after)).await?.changed == 1 {
+        let update = self.table.replace(seen, &after, &self.history.sets());
+        if write(transaction, &update).await?.changed == 1 {
             return Ok(grant.range);
         }
         let message = "a change of a row that is locked changed nothing; look for a trigger";
@@ -129,7 +153,7 @@ impl<T: Id> InTransaction<T> {
     async fn create<E: Executor>(&self, transaction: &mut E, request: &Reserve) -> Result<Option<Range>> {
         let (info, grant) = first(request)?;
         grant.must_fit(&request.name, request.count, T::MIN, request.ceiling)?;
-        match try_write(transaction, &self.table.insert(&info)).await {
+        match try_write(transaction, &self.table.insert(&info, self.history)).await {
             Ok(_) => Ok(Some(grant.range)),
             Err(fault) if is_duplicate(&fault) => Ok(None),
             Err(fault) => Err(within(fault)),

@@ -29,7 +29,7 @@ enum Found {
     Granted(Result<Grant>),
     /// Another transaction has locked it.
     Held,
-    /// Missing, exhausted, or not to be had in this way.
+    /// Missing, exhausted, of another history, or not to be had in this way.
     Not,
 }
 
@@ -114,7 +114,7 @@ impl Calls {
         requests: &[Reserve],
         places: &[usize],
     ) -> Result<Vec<Found>> {
-        let sql = self.writing::<E>()?.reserve_many();
+        let sql = self.writing::<E>()?.reserve_many(self.history);
         let requests: Vec<_> = places.iter().map(|&place| &requests[place]).collect();
         let texts = |text: fn(&Reserve) -> String| {
             Value::Texts(requests.iter().map(|request| text(request)).collect())

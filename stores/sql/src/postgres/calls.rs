@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use idmill::store::kit::history::Failover;
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
     SequenceInfo, already_exists, not_found,
@@ -9,6 +10,7 @@ use idmill::store::{
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
 use super::durable::{Keeps, must_sync};
+use super::history::{Adopted, History};
 use super::open::find;
 use super::rows::{self, reached};
 use super::run::{read, write};
@@ -57,6 +59,7 @@ pub struct Calls {
     pub(super) table: Table,
     pub(super) keeps: Keeps,
     pub(super) mode: Mode,
+    pub(super) history: History,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
 }
@@ -92,19 +95,30 @@ impl Calls {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) if there is no schema, or no table and it is not to be created;
     /// [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two are to be seen, or
-    /// the server does not sync what it writes; and those of the executor.
-    pub async fn open<E: Executor>(executor: &mut E, table: Table, mode: Mode, keeps: Keeps) -> Result<Self> {
+    /// the server does not sync what it writes; [`Unsupported`](ErrorKind::Unsupported) if it does not tell
+    /// what a `failover` that was asked for needs; and those of the executor.
+    pub async fn open<E: Executor>(
+        executor: &mut E,
+        table: Table,
+        mode: Mode,
+        keeps: Keeps,
+        failover: Option<Failover>,
+    ) -> Result<Self> {
         const { must_be_alone::<E>() };
-        if mode != Mode::ReadOnly {
-            must_sync(executor, keeps).await?;
+        if mode == Mode::ReadOnly {
+            let table = find(executor, table, mode).await?;
+            return Ok(Self { keeps, mode, ..Self::unopened(table) });
         }
+        must_sync(executor, keeps).await?;
+        let history = History::open(executor, failover).await?;
         let table = find(executor, table, mode).await?;
-        Ok(Self { table, keeps, mode, witness: Arc::default() })
+        Ok(Self { table, keeps, mode, history, witness: Arc::default() })
     }
 
     /// Over a table that is taken to be there.
     pub(super) fn unopened(table: Table) -> Self {
-        Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, witness: Arc::default() }
+        let history = History::in_transaction(Failover::default());
+        Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, history, witness: Arc::default() }
     }
 
     /// The table, in its schema.
@@ -135,8 +149,8 @@ impl Calls {
         self.reserve_with(executor, request, Fit::UpTo, Patience::Full).await
     }
 
-    /// Reserves, in one round trip as a rule: `next` moves on if the row has ids. If no row was
-    /// changed, it is read, and created with the first range taken if it is missing; a process that
+    /// Reserves, in one round trip as a rule: `next` moves on if the row has ids, and was written in this
+    /// history. If no row was changed, it is read, and created with the first range taken if it is missing; a process that
     /// loses that race begins again.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
@@ -145,7 +159,7 @@ impl Calls {
         fit: Fit,
         patience: Patience,
     ) -> Result<Grant> {
-        let (sql, mut stuck) = (self.writable()?.reserve(E::IN_TRANSACTION), Stuck::default());
+        let (sql, mut stuck) = (self.writable()?.reserve(E::IN_TRANSACTION, self.history), Stuck::default());
         for _ in 0..TRIES {
             let [exactly, floor] = fit.values();
             let values = [
@@ -160,7 +174,10 @@ impl Calls {
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
             }
-            let seen = self.inspect(executor, &request.name).await?;
+            let (seen, adopted) = self.look_again(executor, request, patience).await?;
+            if adopted == Adopted::Tried {
+                continue;
+            }
             if stuck.is_at(seen.as_ref()) {
                 return Err(hidden());
             }
@@ -200,7 +217,7 @@ impl Calls {
             back.rest.end().to_string().into(),
             Value::Patience,
         ];
-        self.wrote(executor, Statement::write(table.give_back(), values)).await
+        self.wrote(executor, Statement::write(table.give_back(self.history), values)).await
     }
 
     /// [`Store::create`](idmill::store::Store::create).
@@ -262,7 +279,7 @@ impl Calls {
         name: &SequenceName,
         change: Change,
     ) -> Result<SequenceInfo> {
-        let sql = self.writing::<E>()?.replace();
+        let sql = self.writing::<E>()?.replace(self.history, change.next.is_some());
         for _ in 0..TRIES {
             let seen = self.inspect(executor, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
@@ -305,7 +322,7 @@ impl Calls {
     ) -> Result<Option<Row>> {
         let mut values: Vec<_> = rows::values(info, from).map(Value::from).into();
         values.push(Value::Patience);
-        let statement = Statement::write(self.table.insert(E::IN_TRANSACTION), values);
+        let statement = Statement::write(self.table.insert(E::IN_TRANSACTION, self.history), values);
         Ok(self.write(executor, statement.with_patience(patience)).await?.pop())
     }
 

@@ -25,6 +25,7 @@ mod batch;
 mod calls;
 mod classify;
 mod durable;
+mod history;
 mod largest;
 pub mod native;
 mod open;

@@ -65,7 +65,7 @@ impl Table {
         format!(
             "{} INSERT INTO {} AS s (name, record) SELECT $1, $2 FROM session ON CONFLICT (name) DO NOTHING \
              RETURNING (SELECT durable FROM session), txid_current()::text AS xid",
-            session(false, 3),
+            session(false, 3, ""),
             self.sql()
         )
     }
@@ -74,7 +74,7 @@ impl Table {
     fn replace_record(&self) -> String {
         format!(
             "{} UPDATE {} AS s SET record = $2 FROM session WHERE s.name = $1 AND s.record = $4 RETURNING {WRITTEN}",
-            session(false, 3),
+            session(false, 3, ""),
             self.sql()
         )
     }

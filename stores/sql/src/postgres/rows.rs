@@ -12,7 +12,7 @@ pub(super) fn reached(info: &SequenceInfo) -> u128 {
 }
 
 /// The values of a new row, of which the ids from there on were reserved last, if any were, in the order of
-/// the columns but for the last.
+/// the columns but for the last two two.
 pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
     let (bounds, identity) = (info.bounds, info.identity);
     [

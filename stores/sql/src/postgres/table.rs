@@ -11,6 +11,7 @@ use idmill::store::kit::options::{Kind, text};
 use idmill::{Error, ErrorKind, Operation, Result};
 
 use super::durable::{DURABLE, WRITTEN};
+use super::history::{History, published};
 use super::place::Relation;
 use crate::column::quoted;
 
@@ -23,8 +24,10 @@ const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a d
 pub(super) const LONGEST_NAME: usize = 63;
 /// The layout of a row. Another version's rows are neither matched by our writes nor read.
 pub(super) const FORMAT: &str = "1";
-const COLUMNS: [&str; 8] =
-    ["name", "next", "reserved_from", "start", "max", "incarnation", "epoch", "format"];
+const COLUMNS: [&str; 9] =
+    ["name", "next", "reserved_from", "start", "max", "incarnation", "epoch", "format", "history"];
+/// The last of them, which tables of earlier versions do not have.
+const ADDED: &str = "history text";
 /// A row as it is read, at the places that [`decode`](super::rows::decode) looks at. Behind it, a row that
 /// was written says how durably that is: [`WRITTEN`].
 const ROW: &str = "s.name::text, s.next::text, s.start::text, s.max::text, s.incarnation::text, s.epoch::text, \
@@ -93,6 +96,7 @@ impl Table {
   incarnation bigint NOT NULL CHECK (incarnation > 0),
   epoch bigint NOT NULL CHECK (epoch >= 0),
   format smallint NOT NULL CHECK (format = {FORMAT}),
+  {ADDED}, -- which cluster wrote this last, and on which timeline
   CHECK (0 <= start AND start <= max AND max < 18446744073709551616),
   CHECK (start <= next AND next <= max + 1)
 ) WITH (fillfactor = 50)"
@@ -101,77 +105,95 @@ impl Table {
 
     /// Takes the next ids of a row, up to `count` and the limit: parameters name, count,
     /// ceiling, lock timeout, whether all of `count` are needed, and the least id of use. A row
-    /// that has none is not matched.
+    /// that has none is not matched, nor one that was written in another history.
     ///
     /// Under READ COMMITTED a writer that waited for another evaluates condition and new values
     /// again, on the row as the other left it. `reserved_from` is part of those values, and tells
     /// which ids this very statement took.
-    pub(super) fn reserve(&self, in_transaction: bool) -> String {
+    pub(super) fn reserve(&self, in_transaction: bool, history: History) -> String {
         format!(
             "{} UPDATE {} AS s SET reserved_from = s.next, \
-             next = LEAST(s.next + $2::numeric, LEAST(s.max, $3::numeric) + 1) FROM session \
+             next = LEAST(s.next + $2::numeric, LEAST(s.max, $3::numeric) + 1){} FROM session \
              WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric) \
              AND ($5 <> 'exactly' OR s.next + $2::numeric <= LEAST(s.max, $3::numeric) + 1) \
-             AND s.next >= $6::numeric RETURNING {ROW}, {WRITTEN}",
-            session(in_transaction, 4),
-            self.sql()
+             AND s.next >= $6::numeric{} RETURNING {ROW}, {WRITTEN}",
+            session(in_transaction, 4, &history.column()),
+            self.sql(),
+            history.sets(),
+            history.holds()
         )
     }
 
     /// The same for several rows in one transaction: parameters names, counts, ceilings, lock timeout. Their
     /// locks are taken in the order of their names; a row that another transaction holds is passed over, and
     /// comes back with its name alone.
-    pub(super) fn reserve_many(&self) -> String {
-        let table = self.sql();
+    pub(super) fn reserve_many(&self, history: History) -> String {
+        let (table, sets, holds) = (self.sql(), history.sets(), history.holds());
         format!(
             "{}, asked AS (SELECT * FROM unnest($1::text[], $2::numeric[], $3::numeric[]) AS a(name, count, ceiling)), \
              locked AS (SELECT l.name, asked.count, asked.ceiling, session.durable \
              FROM session, asked JOIN {table} AS l ON l.name = asked.name COLLATE \"C\" ORDER BY l.name FOR UPDATE OF l SKIP LOCKED), \
              moved AS (UPDATE {table} AS s SET reserved_from = s.next, \
-             next = LEAST(s.next + locked.count, LEAST(s.max, locked.ceiling) + 1) FROM locked \
-             WHERE s.name = locked.name AND s.format = {FORMAT} AND s.next <= LEAST(s.max, locked.ceiling) \
+             next = LEAST(s.next + locked.count, LEAST(s.max, locked.ceiling) + 1){sets} FROM session, locked \
+             WHERE s.name = locked.name AND s.format = {FORMAT} AND s.next <= LEAST(s.max, locked.ceiling){holds} \
              RETURNING {ROW}, locked.durable, txid_current()::text AS xid) \
              SELECT * FROM moved UNION ALL SELECT held.name::text, NULL, NULL, NULL, NULL, NULL, NULL, NULL, session.durable, NULL \
              FROM session, asked JOIN {table} AS held ON held.name = asked.name COLLATE \"C\" \
              WHERE NOT EXISTS (SELECT FROM locked WHERE locked.name = held.name)",
-            session(false, 4)
+            session(false, 4, &history.column())
         )
     }
 
     /// Adds a row unless there is one of its name: its values as in
     /// [`values`](super::rows::values), and the lock timeout.
-    pub(super) fn insert(&self, in_transaction: bool) -> String {
+    pub(super) fn insert(&self, in_transaction: bool, history: History) -> String {
         format!(
             "{} INSERT INTO {} AS s ({}) SELECT $1, $2::numeric, NULLIF($3, '')::numeric, $4::numeric, $5::numeric, $6::bigint, \
-             $7::bigint, {FORMAT} FROM session ON CONFLICT (name) DO NOTHING \
+             $7::bigint, {FORMAT}, {} FROM session ON CONFLICT (name) DO NOTHING \
              RETURNING {ROW}, (SELECT durable FROM session), txid_current()::text AS xid",
-            session(in_transaction, 8),
+            session(in_transaction, 8, &history.column()),
             self.sql(),
-            COLUMNS.join(", ")
+            COLUMNS.join(", "),
+            history.value()
         )
     }
 
     /// Changes a row if it is as it was: name, incarnation, epoch, max and next as seen; max, next
-    /// and epoch to be; lock timeout.
-    pub(super) fn replace(&self) -> String {
+    /// and epoch to be; lock timeout. Who says where to go on (`anew`) has seen what the history is.
+    pub(super) fn replace(&self, history: History, anew: bool) -> String {
+        let sets = if anew { history.sets_anew() } else { "" };
         format!(
-            "{} UPDATE {} AS s SET max = $6::numeric, next = $7::numeric, epoch = $8::bigint FROM session \
+            "{} UPDATE {} AS s SET max = $6::numeric, next = $7::numeric, epoch = $8::bigint{sets} FROM session \
              WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.max = $4::numeric \
              AND s.next = $5::numeric AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
-            session(false, 9),
+            session(false, 9, &history.column()),
             self.sql()
         )
     }
 
+    /// Has a row of another history go on in this one, if it is as it was: name, incarnation, epoch, next and
+    /// history as seen; next to be; lock timeout.
+    pub(super) fn adopt(&self, in_transaction: bool, history: History) -> String {
+        format!(
+            "{} UPDATE {} AS s SET next = $6::numeric{} FROM session \
+             WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.next = $4::numeric \
+             AND s.history = $5 AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
+            session(in_transaction, 7, &history.column()),
+            self.sql(),
+            history.sets()
+        )
+    }
+
     /// Moves `next` back, if it is where the range ends: name, incarnation, epoch, start and
-    /// end of the range; lock timeout.
-    pub(super) fn give_back(&self) -> String {
+    /// end of the range; lock timeout. Not in another history: its ids may be another's there.
+    pub(super) fn give_back(&self, history: History) -> String {
         format!(
             "{} UPDATE {} AS s SET next = $4::numeric FROM session \
              WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.next = $5::numeric \
-             AND s.start <= $4::numeric AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
-            session(false, 6),
-            self.sql()
+             AND s.start <= $4::numeric AND s.format = {FORMAT}{} RETURNING {ROW}, {WRITTEN}",
+            session(false, 6, &history.column()),
+            self.sql(),
+            history.holds()
         )
     }
 
@@ -179,7 +201,7 @@ impl Table {
     pub(super) fn delete(&self) -> String {
         format!(
             "{} DELETE FROM {} AS s USING session WHERE s.name = $1 RETURNING {ROW}, {WRITTEN}",
-            session(false, 2),
+            session(false, 2, ""),
             self.sql()
         )
     }
@@ -187,6 +209,15 @@ impl Table {
     /// A row: parameter the name.
     pub(super) fn select(&self) -> String {
         format!("SELECT {ROW} FROM {} AS s WHERE s.name = $1", self.sql())
+    }
+
+    /// A row, with the history that it was written in, and the present one: parameter the name.
+    pub(super) fn select_history(&self, here: &str) -> String {
+        format!(
+            "SELECT {ROW}, s.history::text, CASE WHEN pg_is_in_recovery() THEN NULL ELSE {here} END FROM {} AS s \
+             WHERE s.name = $1",
+            self.sql()
+        )
     }
 
     /// A page: parameters the name that it follows, the prefix and the number of rows.
@@ -200,18 +231,31 @@ impl Table {
 
     /// The statement with which any driver draws from a sequence that exists, inside its own transaction:
     /// parameters the name, as `text`, and how many ids, as `bigint`; one row with the first of them, as
-    /// `bigint`, or none if the sequence does not exist or has fewer left.
+    /// `bigint`, or none if the sequence does not exist, has fewer left, or was last written on another
+    /// cluster or timeline.
     pub fn published(&self) -> String {
         format!(
-            "UPDATE {} SET reserved_from = next, next = next + $2::bigint \
-             WHERE name = $1 AND format = {FORMAT} AND next + $2::bigint <= max + 1 RETURNING reserved_from::bigint",
-            self.sql()
+            "UPDATE {} AS s SET reserved_from = next, next = next + $2::bigint, history = server.history \
+             FROM (SELECT {} AS history) AS server \
+             WHERE name = $1 AND format = {FORMAT} AND next + $2::bigint <= max + 1 \
+             AND (s.history IS NULL OR s.history = server.history) RETURNING reserved_from::bigint",
+            self.sql(),
+            published()
         )
     }
 
     /// Whether what was found is such a table, and whole after a crash.
     pub(super) fn check(&self, found: &Relation) -> Result<()> {
         if !found.is_table_of(&COLUMNS) {
+            let (_, earlier) = COLUMNS.split_last().expect("there are columns");
+            if found.is_table_of(earlier) {
+                let message = format!(
+                    "{0} is an earlier version's, without the column that says which server wrote last; run ALTER TABLE {0} ADD \
+                     COLUMN {ADDED}",
+                    self.sql()
+                );
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
             let message = format!(
                 "{} is there, but it is not idmill's table (its columns are {}); name another with table=NAME",
                 self.sql(),
@@ -234,12 +278,14 @@ impl Table {
 }
 
 /// The settings of one statement, as its first part: what its commit waits for, read back, and its patience,
-/// in this parameter. The settings of a transaction of the caller's are left alone.
-pub(super) fn session(in_transaction: bool, parameter: usize) -> String {
+/// in this parameter; and `more` columns. The settings of a transaction of the caller's are left alone.
+pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> String {
     if in_transaction {
-        return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience)");
+        return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience{more})");
     }
-    format!("WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS patience)")
+    format!(
+        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS patience{more})"
+    )
 }
 
 /// What PostgreSQL takes for one identifier, of those that need no thought. `what` it is to name is said in

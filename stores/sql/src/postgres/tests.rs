@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use idmill::store::kit::history::Failover;
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Mode, Reserve};
 use idmill::{Error, ErrorKind, Range, SequenceName};
 use parking_lot::Mutex;
 
+use super::history::History;
 use super::*;
 use crate::{Answer, EngineError, Executor, Fault, Patience, Row, Statement, Value};
 
@@ -69,6 +71,11 @@ fn row(name: &str, from: &str, next: &str, durable: &str) -> Row {
     texts(&[name, next, "1", "100", "7", "0", "1", from, durable, "4711"])
 }
 
+/// The same, as it is read.
+fn seen(next: &str) -> Row {
+    texts(&["s", next, "1", "100", "7", "0", "1", "1"])
+}
+
 fn held(name: &str) -> Row {
     let mut values = vec![Value::from(name)];
     values.resize(8, Value::Null);
@@ -80,14 +87,22 @@ fn engine(code: &str) -> Answered {
     Err(EngineError::new(code, "its words").into())
 }
 
+/// The server tells which cluster it is.
+fn told() -> Vec<Row> {
+    vec![texts(&["cluster 7, timeline 1"])]
+}
+
 fn calls() -> Calls {
     Calls::unopened(Table::new(Some("app"), "t").unwrap())
 }
 
 async fn calls_that_trust() -> Calls {
-    let there = texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format"]);
+    let there =
+        texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format, history"]);
     let table = Table::new(None, "t").unwrap();
-    Calls::open(&mut Session::of([Ok(vec![there])]), table, Mode::ReadWrite, Keeps::Trust).await.unwrap()
+    Calls::open(&mut Session::of([Ok(told()), Ok(vec![there])]), table, Mode::ReadWrite, Keeps::Trust, None)
+        .await
+        .unwrap()
 }
 
 fn range(grant: &Grant) -> (u64, u64) {
@@ -113,7 +128,7 @@ async fn a_write_that_is_not_durable_is_refused() {
         is(calls.create(&mut Session::of([wrote()]), &name("s"), bounds).await.unwrap_err());
         let back = GiveBack::new(name("s"), IDENTITY, Range::new(4, 3).unwrap());
         is(calls.give_back(&mut Session::of([wrote()]), &back).await.unwrap_err());
-        let read = Ok(vec![row("s", "1", "4", "")]);
+        let read = Ok(vec![seen("4")]);
         let change = Change::new().next(50);
         is(calls.set(&mut Session::of([read, wrote()]), &name("s"), change).await.unwrap_err());
         is(calls.remove(&mut Session::of([wrote()]), &name("s")).await.unwrap_err());
@@ -135,7 +150,7 @@ async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
     let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Patience, "exactly".into()];
     assert_eq!(statement.values[..5], values);
     // Fewer are left.
-    let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![row("s", "1", "99", "on")])]);
+    let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![seen("99")])]);
     let error = draws.reserve(&mut transaction, 3).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Exhausted, Some("s")), "{error}");
     assert_eq!(draws.reserve(&mut transaction, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -181,7 +196,7 @@ async fn a_call_gives_up_where_others_are_always_faster_and_where_nothing_ever_c
     // As it was read, it has ids; and whenever it is written, another was first.
     let moving = (0..).flat_map(|round| {
         let next = (1 + round % 90).to_string();
-        [Ok(vec![]), Ok(vec![row("s", "1", &next, "")])]
+        [Ok(vec![]), Ok(vec![seen(&next)])]
     });
     let crowd = Session::of(moving.take(2 * TRIES));
     let error = calls().reserve(&mut crowd.clone(), &request("s", 3)).await.unwrap_err();
@@ -189,7 +204,7 @@ async fn a_call_gives_up_where_others_are_always_faster_and_where_nothing_ever_c
     assert!(error.to_string().contains(&format!("each of the {TRIES} times")), "{error}");
     assert_eq!(crowd.heard().len(), 2 * TRIES);
 
-    let hidden = Session::of((0..100).flat_map(|_| [Ok(vec![]), Ok(vec![row("s", "1", "4", "")])]));
+    let hidden = Session::of((0..100).flat_map(|_| [Ok(vec![]), Ok(vec![seen("4")])]));
     let error = calls().reserve(&mut hidden.clone(), &request("s", 3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("policy for UPDATE"), "{error}");
@@ -214,32 +229,46 @@ async fn what_a_trigger_has_changed_is_not_granted() {
 
 #[tokio::test]
 async fn a_table_is_created_where_the_mode_says_so_and_once() {
-    let columns = "name, next, reserved_from, start, max, incarnation, epoch, format";
+    let columns = "name, next, reserved_from, start, max, incarnation, epoch, format, history";
+    let earlier = columns.trim_end_matches(", history");
     let synced = || Ok(vec![texts(&["on", "on"])]);
     let nowhere = || Ok(vec![texts(&["app"])]);
     let there = || Ok(vec![texts(&["app", "r", columns])]);
     let open = async |answers: Vec<Answered>, mode| {
         let mut session = Session::of(answers);
-        let opened = Calls::open(&mut session, Table::new(None, "t").unwrap(), mode, Keeps::Disk).await;
+        let opened = Calls::open(&mut session, Table::new(None, "t").unwrap(), mode, Keeps::Disk, None).await;
         let ddl = session.heard().iter().filter(|one| one.sql.starts_with("CREATE TABLE")).count();
         (opened.map(|calls| calls.table().sql()), ddl)
     };
     let found = "\"app\".\"t\"".to_owned();
-    let created = vec![synced(), nowhere(), Ok(vec![]), there(), Ok(vec![])];
+    let created = vec![synced(), Ok(told()), nowhere(), Ok(vec![]), there(), Ok(vec![])];
     let is = |(opened, ddl): (Result<String, Error>, usize), count| {
         assert_eq!((opened.unwrap(), ddl), (found.clone(), count));
     };
     is(open(created, Mode::Create).await, 1);
     // Another was faster.
-    let beaten = vec![synced(), nowhere(), engine("23505"), there()];
+    let beaten = vec![synced(), Ok(told()), nowhere(), engine("23505"), there()];
     is(open(beaten, Mode::Create).await, 1);
     is(open(vec![there()], Mode::ReadOnly).await, 0);
     for (answers, kind, text) in [
-        (vec![synced(), nowhere()], ErrorKind::NotFound, "mode=rwc"),
-        (vec![synced()], ErrorKind::NotFound, "schema=NAME"),
+        (vec![synced(), Ok(told()), nowhere()], ErrorKind::NotFound, "mode=rwc"),
+        (vec![synced(), Ok(told())], ErrorKind::NotFound, "schema=NAME"),
         (vec![Ok(vec![texts(&["off", "on"])])], ErrorKind::Conflict, "set fsync = on"),
-        (vec![synced(), Ok(vec![texts(&["app", "r", "a, b"])])], ErrorKind::Conflict, "not idmill's"),
-        (vec![synced(), Ok(vec![texts(&["app", "r", columns, "t"])])], ErrorKind::Conflict, "SET LOGGED"),
+        (
+            vec![synced(), Ok(told()), Ok(vec![texts(&["app", "r", "a, b"])])],
+            ErrorKind::Conflict,
+            "not idmill's",
+        ),
+        (
+            vec![synced(), Ok(told()), Ok(vec![texts(&["app", "r", columns, "t"])])],
+            ErrorKind::Conflict,
+            "SET LOGGED",
+        ),
+        (
+            vec![synced(), Ok(told()), Ok(vec![texts(&["app", "r", earlier])])],
+            ErrorKind::Conflict,
+            "run ALTER TABLE \"app\".\"t\" ADD COLUMN history text",
+        ),
     ] {
         let (outcome, ddl) = open(answers, Mode::ReadWrite).await;
         let error = outcome.unwrap_err();
@@ -250,9 +279,10 @@ async fn a_table_is_created_where_the_mode_says_so_and_once() {
 
 #[tokio::test]
 async fn who_looks_only_sends_nothing_that_writes() {
-    let there = texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format"]);
+    let there =
+        texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format, history"]);
     let (mut session, table) = (Session::of([Ok(vec![there])]), Table::new(None, "t").unwrap());
-    let calls = Calls::open(&mut session, table, Mode::ReadOnly, Keeps::Disk).await.unwrap();
+    let calls = Calls::open(&mut session, table, Mode::ReadOnly, Keeps::Disk, None).await.unwrap();
     let denied = |error: Error| assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     denied(calls.reserve(&mut session, &request("s", 3)).await.unwrap_err());
     denied(calls.reserve_many(&session, &[request("s", 3)]).await.remove(0).unwrap_err());
@@ -291,4 +321,70 @@ async fn a_record_that_is_not_durable_is_refused() {
         let error = calls().swap_record(&mut session, &name("s"), Some("a"), "b").await.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
     }
+}
+
+/// A row as it is read after a reserve that found none, with the history that it was written in and the
+/// present one.
+fn row_of(was: &str, here: &str) -> Row {
+    texts(&["s", "4", "1", "100", "7", "0", "1", "1", was, here])
+}
+
+#[tokio::test]
+async fn a_row_of_another_history_is_adopted_once_and_only_as_it_was_seen() {
+    let (was, here) = ("cluster 7, timeline 1", "cluster 7, timeline 2");
+    let of = |failover| Calls { history: History::in_transaction(failover), ..calls() };
+    let mut session = Session::of([Ok(vec![]), Ok(vec![row_of(was, here)])]);
+    let error = of(Failover::Refuse).reserve(&mut session, &request("s", 3)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains(&format!("on {was}, and this is {here}")), "{error}");
+    assert_eq!(session.heard().iter().filter(|one| one.writes).count(), 1, "nothing but the reserve");
+
+    // This process adopts it, or another was faster; then the reserve is sent again.
+    for adopted in [vec![row("s", "1", "14", DURABLE)], vec![]] {
+        let after = Ok(vec![row("s", "14", "17", DURABLE)]);
+        let mut session = Session::of([Ok(vec![]), Ok(vec![row_of(was, here)]), Ok(adopted), after]);
+        let grant = of(Failover::Skip(10)).reserve(&mut session, &request("s", 3)).await.unwrap();
+        assert_eq!(range(&grant), (14, 3));
+        let adopt = session.heard().remove(2);
+        let values = ["s", "7", "0", "4", was, "14"].map(Value::from);
+        assert_eq!(adopt.values[..6], values, "as it was seen, and ten further");
+        assert!(adopt.sql.contains("s.next = $4::numeric AND s.history = $5"), "{}", adopt.sql);
+    }
+    // In the same history nothing is adopted: others were faster.
+    let mut session =
+        Session::of([Ok(vec![]), Ok(vec![row_of(here, here)]), Ok(vec![row("s", "4", "7", DURABLE)])]);
+    assert_eq!(range(&of(Failover::Refuse).reserve(&mut session, &request("s", 3)).await.unwrap()), (4, 3));
+}
+
+/// Of a role that may not ask, and of an engine that has no such thing.
+#[tokio::test]
+async fn what_the_server_does_not_tell_is_not_asked_for_again() {
+    let open = async |answers: Vec<Answered>, failover| {
+        let there = Ok(vec![texts(&[
+            "app",
+            "r",
+            "name, next, reserved_from, start, max, incarnation, epoch, format, history",
+        ])]);
+        let mut session = Session::of(answers.into_iter().chain([there]));
+        Calls::open(&mut session, Table::new(None, "t").unwrap(), Mode::ReadWrite, Keeps::Trust, failover)
+            .await
+    };
+    let (denied, missing) = (|| engine("42501"), || engine("0A000"));
+    let sql = |calls: &Calls| calls.table.reserve(false, calls.history);
+    let told = sql(&open(vec![Ok(told())], None).await.unwrap());
+    assert!(told.contains("pg_walfile_name") && told.contains("s.history = session.here"), "{told}");
+    let half = sql(&open(vec![missing(), Ok(vec![])], None).await.unwrap());
+    assert!(half.contains("pg_control_system") && !half.contains("pg_walfile_name"), "{half}");
+    for (answers, failover) in
+        [(vec![denied()], None), (vec![missing(), denied()], None), (vec![denied()], Some(Failover::Allow))]
+    {
+        let nothing = sql(&open(answers, failover).await.unwrap());
+        assert!(!nothing.contains("history") && !nothing.contains("pg_"), "{nothing}");
+    }
+    for failover in [Failover::Refuse, Failover::Skip(1)] {
+        let error = open(vec![denied()], Some(failover)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("GRANT EXECUTE ON FUNCTION pg_control_system()"), "{error}");
+    }
+    assert_eq!(open(vec![engine("57014")], None).await.unwrap_err().kind(), ErrorKind::Unavailable);
 }

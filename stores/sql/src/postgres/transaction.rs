@@ -2,10 +2,12 @@
 
 use std::marker::PhantomData;
 
+use idmill::store::kit::history::Failover;
 use idmill::store::{Bounds, Reserve};
 use idmill::{Error, Id, Operation, Range, Result, SequenceName};
 
 use super::calls::{Calls, Fit};
+use super::history::History;
 use super::table::{DEFAULT_TABLE, Table};
 use crate::{Executor, Patience, must_be_within};
 
@@ -67,6 +69,15 @@ impl<T: Id> InTransaction<T> {
         Ok(self)
     }
 
+    /// What happens if the sequence was last written on another cluster or timeline. Default
+    /// [`Failover::Refuse`]. What is done about it commits or rolls back with the transaction. With
+    /// [`Failover::Allow`] the server is not asked, so that no right to ask is needed.
+    #[must_use]
+    pub fn failover(mut self, failover: Failover) -> Self {
+        self.calls.history = History::in_transaction(failover);
+        self
+    }
+
     /// The next id.
     ///
     /// # Errors
@@ -81,7 +92,9 @@ impl<T: Id> InTransaction<T> {
     ///
     /// # Errors
     /// Nothing is taken in any of these cases. The transaction goes on after
-    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left, and
+    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left;
+    /// [`Conflict`](idmill::ErrorKind::Conflict), if the sequence was last written on another cluster or
+    /// timeline, see [`failover`](Self::failover); and
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0 or the type cannot hold the next
     /// id; all others have ended it: [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun
     /// again or the server cannot be reached; [`NotFound`](idmill::ErrorKind::NotFound) if there is no

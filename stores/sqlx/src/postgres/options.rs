@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idmill::store::Mode;
+use idmill::store::kit::history::Failover;
 use idmill::{Error, ErrorKind, Result};
 use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, Table};
 
@@ -29,6 +30,7 @@ pub struct PostgresOptions {
     schema: Option<String>,
     pub(super) mode: Mode,
     pub(super) keeps: Keeps,
+    pub(super) failover: Option<Failover>,
     pub(super) timeout: Duration,
     pub(super) shares_pool: bool,
 }
@@ -40,6 +42,7 @@ impl Default for PostgresOptions {
             schema: None,
             mode: Mode::default(),
             keeps: Keeps::default(),
+            failover: None,
             timeout: DEFAULT_TIMEOUT,
             shares_pool: false,
         }
@@ -80,6 +83,14 @@ impl PostgresOptions {
     #[must_use]
     pub fn keeps(mut self, keeps: Keeps) -> Self {
         self.keeps = keeps;
+        self
+    }
+
+    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may
+    /// be missing here. By default it is refused, if the server tells which it is.
+    #[must_use]
+    pub fn failover(mut self, failover: Failover) -> Self {
+        self.failover = Some(failover);
         self
     }
 

@@ -38,7 +38,9 @@ impl PostgresStore {
     /// [`Denied`](idmill::ErrorKind::Denied) by the server, or for its certificate;
     /// [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, the schema, or the table and it
     /// is not to be created; [`Conflict`](idmill::ErrorKind::Conflict) if the table is unlogged or not
-    /// idmill's, if two are to be seen, or the server does not sync what it writes.
+    /// idmill's, if two are to be seen, or the server does not sync what it writes;
+    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if it does not tell what the `failover` that the
+    /// options ask for needs.
     pub async fn with(pool: &PgPool, options: PostgresOptions) -> Result<Self> {
         Self::open(pool, &options).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -46,7 +48,7 @@ impl PostgresStore {
     async fn open(pool: &PgPool, options: &PostgresOptions) -> Result<Self> {
         let table = options.check()?;
         let sessions = Sessions::new(pool, options);
-        let calls = Calls::open(&mut &sessions, table, options.mode, options.keeps).await?;
+        let calls = Calls::open(&mut &sessions, table, options.mode, options.keeps, options.failover).await?;
         Ok(Self { sessions, calls })
     }
 }

@@ -1,6 +1,7 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
+use idmill::store::kit::history::Failover;
 use idmill::{Error, ErrorKind, Id, Range, Result};
 use idmill_sql::postgres::InTransaction as Draws;
 use idmill_sql::{Answer, Executor, Fault, Statement};
@@ -93,6 +94,14 @@ impl<T: Id> InTransaction<T> {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
     pub fn schema(self, schema: &str) -> Result<Self> {
         self.0.schema(schema).map(Self)
+    }
+
+    /// What happens if the sequence was last written on another cluster or timeline, whose last writes may be
+    /// missing here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the
+    /// transaction. With [`Failover::Allow`] the server is not asked, so that no right to ask is needed.
+    #[must_use]
+    pub fn failover(self, failover: Failover) -> Self {
+        Self(self.0.failover(failover))
     }
 
     /// The next id.

@@ -1,0 +1,183 @@
+//! A table that was last written by another server: what was reserved last may be missing.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idmill::Range;
+use idmill::store::{Change, GiveBack};
+use idmill_mysql::driver::TxOpts;
+use idmill_mysql::{Failover, InTransaction};
+
+use super::*;
+
+/// A server of this number, which logs its changes in this format for replicas.
+async fn numbered(number: u32, format: &str) -> Option<Engine> {
+    let engine = Engine::down(ENGINE)?;
+    let options =
+        format!("[mysqld]\nserver_id = {number}\nlog_bin = log\nbinlog_format = {format}\nsync_binlog = 1\n");
+    std::fs::write(engine.dir().join("extra.cnf"), options).unwrap();
+    engine.restart().await;
+    Some(engine)
+}
+
+async fn open_with(engine: &Engine, options: &str) -> MysqlStore {
+    MysqlStore::open(&url(engine.address(), "t", options)).await.unwrap()
+}
+
+/// A replica that has all that there is so far, and is not told of anything later.
+async fn replica(primary: &Engine) -> Option<Engine> {
+    let replica = numbered(2, "MIXED").await?;
+    let (mut first, mut second) = (root(primary.address()).await, root(replica.address()).await);
+    let port = primary.address().port();
+    let follow = format!(
+        "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'root', MASTER_LOG_FILE = 'log.000001', \
+         MASTER_LOG_POS = 4"
+    );
+    run(&mut second, &["DROP DATABASE ids", &follow, "START SLAVE"]).await;
+    run(&mut first, &["CREATE DATABASE caught_up"]).await;
+    let there = "SELECT COUNT(*) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'caught_up'";
+    while one::<u64>(&mut second, there).await == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    run(&mut second, &["STOP SLAVE"]).await;
+    Some(replica)
+}
+
+/// A primary that has reserved 80 ids of each of these, and a replica that knows of 30.
+async fn promoted(names: &[&str]) -> Option<(Engine, Engine)> {
+    let primary = numbered(1, "MIXED").await?;
+    // The database that the engine comes with is not in the log.
+    run(&mut root(primary.address()).await, &["DROP DATABASE ids", "CREATE DATABASE ids"]).await;
+    let store = open_with(&primary, "").await;
+    for name in names {
+        assert_eq!(reserve(&store, name, 20).await.unwrap(), (1, 20));
+        assert_eq!(reserve(&store, name, 10).await.unwrap(), (21, 10));
+    }
+    let replica = replica(&primary).await?;
+    for name in names {
+        assert_eq!(reserve(&store, name, 50).await.unwrap(), (31, 50));
+    }
+    Some((primary, replica))
+}
+
+#[tokio::test]
+async fn a_promoted_replica_is_refused_until_somebody_says_where_to_go_on() {
+    let Some((_primary, replica)) = promoted(&["s", "same"]).await else { return };
+    let store = open_with(&replica, "").await;
+    for sequence in ["s", "same"] {
+        assert_eq!(inspect(&store, sequence).await.next, Some(31), "the replica follows the log");
+        let hint = "last written on server 1, and this is server 2: ";
+        assert_eq!(refused(&store, sequence, hint).await, ErrorKind::Conflict);
+    }
+    // What is not about the next id decides nothing.
+    store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
+    assert_eq!(refused(&store, "s", "--next ID").await, ErrorKind::Conflict);
+    store.set(&name("s"), Change::new().next(500)).await.unwrap();
+    assert_eq!(reserve(&store, "s", 3).await.unwrap(), (500, 3));
+    // Also where it is right as it is.
+    store.set(&name("same"), Change::new().next(31)).await.unwrap();
+    assert_eq!(reserve(&store, "same", 3).await.unwrap(), (31, 3));
+}
+
+#[tokio::test]
+async fn a_promoted_replica_goes_on_where_that_is_allowed_and_leaves_ids_out_once() {
+    let names = ["s0", "s1", "s2", "s3", "s4", "s"];
+    let Some((primary, replica)) = promoted(&names).await else { return };
+    let store = open_with(&replica, "&failover=allow").await;
+    assert_eq!(reserve(&store, "s", 5).await.unwrap(), (31, 5));
+    assert_eq!(reserve(&open_with(&replica, "").await, "s", 5).await.unwrap(), (36, 5));
+    for sequence in &names[..5] {
+        let mut processes = Vec::new();
+        for _ in 0..4 {
+            processes.push(open_with(&replica, "&failover=skip:1000").await);
+        }
+        let drawn = join_all(processes.iter().map(|store| reserve(store, sequence, 1))).await;
+        let mut drawn: Vec<_> = drawn.into_iter().map(|one| one.unwrap().0).collect();
+        drawn.sort_unstable();
+        assert_eq!(drawn, [1_031, 1_032, 1_033, 1_034]);
+    }
+    // The last ids of a sequence too.
+    assert_eq!(reserve(&open_with(&primary, "").await, "s", 5).await.unwrap(), (81, 5));
+}
+
+#[tokio::test]
+async fn the_last_ids_are_refused_too_and_nothing_is_given_back() {
+    let Some((primary, replica)) = promoted(&["s"]).await else { return };
+    let (first, second) = (open_with(&primary, "").await, open_with(&replica, "").await);
+    second.set(&name("s"), Change::new().max(35)).await.unwrap();
+    assert_eq!(refused(&second, "s", "server 1, and this is server 2").await, ErrorKind::Conflict);
+    let identity = inspect(&first, "s").await.identity;
+    let back = |from, count| GiveBack::new(name("s"), identity, Range::new(from, count).unwrap());
+    assert!(!second.give_back(&back(21, 10)).await.unwrap());
+    assert!(first.give_back(&back(71, 10)).await.unwrap());
+    let skips = open_with(&replica, "&failover=skip:9").await;
+    assert_eq!(refused(&skips, "s", "exhausted").await, ErrorKind::Exhausted);
+}
+
+/// What is done about it commits or rolls back with the transaction.
+#[tokio::test]
+async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
+    let Some((_primary, replica)) = promoted(&["s"]).await else { return };
+    let draws = || InTransaction::<i64>::new("s").unwrap().table("t").unwrap();
+    let pool = pool(replica.address(), |options| options);
+    let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
+    let error = draws().next(&mut tx).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    tx.rollback().await.unwrap();
+    for committed in [false, true] {
+        let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
+        assert_eq!(draws().failover(Failover::Skip(100)).next(&mut tx).await.unwrap(), 131);
+        assert_eq!(draws().next(&mut tx).await.unwrap(), 132);
+        if committed { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
+    }
+    assert_eq!(reserve(&open_with(&replica, "").await, "s", 1).await.unwrap(), (133, 1));
+}
+
+/// A replica that carries out the same statement is another server, and would not change its row.
+#[tokio::test]
+async fn where_statements_are_logged_nobody_looks_unless_told_to() {
+    let Some(engine) = numbered(1, "STATEMENT").await else { return };
+    let store = open_with(&engine, "").await;
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    let mut root = root(engine.address()).await;
+    assert_eq!(one::<Option<String>>(&mut root, "SELECT history FROM ids.t").await, None);
+    for options in ["&failover=refuse", "&failover=skip:1"] {
+        let error = MysqlStore::open(&url(engine.address(), "t", options)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("set binlog_format to MIXED or ROW"), "{error}");
+    }
+    open_with(&engine, "&failover=allow").await;
+}
+
+#[tokio::test]
+async fn a_table_of_before_is_refused_with_the_statement_and_goes_on_after_it() {
+    let Some(engine) = server().await else { return };
+    let address = engine.address();
+    assert_eq!(reserve(&open(address, "before").await, "s", 30).await.unwrap(), (1, 30));
+    let mut root = root(address).await;
+    run(&mut root, &["ALTER TABLE before DROP COLUMN history".replace("before", "`before`").as_str()]).await;
+    let error = MysqlStore::open(&url(address, "before", "")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let error = error.to_string();
+    let (_, statement) = error.split_once("; run ").unwrap();
+    run(&mut root, &[statement]).await;
+    assert_eq!(reserve(&open(address, "before").await, "s", 1).await.unwrap(), (31, 1));
+}
+
+/// Its connections lead to another server, as through a name or a proxy: it knows the sequence, and reads
+/// nothing first.
+#[tokio::test]
+async fn a_process_that_runs_over_a_failover_is_refused_by_the_statement_itself() {
+    let Some(engine) = Engine::start(ENGINE).await else { return };
+    let store = open_with(&engine, "").await;
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    let mut root = root(engine.address()).await;
+    run(&mut root, &["SET GLOBAL server_id = 7"]).await;
+    let others =
+        "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'";
+    for id in root.query::<u64, _>(others).await.unwrap() {
+        let _ = root.query_drop(format!("KILL {id}")).await;
+    }
+    until(&mut root, &others.replace("id FROM", "COUNT(*) FROM"), 0).await;
+    assert_eq!(refused(&store, "s", "server 1, and this is server 7").await, ErrorKind::Conflict);
+}
