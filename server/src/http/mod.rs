@@ -6,6 +6,7 @@ mod connection;
 mod draws;
 mod health;
 mod number;
+mod openapi;
 mod problem;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi::describe))
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn(caller::of_the_same_site))

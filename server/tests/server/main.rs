@@ -5,6 +5,7 @@ mod common;
 mod endings;
 mod hostile;
 mod http;
+mod openapi;
 mod redis;
 mod tls;
 mod wire;
