@@ -133,14 +133,59 @@ impl Draws {
         all
     }
 
-    /// Forgets those that nothing was drawn from since the last time: the engine then evicts them.
+    /// Forgets those that nothing was drawn from since the last time: the engine then evicts them. Not one
+    /// that a client has at hand, since its next draw would not be known to those who ask for it by name.
     pub(crate) fn sweep(&self) {
-        self.served.write().retain(|_, served| served.used.swap(false, Ordering::Relaxed));
+        let is_kept = |served: &Arc<Served>| {
+            served.used.swap(false, Ordering::Relaxed) || Arc::strong_count(served) > 1
+        };
+        self.served.write().retain(|_, served| is_kept(served));
     }
 }
 
 impl fmt::Debug for Draws {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Draws").field("sequences", &self.sequences).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::MemoryStore;
+
+    use super::*;
+
+    fn draws() -> Draws {
+        let sequences = Sequences::new(MemoryStore::new()).unwrap();
+        Draws::of(sequences.clone(), sequences, Duration::from_secs(60))
+    }
+
+    #[tokio::test]
+    async fn what_nobody_draws_from_or_has_at_hand_is_forgotten() {
+        let draws = draws();
+        let held = draws.find("held").await.unwrap();
+        draws.find("drawn").await.unwrap().next().await.unwrap();
+        draws.find("idle").await.unwrap();
+        let open =
+            || draws.all().iter().map(|served| served.allocator().name().to_owned()).collect::<Vec<_>>();
+        draws.sweep();
+        assert_eq!(open(), ["drawn", "held", "idle"], "each was opened since the last time");
+        draws.find("drawn").await.unwrap().next().await.unwrap();
+        draws.sweep();
+        assert_eq!(open(), ["drawn", "held"]);
+        assert_eq!(held.next().await.unwrap(), 1);
+        assert_eq!(draws.open("held").and_then(|served| served.last()), Some(1));
+    }
+
+    #[tokio::test]
+    async fn a_block_is_in_a_row() {
+        let served = draws().find("s").await.unwrap();
+        let mut past = 1;
+        for n in 1..200 {
+            let block = served.take_in_a_row(n).await.unwrap();
+            assert!(block.len() == n && block.start() >= past, "{block:?} after {past}");
+            past = block.start() + n;
+        }
+        assert_eq!(served.last(), i64::try_from(past).ok().map(|past| past - 1));
     }
 }

@@ -39,13 +39,8 @@ where
         ids: 0,
         session: Session::new(core, id),
     };
-    let outcome = connection.serve(&ending).await;
-    let lost = connection.ids;
-    if lost > 0 {
-        metrics::counter!("idmill_server_unread_ids_total").increment(lost);
-    }
-    if let Err(error) = outcome {
-        tracing::debug!(id, lost, %error, "a connection broke");
+    if let Err(error) = connection.serve(&ending).await {
+        tracing::debug!(id, lost = connection.ids, %error, "a connection broke");
     }
 }
 
@@ -57,6 +52,16 @@ struct Connection<S> {
     /// So many are in answers that were not written.
     ids: u64,
     session: Session,
+}
+
+/// However it ended: a client may also be cut off while it is answered.
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        let lost = self.ids + self.session.drawn;
+        if lost > 0 {
+            metrics::counter!("idmill_server_unread_ids_total").increment(lost);
+        }
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {

@@ -31,6 +31,7 @@ const NEEDED: &[&str] = &[
     "examples",
     "loom-tests",
     "protocol-tests",
+    "server",
     "stores",
     "testing",
 ];

@@ -144,6 +144,11 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     ids.draw(50).await;
     primary.kill();
     run(&mut root(replica.address()).await, &["RESET SLAVE ALL"]).await;
+    // By itself it refuses what another server wrote last.
     ids.moves_to(url(replica.address(), "replicated", "&timeout=20s"));
+    let process = ids.process().await.unwrap();
+    let error = ids.draw_with(&process, 1).await.unwrap_err();
+    assert_eq!((error.kind(), process.healed()), (ErrorKind::Conflict, 0), "{error}");
+    ids.moves_to(url(replica.address(), "replicated", "&timeout=20s&failover=allow"));
     ids.went_back().await;
 }
