@@ -169,11 +169,11 @@ async fn a_rate_is_of_the_same_sequence_since_the_last_look() {
 
 /// Windows end there, and are away in turn.
 #[derive(Debug)]
-struct Seen(u128, std::sync::atomic::AtomicBool);
+struct Seen(u128, crate::sync::AtomicBool);
 
 impl WindowView for Seen {
     fn end<'a>(&'a self, _: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>> {
-        let is_away = self.1.load(std::sync::atomic::Ordering::Relaxed);
+        let is_away = self.1.load(crate::sync::Ordering::Relaxed);
         let away = crate::Error::new(crate::ErrorKind::Unavailable, "the window is away");
         Box::pin(async move { if is_away { Err(away) } else { Ok(Some(self.0)) } })
     }
@@ -196,7 +196,7 @@ async fn a_window_ahead_of_its_store_is_found_and_one_that_is_away_is_one_findin
     found.clear();
     doctor.compare_windows(&mut view, &sequences, &mut found).await;
     assert_eq!(found, []);
-    window.1.store(true, std::sync::atomic::Ordering::Relaxed);
+    window.1.store(true, crate::sync::Ordering::Relaxed);
     doctor.compare_windows(&mut view, &sequences, &mut found).await;
     assert_eq!(found.iter().map(|found| found.kind).collect::<Vec<_>>(), [FindingKind::NotSeen]);
     assert!(view.is_none(), "nobody asks it again");
