@@ -55,7 +55,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// One worker, for a command that does one thing; this thread stays free to hear signals while that one is blocked in a write.
+/// One worker, for a command that does one thing; this thread stays free to hear signals while that one is
+/// blocked in a write.
 fn runtime(serves: bool) -> Outcome<Runtime> {
     let mut runtime = Builder::new_multi_thread();
     if !serves {

@@ -247,3 +247,15 @@ fn what_cannot_be_served_is_said_with_what_to_do() {
         assert!(ran.err.contains(words), "{args:?}: {ran:?}");
     }
 }
+
+#[test]
+fn a_token_for_nothing_that_is_known_is_not_made() {
+    let place = Place::new();
+    for (right, sequence, words) in
+        [("admin", "orders", "administer"), ("draw", "a*b", "not at its end"), ("draw", "", "is empty")]
+    {
+        let ran = place.run(&["token", "shop", "--right", right, "--sequence", sequence]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+        assert!(ran.err.contains(words), "{ran:?}");
+    }
+}

@@ -220,12 +220,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether a signal is how it ends, and it does so itself.
     /// Whether it serves others until it is told to end.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Serve(_))
     }
 
+    /// Whether a signal is how it ends, and it does so itself.
     pub(crate) fn ends_by_signal(&self) -> bool {
         matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }) | Self::Serve(_))
     }

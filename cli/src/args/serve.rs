@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 
-use super::values::{duration, length, pattern, right};
+use super::values::{duration, length};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
@@ -35,12 +35,12 @@ pub(crate) struct Keys {
     #[arg(skip)]
     pub(crate) guard: Option<String>,
     /// Where clients of Redis connect; `none` for nowhere [default: 127.0.0.1:7380]
-    #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_RESP", value_parser = place)]
-    #[serde(default, deserialize_with = "place_in_file")]
+    #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_RESP", value_parser = spot)]
+    #[serde(default, deserialize_with = "spot_in_file")]
     pub(crate) resp: Option<Spot>,
     /// Where HTTP is served; `none` for nowhere [default: 127.0.0.1:7381]
-    #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_HTTP", value_parser = place)]
-    #[serde(default, deserialize_with = "place_in_file")]
+    #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_HTTP", value_parser = spot)]
+    #[serde(default, deserialize_with = "spot_in_file")]
     pub(crate) http: Option<Spot>,
     /// Who may do what: a file of tokens, as `idmill token` prints them
     ///
@@ -110,7 +110,7 @@ impl Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot(pub(crate) Option<SocketAddr>);
 
-fn place(text: &str) -> Result<Spot, String> {
+fn spot(text: &str) -> Result<Spot, String> {
     match text {
         "none" => Ok(Spot(None)),
         _ => text.parse().map(|address| Spot(Some(address))).map_err(|_| {
@@ -119,8 +119,8 @@ fn place(text: &str) -> Result<Spot, String> {
     }
 }
 
-fn place_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Spot>, D::Error> {
-    place(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+fn spot_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Spot>, D::Error> {
+    spot(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 fn duration_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -132,10 +132,10 @@ pub(crate) struct Token {
     /// Who is to have it; for logs
     pub(crate) name: String,
     /// What it allows: draw, reserve, administer or observe; can be given several times
-    #[arg(long = "right", value_name = "RIGHT", required = true, value_parser = right)]
+    #[arg(long = "right", value_name = "RIGHT", required = true)]
     pub(crate) rights: Vec<String>,
     /// With which sequences: a name, or how names begin with `*` behind it; can be given several times
-    #[arg(long = "sequence", value_name = "PATTERN", required = true, value_parser = pattern)]
+    #[arg(long = "sequence", value_name = "PATTERN", required = true)]
     pub(crate) sequences: Vec<String>,
     /// The most ids of one request
     #[arg(long, value_name = "IDS", value_parser = length)]

@@ -50,25 +50,6 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A right, as the server knows it. The word is checked when the tokens are read as well.
-pub(super) fn right(text: &str) -> Result<String, String> {
-    match text {
-        "draw" | "reserve" | "administer" | "observe" => Ok(text.to_owned()),
-        _ => Err("write draw, reserve, administer or observe".to_owned()),
-    }
-}
-
-/// Which sequences: a name, or how names begin.
-pub(super) fn pattern(text: &str) -> Result<String, String> {
-    let beginning = text.strip_suffix('*');
-    match beginning.unwrap_or(text) {
-        "" if beginning.is_some() => {}
-        name if name.contains('*') => return Err("a `*` can only be at its end".to_owned()),
-        name => drop(sequence(name)?),
-    }
-    Ok(text.to_owned())
-}
-
 pub(super) fn sequence(text: &str) -> Result<SequenceName, String> {
     // What was being done when the library found out is of no interest here.
     SequenceName::new(text).map_err(|error| error.to_string().trim_start_matches("configure: ").to_owned())

@@ -4,7 +4,6 @@ mod reload;
 mod settings;
 mod tokens;
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use tokio::time::interval;
 
 use crate::args::{Global, Serve};
 use crate::failure::{Failure, Outcome};
-use crate::opening;
+use crate::{opening, signalled};
 use settings::Settings;
 
 /// A sequence that nobody draws from is let go after this long.
@@ -38,7 +37,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         }
     }
     let told_to_end = async {
-        told().await;
+        signalled().await;
         tracing::info!("told to end; clients that are being answered have {:?}", settings.drain);
     };
     tokio::select! {
@@ -92,30 +91,8 @@ async fn upkeep(metrics: &PrometheusHandle) {
 
 /// The second signal, counted from the start.
 async fn told_twice() {
-    told().await;
-    told().await;
-}
-
-#[cfg(unix)]
-async fn told() {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-}
-
-#[cfg(not(unix))]
-async fn told() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        pending().await
-    }
+    signalled().await;
+    signalled().await;
 }
 
 pub(crate) use tokens::run as token;

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::SystemTime;
 
-use idmill_server::{Pattern, Right, Secret, Token};
+use idmill_server::{Pattern, Right, Rights, Secret, Token};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -33,9 +34,7 @@ struct Entry {
 
 impl Entry {
     fn token(self) -> idmill::Result<Token> {
-        let rights = self.rights.iter().map(|right| right.parse::<Right>()).collect::<Result<_, _>>()?;
-        let sequences =
-            self.sequences.iter().map(|pattern| pattern.parse::<Pattern>()).collect::<Result<_, _>>()?;
+        let (rights, sequences) = (parsed::<Right, _>(&self.rights)?, parsed::<Pattern, _>(&self.sequences)?);
         let expires = self.expires.map(|end| {
             humantime::parse_rfc3339(&end.to_string()).map_err(|_| {
                 idmill::Error::invalid(format!(
@@ -47,6 +46,10 @@ impl Entry {
         (token.max_ids, token.expires) = (self.max_ids, expires.transpose()?);
         Ok(token)
     }
+}
+
+fn parsed<T: FromStr<Err = idmill::Error>, C: FromIterator<T>>(words: &[String]) -> idmill::Result<C> {
+    words.iter().map(|word| word.parse()).collect()
 }
 
 pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
@@ -73,6 +76,8 @@ pub(super) fn in_toml<T: DeserializeOwned>(file: &Path) -> Outcome<T> {
 
 /// `idmill token`: a new one, and what of it goes into the file.
 pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
+    parsed::<Right, Rights>(&args.rights)?;
+    parsed::<Pattern, Vec<_>>(&args.sequences)?;
     let secret = Secret::fresh()?;
     let entry = entry(args, &secret);
     if global.json {

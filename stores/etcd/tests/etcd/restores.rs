@@ -1,5 +1,5 @@
-//! Data directories and snapshots of etcd that are put back, keys that are deleted, another cluster: without a guard a
-//! process that starts afterwards repeats ids, and with one it does not.
+//! Data directories and snapshots of etcd that are put back, keys that are deleted, another cluster: without
+//! a guard a process that starts afterwards repeats ids, and with one it does not.
 
 use std::path::Path;
 use std::process::Command;

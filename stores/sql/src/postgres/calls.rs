@@ -150,8 +150,8 @@ impl Calls {
     }
 
     /// Reserves, in one round trip as a rule: `next` moves on if the row has ids, and was written in this
-    /// history. If no row was changed, it is read, and created with the first range taken if it is missing; a process that
-    /// loses that race begins again.
+    /// history. If no row was changed, it is read, and created with the first range taken if it is missing; a
+    /// process that loses that race begins again.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
         executor: &mut E,
