@@ -19,6 +19,9 @@ use idmill::guard::{FileWitness, Guarded};
 use idmill::store::{Bounds, Change, Store, connect};
 use idmill::{Allocator, Error, ErrorKind, Result, SequenceName, Sequences, Status};
 
+#[cfg(feature = "engines")]
+use crate::engines::Engine;
+
 const SEQUENCE: &str = "s";
 const STEP: u64 = 10;
 /// How often a process that runs over a restart tries again: a guard against hanging.
@@ -193,6 +196,40 @@ impl Backup {
     pub fn put_back(&self) {
         std::fs::remove_dir_all(&self.of).unwrap();
         copied(&self.copy, &self.of);
+    }
+
+    /// Kills an engine, and starts it again over the copy.
+    #[cfg(feature = "engines")]
+    pub async fn put_back_under(&self, engine: &Engine) {
+        engine.kill();
+        self.put_back();
+        engine.restart().await;
+    }
+
+    /// Copies what a running engine keeps there: it is killed for that, and started again.
+    #[cfg(feature = "engines")]
+    pub async fn of_engine(engine: &Engine, dir: &Path) -> Self {
+        engine.kill();
+        let backup = Self::of(dir);
+        engine.restart().await;
+        backup
+    }
+}
+
+#[cfg(feature = "engines")]
+impl Drawn {
+    /// What an engine keeps there is put back, once for those who start afterwards, and once under one that
+    /// runs.
+    pub async fn survives_a_restore(&mut self, engine: &Engine, dir: &Path) {
+        self.draw(30).await;
+        let backup = Backup::of_engine(engine, dir).await;
+        let running = self.process().await.unwrap();
+        self.draw_with(&running, 50).await.unwrap();
+        backup.put_back_under(engine).await;
+        self.went_back().await;
+        backup.put_back_under(engine).await;
+        self.draw_with(&running, 50).await.unwrap();
+        assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
     }
 }
 

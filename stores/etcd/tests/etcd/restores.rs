@@ -23,26 +23,18 @@ async fn drawn() -> Option<(Engine, Drawn)> {
     Some((engine, ids))
 }
 
-async fn put_back(engine: &Engine, backup: &Backup) {
-    engine.kill();
-    backup.put_back();
-    engine.restart().await;
-}
-
 #[tokio::test]
 async fn a_data_directory_that_is_put_back() {
     let Some((engine, mut ids)) = drawn().await else { return };
     ids.draw(30).await;
-    engine.kill();
-    let backup = Backup::of(&engine.dir().join("data"));
-    engine.restart().await;
+    let backup = Backup::of_engine(&engine, &engine.dir().join("data")).await;
     let running = ids.process().await.unwrap();
     ids.draw_with(&running, 50).await.unwrap();
-    put_back(&engine, &backup).await;
+    backup.put_back_under(&engine).await;
     let error = ids.draw_with(&running, 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
     assert!(error.to_string().contains("restored from a backup"), "it notices by itself: {error}");
-    put_back(&engine, &backup).await;
+    backup.put_back_under(&engine).await;
     ids.went_back().await;
 }
 

@@ -2,7 +2,7 @@
 //! guard ids come again, and with one they do not.
 
 use idmill_mongodb::driver::bson::doc;
-use idmill_testing::restores::{Backup, Drawn};
+use idmill_testing::restores::Drawn;
 
 use super::*;
 
@@ -17,21 +17,7 @@ async fn drawn() -> Option<(Engine, Drawn)> {
 #[tokio::test]
 async fn files_that_are_put_back() {
     let Some((engine, mut ids)) = drawn().await else { return };
-    ids.draw(30).await;
-    engine.kill();
-    let backup = Backup::of(engine.dir());
-    engine.restart().await;
-    let running = ids.process().await.unwrap();
-    ids.draw_with(&running, 50).await.unwrap();
-    engine.kill();
-    backup.put_back();
-    engine.restart().await;
-    ids.went_back().await;
-    engine.kill();
-    backup.put_back();
-    engine.restart().await;
-    ids.draw_with(&running, 50).await.unwrap();
-    assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
+    ids.survives_a_restore(&engine, engine.dir()).await;
 }
 
 /// As `mongodump` and `mongorestore --drop` do.

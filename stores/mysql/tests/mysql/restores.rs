@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use idmill_testing::restores::{Backup, Drawn, ran};
+use idmill_testing::restores::{Drawn, ran};
 
 use super::*;
 
@@ -13,27 +13,10 @@ fn drawn(engine: &Engine, table: &str) -> Drawn {
     Drawn::from(url(engine.address(), table, "&timeout=20s"))
 }
 
-async fn put_back(engine: &Engine, backup: &Backup) {
-    engine.kill();
-    backup.put_back();
-    engine.restart().await;
-}
-
 #[tokio::test]
 async fn a_data_directory_that_is_put_back() {
     let Some(engine) = Engine::start(ENGINE).await else { return };
-    let mut ids = drawn(&engine, "t");
-    ids.draw(30).await;
-    engine.kill();
-    let backup = Backup::of(&engine.dir().join("data"));
-    engine.restart().await;
-    let running = ids.process().await.unwrap();
-    ids.draw_with(&running, 50).await.unwrap();
-    put_back(&engine, &backup).await;
-    ids.went_back().await;
-    put_back(&engine, &backup).await;
-    ids.draw_with(&running, 50).await.unwrap();
-    assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
+    drawn(&engine, "t").survives_a_restore(&engine, &engine.dir().join("data")).await;
 }
 
 #[tokio::test]

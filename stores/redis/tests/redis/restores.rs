@@ -3,7 +3,7 @@
 
 use idmill::ErrorKind;
 use idmill_testing::engines::Engine;
-use idmill_testing::restores::{Backup, Drawn};
+use idmill_testing::restores::Drawn;
 
 use crate::server::{ask, cut_off, info, pair, promote, start, until};
 
@@ -17,27 +17,10 @@ fn url(engine: &Engine, options: &str) -> String {
     format!("redis://{}?timeout=20s{options}", engine.address())
 }
 
-async fn put_back(engine: &Engine, backup: &Backup) {
-    engine.kill();
-    backup.put_back();
-    engine.restart().await;
-}
-
 #[tokio::test]
 async fn an_append_only_file_that_is_put_back() {
     let Some(engine) = start(&[]).await else { return };
-    let mut ids = drawn(&engine, "");
-    ids.draw(30).await;
-    engine.kill();
-    let backup = Backup::of(&engine.dir().join("appendonlydir"));
-    engine.restart().await;
-    let running = ids.process().await.unwrap();
-    ids.draw_with(&running, 50).await.unwrap();
-    put_back(&engine, &backup).await;
-    ids.went_back().await;
-    put_back(&engine, &backup).await;
-    ids.draw_with(&running, 50).await.unwrap();
-    assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
+    drawn(&engine, "").survives_a_restore(&engine, &engine.dir().join("appendonlydir")).await;
 }
 
 /// Loaded as Redis's documentation says: without the other file, which is turned on afterwards.
