@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 use tokio::io::{AsyncRead, AsyncWrite};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
@@ -30,6 +31,9 @@ use crate::{expiry, http, resp};
 const SWEEP: Duration = Duration::from_secs(60);
 /// After the system refused a connection: too many files are open, most often.
 const PAUSE: Duration = Duration::from_millis(100);
+/// After so much silence the system asks whether a client is still there: its machine may be gone, and would
+/// otherwise have a place for ever.
+const SILENCE: Duration = Duration::from_secs(60);
 /// What a client is told for whom there is no place.
 const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_FULL: &[u8] =
@@ -299,6 +303,8 @@ where
                 Ok(place) => {
                     // An answer is small, and waits for nothing that would follow it.
                     let _ = stream.set_nodelay(true);
+                    let probes = TcpKeepalive::new().with_time(SILENCE);
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
                     let (tls, serve) = (door.tls.cloned(), serve.clone());
                     clients.spawn(async move {
                         if let Some(stream) = secured(tls, stream).await {

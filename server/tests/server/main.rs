@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod limits;
 mod openapi;
+mod patience;
 mod redis;
 mod tls;
 mod tokens;
