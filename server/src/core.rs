@@ -6,11 +6,13 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
+use crate::behind::Behind;
 use crate::served::Draws;
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) draws: Draws,
+    pub(crate) behind: Behind,
     pub(crate) access: Access,
     /// Where clients of Redis connect; 0 for nowhere.
     pub(crate) port: u16,

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+mod behind;
 mod core;
 mod http;
 mod resp;

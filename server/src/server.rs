@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
+use crate::behind::Behind;
 use crate::core::{Core, Metrics};
 use crate::served::Draws;
 use crate::tls::{Stream, Tls, secured};
@@ -110,9 +111,10 @@ impl ServerBuilder {
     pub async fn bind(self) -> Result<Server> {
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
+        let behind = Behind::of(&self.sequences, &self.administered);
         let (draws, ending) =
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
-        let core = Core { draws, access: self.access, port, metrics: self.metrics, ending };
+        let core = Core { draws, behind, access: self.access, port, metrics: self.metrics, ending };
         let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
         Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, drain: self.drain })
