@@ -136,8 +136,7 @@ impl fmt::Debug for Behind {
 
 #[cfg(test)]
 mod tests {
-    use idmill::store::{Bounds, MemoryStore, StoreFuture};
-    use idmill::store::{Capabilities, GiveBack};
+    use idmill::store::{Bounds, Capabilities, MemoryStore, StoreFuture};
     use tokio::sync::Semaphore;
 
     use super::*;
