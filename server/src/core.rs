@@ -8,12 +8,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
+use crate::behind::Behind;
 use crate::peer::Peer;
 use crate::served::{Draws, Served};
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) draws: Draws,
+    pub(crate) behind: Behind,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
     /// Where clients of Redis connect; 0 for nowhere.

@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod behind;
 mod certificate;
 mod core;
 mod expiry;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
-use tokio::io::{AsyncRead, AsyncWrite};
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::audit::Audit;
+use crate::behind::Behind;
 use crate::core::{Core, Metrics};
 use crate::measures;
 use crate::peer::Peer;
@@ -119,10 +120,18 @@ impl ServerBuilder {
     pub async fn bind(self) -> Result<Server> {
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
+        let behind = Behind::of(&self.sequences, &self.administered);
         let (draws, ending) =
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
-        let core =
-            Core { draws, access: self.access, audit: Audit::default(), port, metrics: self.metrics, ending };
+        let core = Core {
+            draws,
+            behind,
+            access: self.access,
+            audit: Audit::default(),
+            port,
+            metrics: self.metrics,
+            ending,
+        };
         let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
         let ids = Ids(Arc::new(AtomicI64::new(1)));
