@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
+use crate::http::Hosts;
+use crate::observed::Observed;
 use crate::served::Draws;
 
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Core {
     /// Where clients of Redis connect; 0 for nowhere.
     pub(crate) port: u16,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) observed: Observed,
+    pub(crate) hosts: Hosts,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }

@@ -3,6 +3,7 @@
 mod access;
 mod core;
 mod http;
+mod observed;
 mod resp;
 mod served;
 mod server;

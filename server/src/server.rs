@@ -5,10 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use idmill::store::StoreUrl;
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -18,6 +19,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::core::{Core, Metrics};
+use crate::http::Hosts;
+use crate::observed::{About, Observed, observe};
 use crate::served::Draws;
 use crate::tls::{Stream, Tls, secured};
 use crate::{http, resp};
@@ -45,6 +48,8 @@ pub struct ServerBuilder {
     patience: Duration,
     max_connections: usize,
     drain: Duration,
+    hosts: Vec<String>,
+    store: Option<String>,
 }
 
 impl ServerBuilder {
@@ -103,6 +108,19 @@ impl ServerBuilder {
         self
     }
 
+    /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any, except
+    /// where only this machine reaches the server and everybody may do everything: then under no name.
+    pub fn http_hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What the page for operators says of the store: its URL, of which secrets are left out.
+    pub fn store_url(mut self, url: &str) -> Self {
+        self.store = Some(StoreUrl::redacted(url));
+        self
+    }
+
     /// Listens. Nobody is served before [`run`](Server::run).
     ///
     /// # Errors
@@ -112,11 +130,18 @@ impl ServerBuilder {
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
         let (draws, ending) =
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
-        let core = Core { draws, access: self.access, port, metrics: self.metrics, ending };
-        let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
+        let most = self.max_connections.min(Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(most));
+        let about = About { started: Instant::now(), store: self.store, places: places.clone(), most };
+        let (observed, hosts) = (Observed::new(about), Hosts::of(self.hosts, address_of(http.as_ref())));
+        let core = Core { draws, access: self.access, port, metrics: self.metrics, observed, hosts, ending };
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
         Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, drain: self.drain })
     }
+}
+
+fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
+    listener?.local_addr().ok()
 }
 
 async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
@@ -156,17 +181,19 @@ impl Server {
             patience: Duration::from_secs(5),
             max_connections: 20_000,
             drain: Duration::from_secs(10),
+            hosts: Vec::new(),
+            store: None,
         }
     }
 
     /// Where clients of Redis connect.
     pub fn resp_address(&self) -> Option<SocketAddr> {
-        self.resp.as_ref()?.local_addr().ok()
+        address_of(self.resp.as_ref())
     }
 
     /// Where HTTP is served.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref()?.local_addr().ok()
+        address_of(self.http.as_ref())
     }
 
     /// Serves until `ended` is ready. Then accepts nobody any more, answers what it has read, gives what is
@@ -185,6 +212,7 @@ impl Server {
             () = accept(door(self.resp.as_ref(), RESP_FULL), clients, resp) => {}
             () = accept(door(self.http.as_ref(), HTTP_FULL), clients, http) => {}
             () = sweep(core) => {}
+            () = observe(core) => {}
         }
         // Nobody may wait in vain to be accepted.
         drop((self.resp, self.http));
