@@ -191,7 +191,7 @@ fn health_and_metrics_are_served() {
     assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
     let get = |path: &str| {
         let mut stream = TcpStream::connect(server.http).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

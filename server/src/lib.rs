@@ -8,6 +8,7 @@ mod core;
 mod expiry;
 mod http;
 mod measures;
+mod observed;
 mod peer;
 mod resp;
 mod served;
