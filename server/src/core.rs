@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
+use crate::http::Parents;
+use crate::readiness::Readiness;
 use crate::served::Draws;
 
 #[derive(Debug)]
@@ -15,14 +17,10 @@ pub(crate) struct Core {
     /// Where clients of Redis connect; 0 for nowhere.
     pub(crate) port: u16,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) parents: Option<Parents>,
+    pub(crate) readiness: Readiness,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
-}
-
-impl Core {
-    pub(crate) fn is_ending(&self) -> bool {
-        self.ending.is_cancelled()
-    }
 }
 
 /// What renders the metrics of this process.

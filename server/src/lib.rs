@@ -2,12 +2,16 @@
 
 mod access;
 mod core;
+mod figures;
 mod http;
+mod listening;
+mod readiness;
 mod resp;
 mod served;
 mod server;
 mod tls;
 
 pub use access::{Access, Pattern, Right, Rights, Secret, Token, TokenHash};
+pub use figures::Figures;
 pub use server::{Server, ServerBuilder};
 pub use tls::Tls;

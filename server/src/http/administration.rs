@@ -13,9 +13,11 @@ use axum::response::{IntoResponse, Response};
 use idmill::store::{Bounds, Change, Cursor, Identity, Page, SequenceInfo};
 use idmill::{ErrorKind, SequenceName};
 use serde::{Deserialize, Serialize};
+use tracing::Instrument as _;
 
 use super::number::Number;
 use super::problem::Problem;
+use super::traces::act;
 use crate::access::{Caller, Right};
 use crate::core::Core;
 
@@ -132,7 +134,8 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     caller.may(Right::Administer, &name)?;
     let Json(Created { start, max }) = body.map_err(|error| Problem::invalid(error.body_text()))?;
-    let info = core.draws.administered().create(&name, Bounds::new(start, max)?).await?;
+    let bounds = Bounds::new(start, max)?;
+    let info = core.draws.administered().create(&name, bounds).instrument(act("create", &name)).await?;
     audit(&caller, "create", &info);
     Ok(shown(StatusCode::CREATED, &info))
 }
@@ -161,8 +164,8 @@ pub(super) async fn change(
     let Json(Changed { next, max, backwards, revoke }) =
         body.map_err(|error| Problem::invalid(error.body_text()))?;
     let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    let info =
-        core.draws.administered().set(&name, change).await.map_err(|error| conditional(error, expected))?;
+    let changed = core.draws.administered().set(&name, change).instrument(act("change", &name)).await;
+    let info = changed.map_err(|error| conditional(error, expected))?;
     audit(&caller, "change", &info);
     Ok(shown(StatusCode::OK, &info))
 }
@@ -173,7 +176,7 @@ pub(super) async fn remove(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     caller.may(Right::Administer, &name)?;
-    if !core.draws.administered().remove(&name).await? {
+    if !core.draws.administered().remove(&name).instrument(act("remove", &name)).await? {
         let detail = format!("there is no sequence {name:?}");
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail));
     }

@@ -8,19 +8,21 @@ mod health;
 mod number;
 mod openapi;
 mod problem;
+mod traces;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use crate::core::Core;
 pub(crate) use connection::serve;
 use idmill::ErrorKind;
 use problem::Problem;
+pub(crate) use traces::Parents;
 
 /// No request has more to say.
 const LONGEST_BODY: usize = 16 * 1024;
@@ -43,6 +45,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .layer(from_fn(caller::of_the_same_site))
         .layer(from_fn(connection::in_time))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(from_fn_with_state(core.clone(), traces::traced))
         .with_state(core)
 }
 

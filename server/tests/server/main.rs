@@ -6,6 +6,7 @@ mod endings;
 mod hostile;
 mod http;
 mod openapi;
+mod ready;
 mod redis;
 mod tls;
 mod wire;
