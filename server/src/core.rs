@@ -9,9 +9,12 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
 use crate::behind::Behind;
-use crate::http::Hosts;
+use crate::http::{Hosts, Parents};
+#[cfg(test)]
+use crate::observed::About;
 use crate::observed::Observed;
 use crate::peer::Peer;
+use crate::readiness::Readiness;
 use crate::served::{Draws, Served};
 
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Option<Metrics>,
     pub(crate) observed: Observed,
     pub(crate) hosts: Hosts,
+    pub(crate) parents: Option<Parents>,
+    pub(crate) readiness: Readiness,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }
@@ -38,9 +43,23 @@ impl Core {
     #[cfg(test)]
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let behind = Behind::of(&sequences, &sequences);
         let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
-        let (audit, ending) = (Audit::default(), CancellationToken::new());
-        Arc::new(Self { draws, access, audit, port: 0, metrics: None, ending })
+        let places = Arc::new(tokio::sync::Semaphore::new(1));
+        let about = About { started: std::time::Instant::now(), store: None, places, most: 1 };
+        Arc::new(Self {
+            draws,
+            behind,
+            access,
+            audit: Audit::default(),
+            port: 0,
+            metrics: None,
+            observed: Observed::new(about),
+            hosts: Hosts::of(Vec::new(), None),
+            parents: None,
+            readiness: Readiness::new(),
+            ending: CancellationToken::new(),
+        })
     }
 
     /// Who has this token, on this connection, which from now on counts as one of the token's.
