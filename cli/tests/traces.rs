@@ -103,7 +103,7 @@ impl Server {
     fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
         );
         talk(&self.http, &request)
     }
