@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
@@ -120,7 +121,8 @@ impl ServerBuilder {
             Core { draws, access: self.access, audit: Audit::default(), port, metrics: self.metrics, ending };
         let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
-        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, drain: self.drain })
+        let ids = Ids(Arc::new(AtomicI64::new(1)));
+        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain: self.drain })
     }
 }
 
@@ -144,6 +146,7 @@ pub struct Server {
     resp: Option<TcpListener>,
     http: Option<TcpListener>,
     clients: Clients,
+    ids: Ids,
     drain: Duration,
 }
 
@@ -185,6 +188,24 @@ impl Server {
         self.http.as_ref()?.local_addr().ok()
     }
 
+    /// Serves one client of Redis that somebody else accepted: at a Unix socket, say, or through a proxy that
+    /// speaks TLS. It is left when the server ends, and is not counted among the
+    /// [most](ServerBuilder::max_connections).
+    pub fn resp_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        resp::serve(self.core.clone(), stream, Peer::default(), self.ids.next())
+    }
+
+    /// Serves one client of HTTP, as [`resp_client`](Self::resp_client) does one of Redis.
+    pub fn http_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        http::serve(stream, Peer::default(), http::router(self.core.clone()), self.core.ending.clone())
+    }
+
     /// Serves until `ended` is ready. Then accepts nobody any more, answers what it has read, gives what is
     /// in memory back to the store, and returns: at the latest after the [drain
     /// time](ServerBuilder::drain) and the store's own.
@@ -195,7 +216,7 @@ impl Server {
         let (core, clients) = (&self.core, &self.clients);
         // Dropped with this future, it cuts all clients off.
         let _cut = clients.cut.clone().drop_guard();
-        let (resp, http) = (resp_of(core.clone()), http_of(core.clone()));
+        let (resp, http) = (resp_of(core.clone(), self.ids.clone()), http_of(core.clone()));
         let door = |listener, full| Door { listener, tls: self.tls.as_ref(), full };
         tokio::select! {
             () = ended => {}
@@ -215,6 +236,17 @@ impl Server {
     }
 }
 
+/// Numbers that tell clients apart, as `CLIENT ID` says them.
+#[derive(Clone, Debug)]
+struct Ids(Arc<AtomicI64>);
+
+impl Ids {
+    fn next(&self) -> i64 {
+        // Relaxed: nothing else is read by them.
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
 /// Those who are served.
 #[derive(Debug)]
 struct Clients {
@@ -231,13 +263,10 @@ impl Clients {
 }
 
 /// What serves a client of Redis.
-fn resp_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
-    let ids = Arc::new(AtomicI64::new(1));
+fn resp_of(core: Arc<Core>, ids: Ids) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     move |stream| {
-        // Relaxed: numbers that tell clients apart, and nothing else.
-        let id = ids.fetch_add(1, Ordering::Relaxed);
         let peer = Peer::of(&stream);
-        resp::serve(core.clone(), stream, peer, id).boxed()
+        resp::serve(core.clone(), stream, peer, ids.next()).boxed()
     }
 }
 
