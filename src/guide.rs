@@ -14,3 +14,6 @@ pub mod metrics {}
 
 #[doc = include_str!("../docs/restore.md")]
 pub mod restore {}
+
+#[doc = include_str!("../docs/security.md")]
+pub mod security {}

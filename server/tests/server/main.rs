@@ -11,6 +11,7 @@ mod http;
 mod limits;
 mod openapi;
 mod redis;
+mod security;
 mod tls;
 mod tokens;
 mod wire;
