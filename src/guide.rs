@@ -17,3 +17,6 @@ pub mod restore {}
 
 #[doc = include_str!("../docs/server.md")]
 pub mod server {}
+
+#[doc = include_str!("../docs/security.md")]
+pub mod security {}

@@ -14,6 +14,7 @@ mod page;
 mod patience;
 mod ready;
 mod redis;
+mod security;
 mod tls;
 mod tokens;
 mod wire;

@@ -173,3 +173,29 @@ fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    /// The help is one in every build, also in those without a server to ask.
+    #[test]
+    fn the_help_has_the_servers_own_defaults() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
+        let time = |time| humantime::format_duration(time).to_string();
+        for (option, default) in [
+            ("--resp", Server::RESP.to_string()),
+            ("--http", Server::HTTP.to_string()),
+            ("--patience", time(Server::PATIENCE)),
+            ("--drain", time(Server::DRAIN)),
+            ("--max-connections", Server::MAX_CONNECTIONS.to_string()),
+        ] {
+            let of = help.split(&format!("{option} <")).nth(1).unwrap().split("\n      --").next().unwrap();
+            assert!(of.contains(&format!("[default: {default}]")), "{option}: {of}");
+        }
+    }
+}
