@@ -1,8 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+mod audit;
+mod certificate;
 mod core;
+mod expiry;
 mod http;
+mod measures;
+mod peer;
 mod resp;
 mod served;
 mod server;
