@@ -8,17 +8,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
+use crate::behind::Behind;
+use crate::http::Hosts;
+use crate::observed::Observed;
 use crate::peer::Peer;
 use crate::served::{Draws, Served};
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) draws: Draws,
+    pub(crate) behind: Behind,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
     /// Where clients of Redis connect; 0 for nowhere.
     pub(crate) port: u16,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) observed: Observed,
+    pub(crate) hosts: Hosts,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }

@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod limits;
 mod openapi;
+mod page;
 mod patience;
 mod redis;
 mod tls;

@@ -64,6 +64,8 @@ async fn bound(settings: &Settings, metrics: PrometheusHandle) -> Outcome<Server
         .patience(settings.patience)
         .drain(settings.drain)
         .max_connections(settings.max_connections)
+        .http_hosts(settings.http_hosts.clone())
+        .store_url(&opening::url(&settings.global)?.to_string())
         .metrics(move || metrics.render());
     if let Some(certificate) = &settings.certificate {
         server = server.tls(certificate.tls.clone());
