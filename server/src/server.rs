@@ -318,6 +318,9 @@ impl Server {
         clients.tasks.close();
         if timeout(self.drain, clients.tasks.wait()).await.is_err() {
             tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
+            clients.cut.cancel();
+            // What they did not read is counted by then.
+            clients.tasks.wait().await;
         }
         core.draws.close().await;
     }
