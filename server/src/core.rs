@@ -38,9 +38,11 @@ impl Core {
     #[cfg(test)]
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let behind = Behind::of(&sequences, &sequences);
         let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
         let (audit, ending) = (Audit::default(), CancellationToken::new());
-        Arc::new(Self { draws, access, audit, port: 0, metrics: None, ending })
+        let (observed, hosts) = (Observed::of_nothing(), Hosts::of(Vec::new(), None));
+        Arc::new(Self { draws, behind, access, audit, port: 0, metrics: None, observed, hosts, ending })
     }
 
     /// Who has this token, on this connection, which from now on counts as one of the token's.

@@ -84,7 +84,8 @@ mod tests {
         let router = Router::new().route("/", get(endless));
         let (mut client, server) = tokio::io::duplex(4096);
         client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-        let served = timeout(10 * PATIENCE, serve(server, router, CancellationToken::new())).await;
+        let served =
+            timeout(10 * PATIENCE, serve(server, Peer::default(), router, CancellationToken::new())).await;
         assert!(served.is_ok(), "it is still waited for");
         drop(client);
     }

@@ -94,7 +94,7 @@ async fn half_a_request_is_given_up_after_a_minute() {
         ("POST /v1/sequences/s/ids HTTP/1.1\r\nHo", ""),
         ("", ""),
         (
-            "PUT /v1/sequences/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+            "PUT /v1/sequences/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
             "HTTP/1.1 408",
         ),
     ] {
