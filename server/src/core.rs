@@ -10,8 +10,6 @@ use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
 use crate::behind::Behind;
 use crate::http::{Hosts, Parents};
-#[cfg(test)]
-use crate::observed::About;
 use crate::observed::Observed;
 use crate::peer::Peer;
 use crate::readiness::Readiness;
@@ -45,8 +43,6 @@ impl Core {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
         let behind = Behind::of(&sequences, &sequences);
         let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
-        let places = Arc::new(tokio::sync::Semaphore::new(1));
-        let about = About { started: std::time::Instant::now(), store: None, places, most: 1 };
         Arc::new(Self {
             draws,
             behind,
@@ -54,7 +50,7 @@ impl Core {
             audit: Audit::default(),
             port: 0,
             metrics: None,
-            observed: Observed::new(about),
+            observed: Observed::of_nothing(),
             hosts: Hosts::of(Vec::new(), None),
             parents: None,
             readiness: Readiness::new(),

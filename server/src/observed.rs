@@ -61,7 +61,8 @@ pub(crate) struct Row {
     pub(crate) health: Health,
     /// Why it is not served as it should be.
     pub(crate) reason: Option<String>,
-    pub(crate) failures_in_a_row: u64,
+    /// Reserves that failed since the last grant.
+    pub(crate) failures: u64,
     pub(crate) last: Option<u64>,
     /// Ids a second; `None` before the second look.
     pub(crate) rate: Option<f64>,
@@ -81,6 +82,12 @@ impl Observed {
     pub(crate) fn new(about: About) -> Self {
         let nothing = Look { at: SystemTime::now(), fault: None, open: 0, rows: Vec::new() };
         Self { about, histories: Mutex::default(), latest: watch::Sender::new(Arc::new(nothing)) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_nothing() -> Self {
+        let places = Arc::new(Semaphore::new(1));
+        Self::new(About { started: Instant::now(), store: None, places, most: 1 })
     }
 
     pub(crate) fn latest(&self) -> Arc<Look> {
@@ -148,7 +155,7 @@ impl History {
             name: served.allocator().name().to_owned(),
             health: snapshot.health(),
             reason: None,
-            failures_in_a_row: snapshot.failures_in_a_row,
+            failures: snapshot.failures_in_a_row,
             last: served.last().map(i64::unsigned_abs),
             rate,
             remaining: snapshot.remaining,

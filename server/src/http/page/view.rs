@@ -226,7 +226,7 @@ impl View {
 fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str) -> String {
     let which =
         if search.is_empty() { String::new() } else { format!(" with “{search}” in their names") };
-    let mut summary = match matching {
+    let rows = match matching {
         0 => format!("No open sequences{which}"),
         1 => format!("One open sequence{which}"),
         _ if shown < matching => format!(
@@ -237,11 +237,11 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
         ),
         _ => format!("{matching} open sequences{which}"),
     };
-    if look.open > look.rows.len() {
-        let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
-        summary += &format!(". The server has {open} open, of which it shows the first {most} by name");
+    if look.open == look.rows.len() {
+        return rows;
     }
-    summary
+    let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
+    format!("{rows}. The server has {open} open, of which it shows the first {most} by name")
 }
 
 impl Server {
@@ -299,7 +299,7 @@ impl Sequence {
             name: row.name.clone(),
             health: row.health,
             reason: row.reason.clone(),
-            failures_in_a_row: row.failures_in_a_row,
+            failures_in_a_row: row.failures,
             last: row.last.map(Number),
             rate: row.rate,
             remaining: row.remaining,
@@ -352,7 +352,7 @@ impl Shown {
 
 fn why(row: &Row) -> String {
     let Some(reason) = &row.reason else { return String::new() };
-    match row.failures_in_a_row {
+    match row.failures {
         0 => reason.clone(),
         1 => format!("A reserve failed: {reason}"),
         many => format!("{} reserves in a row failed: {reason}", format::count(many)),
@@ -402,7 +402,7 @@ mod tests {
             name: name.to_owned(),
             health,
             reason: None,
-            failures_in_a_row: 0,
+            failures: 0,
             last: None,
             rate,
             remaining: 0,
