@@ -1,9 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+mod audit;
 mod behind;
+mod certificate;
 mod core;
+mod expiry;
 mod http;
+mod measures;
+mod peer;
 mod resp;
 mod served;
 mod server;

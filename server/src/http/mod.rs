@@ -5,6 +5,7 @@ mod caller;
 mod connection;
 mod draws;
 mod health;
+pub(crate) mod listing;
 mod number;
 mod openapi;
 mod problem;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use crate::core::Core;
@@ -40,7 +41,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/openapi.json", get(openapi::describe))
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
-        .layer(from_fn(caller::of_the_same_site))
+        .layer(from_fn_with_state(core.clone(), caller::of_the_same_site))
         .layer(from_fn(connection::in_time))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .with_state(core)

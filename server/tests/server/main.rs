@@ -1,11 +1,16 @@
 //! The server, as its clients see it.
 
 mod access;
+mod audit;
+mod certificates;
+mod clock;
 mod common;
 mod endings;
 mod hostile;
 mod http;
+mod limits;
 mod openapi;
 mod redis;
 mod tls;
+mod tokens;
 mod wire;
