@@ -275,7 +275,6 @@ fn a_server_is_the_store_of_commands_elsewhere() {
         (&["next", "orders", "-n", "2"], Some("7\n8\n")),
         (&["check"], None),
         (&["doctor"], None),
-        (&["inspect", "orders"], None),
         (&["set", "orders", "--next", "20"], None),
         (&["next", "orders"], Some("20\n")),
         (&["list"], None),
