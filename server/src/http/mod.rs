@@ -6,7 +6,7 @@ mod connection;
 mod draws;
 mod health;
 mod host;
-mod listing;
+pub(crate) mod listing;
 mod number;
 mod openapi;
 mod page;
