@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::core::Core;
+use crate::readiness::Standing;
 use crate::served::Served;
 
 /// How often it is looked at.
@@ -46,7 +47,8 @@ pub(crate) struct About {
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) at: SystemTime,
-    pub(crate) is_ready: bool,
+    /// Why nobody should be sent here, as `/readyz` says it.
+    pub(crate) fault: Option<&'static str>,
     /// How many sequences are open; more than there are rows, if there are more than [`MOST`].
     pub(crate) open: usize,
     pub(crate) rows: Vec<Row>,
@@ -78,7 +80,7 @@ pub(crate) struct Row {
 
 impl Observed {
     pub(crate) fn new(about: About) -> Self {
-        let nothing = Look { at: SystemTime::now(), is_ready: true, open: 0, rows: Vec::new() };
+        let nothing = Look { at: SystemTime::now(), fault: None, open: 0, rows: Vec::new() };
         Self { about, histories: Mutex::default(), latest: watch::Sender::new(Arc::new(nothing)) }
     }
 
@@ -98,7 +100,7 @@ impl Observed {
     }
 
     fn look(&self, core: &Core) {
-        let report = core.draws.sequences().health();
+        let Standing { fault, report } = core.readiness.standing_now(core.draws.sequences());
         let mut troubles: HashMap<_, _> =
             report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
         let mut served = core.draws.all();
@@ -118,7 +120,7 @@ impl Observed {
             })
             .unzip();
         *self.histories.lock() = histories;
-        let look = Look { at: SystemTime::now(), is_ready: report.is_ready(), open, rows };
+        let look = Look { at: SystemTime::now(), fault, open, rows };
         self.latest.send_replace(Arc::new(look));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use idmill::store::{Faults, MemoryStore};
@@ -11,6 +11,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use parking_lot::Mutex;
 use reqwest::{Client as Http, Method, StatusCode};
 use serde_json::Value;
+use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 
 use crate::common::{Running, with_orders};
@@ -30,8 +31,16 @@ impl io::Write for Log {
     }
 }
 
+/// With a second subscriber, `tracing` asks each of them what it wants. With one alone, it asks the thread that
+/// comes first, which may be that of a test without any, and takes the answer for all.
+static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
+    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+    Dispatch::new(subscriber.with_writer(io::sink).finish())
+});
+
 impl Log {
     fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+        LazyLock::force(&OTHER);
         let log = Self::default();
         let lines = log.clone();
         let subscriber = tracing_subscriber::fmt().json().with_max_level(LevelFilter::TRACE);

@@ -108,7 +108,10 @@ async fn who_waits_and_why_is_told_and_the_server_is_not_ready() {
     let reason = row(&look, "orders")["shown"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("failed"), "{reason}");
     let look = events.until(|look| look["server"]["state"] == json!("not_ready")).await;
-    assert_eq!(look["server"]["shown"]["reason"], json!("orders has no ids"));
+    assert_eq!(
+        look["server"]["shown"]["reason"],
+        json!("the store is away, and memory does not last; orders has no ids")
+    );
     store.set_faults(Faults::none());
     events.until(|look| look["server"]["state"] == json!("ready")).await;
     events.until(|look| row(look, "orders")["waiting"] == json!(0)).await;
