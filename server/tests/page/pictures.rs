@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use idmill::ErrorKind;
-use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Change, Faults, MemoryStore, Store};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -14,7 +14,7 @@ use crate::load::draws;
 
 const I32: u64 = i32::MAX.unsigned_abs() as u64;
 
-/// What each begins after, and its last id.
+/// How far each is, and its last id.
 const SEQUENCES: [(&str, u64, u64); 8] = [
     ("customers", 48_210, I32),
     ("events", 1_902_447_310, I32),
@@ -34,7 +34,9 @@ async fn pictures() {
     let latency = Faults::none().latency_between(Duration::from_micros(900), Duration::from_millis(7));
     let store = MemoryStore::with_faults(latency);
     for (name, last, max) in SEQUENCES {
-        store.create(&name.parse().unwrap(), Bounds::new(last + 1, max).unwrap()).await.unwrap();
+        let name = name.parse().unwrap();
+        store.create(&name, Bounds::new(1, max).unwrap()).await.unwrap();
+        store.set(&name, Change::new().next(last + 1)).await.unwrap();
     }
     let server = Running::with(store.clone(), |server| {
         server.store_url("postgres://db1/shop").patience(Duration::from_millis(300))
@@ -54,6 +56,7 @@ async fn pictures() {
     let browser = Browser::start().await;
     let metrics = json!({ "width": 1280, "height": 760, "deviceScaleFactor": 2, "mobile": false });
     browser.cdp("Emulation.setDeviceMetricsOverride", metrics).await;
+    browser.cdp("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
     browser.driver.goto(server.url("/")).await.unwrap();
     sleep(Duration::from_secs(45)).await;
     store.fail_sequence("shipments", ErrorKind::Unavailable);

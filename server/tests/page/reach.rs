@@ -103,7 +103,7 @@ async fn it_fits_where_there_is_little_room_and_stays_a_table_for_those_who_hear
     let server = with_many().await;
     let browser = Browser::start().await;
     // A small telephone, and letters twice as large on a window of 1280.
-    for (width, scale) in [(320, 1), (640, 2), (1360, 1)] {
+    for (width, scale) in [(320, 1), (640, 2), (1280, 1)] {
         let metrics = json!({ "width": width, "height": 800, "deviceScaleFactor": scale, "mobile": false });
         browser.cdp("Emulation.setDeviceMetricsOverride", metrics).await;
         browser.driver.goto(server.url("/")).await.unwrap();
