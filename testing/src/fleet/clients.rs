@@ -140,7 +140,7 @@ impl Http {
     }
 
     async fn try_ask(&mut self, request: &str) -> io::Result<(u16, String, String)> {
-        let bytes = format!("{request} HTTP/1.1\r\nHost: ids\r\nContent-Length: 0\r\n\r\n");
+        let bytes = format!("{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
         self.0.get_mut().write_all(bytes.as_bytes()).await?;
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
