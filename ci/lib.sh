@@ -23,7 +23,7 @@ run() {
     local name
     printf '+ ' >&2
     for name in RUSTFLAGS RUSTDOCFLAGS MIRIFLAGS IDMILL_SIM_SEEDS IDMILL_SIM_SEED IDMILL_STRESS_ROUNDS \
-        IDMILL_CRASH_ROUNDS CARGO_TARGET_DIR; do
+        IDMILL_CRASH_ROUNDS IDMILL_SOAK_SECONDS CARGO_TARGET_DIR; do
         [[ -z ${!name:-} ]] || printf '%s=%q ' "$name" "${!name}" >&2
     done
     printf '%s\n' "$*" >&2

@@ -103,7 +103,8 @@ fn a_token_is_never_logged_and_what_it_does_is() {
             let answer = talk(&http, &request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
         }
-        let audit = until_logged(&said, "idmill::audit");
+        let audit = until_logged(&said, "\"done\"");
+        assert!(audit.contains("idmill::audit"), "{audit}");
         if format == "json" {
             let audit: Value = serde_json::from_str(&audit).unwrap();
             let fields = &audit["fields"];

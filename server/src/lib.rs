@@ -1,10 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+mod audit;
+mod certificate;
 mod core;
+mod expiry;
 mod figures;
 mod http;
 mod listening;
+mod measures;
+mod peer;
 mod readiness;
 mod resp;
 mod served;

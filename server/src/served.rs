@@ -79,7 +79,7 @@ impl Served {
 
 fn skip(name: &str, ranges: &[Range<i64>]) {
     let ids = ranges.iter().map(Range::len).sum();
-    metrics::counter!("idmill_server_skipped_ids_total", "sequence" => name.to_owned()).increment(ids);
+    metrics::counter!(crate::measures::SKIPPED, "sequence" => name.to_owned()).increment(ids);
 }
 
 /// All sequences that are served, by name.

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use axum::http::HeaderMap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use idmill::{Result, Sequences};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
@@ -18,13 +19,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::core::{Core, Metrics};
 use crate::figures::Figures;
 use crate::listening::Place;
+use crate::measures;
+use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::served::Draws;
 use crate::tls::{Stream, Tls, secured};
-use crate::{http, resp};
+use crate::{expiry, http, resp};
 
 /// How often sequences that nobody draws from are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -105,7 +109,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How long a client waits for an id that is not in memory. Default: 5 s.
+    /// How long a client waits for an id that is not in memory. Default: [`Server::PATIENCE`].
     pub fn patience(mut self, time: Duration) -> Self {
         self.patience = time;
         self
@@ -117,13 +121,14 @@ impl ServerBuilder {
         self
     }
 
-    /// So many clients are served at once; more are turned away with an error. Default: 20,000.
+    /// So many clients are served at once; more are turned away with an error. Default:
+    /// [`Server::MAX_CONNECTIONS`].
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// How long clients that are being answered have, once the server ends. Default: 10 s.
+    /// How long clients that are being answered have, once the server ends. Default: [`Server::DRAIN`].
     pub fn drain(mut self, time: Duration) -> Self {
         self.drain = time;
         self
@@ -149,13 +154,14 @@ impl ServerBuilder {
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
         let (draws, ending) =
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
-        let (parents, readiness) = (self.parents, Readiness::new());
-        let core =
-            Core { draws, access: self.access, port, metrics: self.metrics, parents, readiness, ending };
+        let (parents, readiness, audit) = (self.parents, Readiness::new(), Audit::default());
+        let (access, metrics) = (self.access, self.metrics);
+        let core = Core { draws, access, audit, port, metrics, parents, readiness, ending };
         let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
+        let ids = Ids(Arc::new(AtomicI64::new(1)));
         let (drain, drain_delay) = (self.drain, self.drain_delay);
-        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, drain, drain_delay })
+        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain, drain_delay })
     }
 }
 
@@ -169,11 +175,23 @@ pub struct Server {
     resp: Option<TcpListener>,
     http: Option<TcpListener>,
     clients: Clients,
+    ids: Ids,
     drain: Duration,
     drain_delay: Duration,
 }
 
 impl Server {
+    /// Where clients of Redis expect it, unless told otherwise: this machine alone.
+    pub const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7380);
+    /// Where HTTP is expected, unless told otherwise: this machine alone.
+    pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7381);
+    /// How long a client waits for an id that is not in memory, unless told otherwise.
+    pub const PATIENCE: Duration = Duration::from_secs(5);
+    /// How long clients that are being answered have, once the server ends, unless told otherwise.
+    pub const DRAIN: Duration = Duration::from_secs(10);
+    /// How many clients are served at once, unless told otherwise.
+    pub const MAX_CONNECTIONS: usize = 20_000;
+
     /// A server of these sequences.
     pub fn builder(sequences: Sequences) -> ServerBuilder {
         ServerBuilder {
@@ -185,9 +203,9 @@ impl Server {
             http: None,
             metrics: None,
             parents: None,
-            patience: Duration::from_secs(5),
-            max_connections: 20_000,
-            drain: Duration::from_secs(10),
+            patience: Self::PATIENCE,
+            max_connections: Self::MAX_CONNECTIONS,
+            drain: Self::DRAIN,
             drain_delay: Duration::ZERO,
         }
     }
@@ -207,16 +225,36 @@ impl Server {
         Figures { core: self.core.clone(), clients: self.clients.tasks.clone() }
     }
 
-    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts nobody any more, answers what it has read, gives what is
+    /// Serves one client of Redis that somebody else accepted: at a Unix socket, say, or through a proxy that
+    /// speaks TLS. It is left when the server ends, and is not counted among the
+    /// [most](ServerBuilder::max_connections).
+    pub fn resp_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        resp::serve(self.core.clone(), stream, Peer::default(), self.ids.next())
+    }
+
+    /// Serves one client of HTTP, as [`resp_client`](Self::resp_client) does one of Redis.
+    pub fn http_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        http::serve(stream, Peer::default(), http::router(self.core.clone()), self.core.ending.clone())
+    }
+
+    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts nobody
+    /// any more, answers what it has read, gives what is
     /// in memory back to the store, and returns: at the latest after the [drain
     /// time](ServerBuilder::drain) and the store's own.
     ///
     /// Dropped instead, it ends at once, and what is in memory is a gap.
     pub async fn run(self, ended: impl Future<Output = ()>) {
+        measures::describe();
         let (core, clients) = (&self.core, &self.clients);
         // Dropped with this future, it cuts all clients off.
         let _cut = clients.cut.clone().drop_guard();
-        let (resp, http) = (resp_of(core.clone()), http_of(core.clone()));
+        let (resp, http) = (resp_of(core.clone(), self.ids.clone()), http_of(core.clone()));
         let door = |listener, full| Door { listener, tls: self.tls.as_ref(), full };
         let ended = async {
             ended.await;
@@ -229,6 +267,7 @@ impl Server {
             () = accept(door(self.http.as_ref(), HTTP_FULL), clients, http) => {}
             () = sweep(core) => {}
             () = core.readiness.watch(core.draws.administered()) => {}
+            () = expiry::watch(self.tls.as_ref()) => {}
         }
         // Nobody may wait in vain to be accepted.
         drop((self.resp, self.http));
@@ -238,6 +277,17 @@ impl Server {
             tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
         }
         core.draws.close().await;
+    }
+}
+
+/// Numbers that tell clients apart, as `CLIENT ID` says them.
+#[derive(Clone, Debug)]
+struct Ids(Arc<AtomicI64>);
+
+impl Ids {
+    fn next(&self) -> i64 {
+        // Relaxed: nothing else is read by them.
+        self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -257,19 +307,20 @@ impl Clients {
 }
 
 /// What serves a client of Redis.
-fn resp_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
-    let ids = Arc::new(AtomicI64::new(1));
+fn resp_of(core: Arc<Core>, ids: Ids) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     move |stream| {
-        // Relaxed: numbers that tell clients apart, and nothing else.
-        let id = ids.fetch_add(1, Ordering::Relaxed);
-        resp::serve(core.clone(), stream, id).boxed()
+        let peer = Peer::of(&stream);
+        resp::serve(core.clone(), stream, peer, ids.next()).boxed()
     }
 }
 
 /// What serves a client of HTTP.
 fn http_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     let router = http::router(core.clone());
-    move |stream| http::serve(stream, router.clone(), core.ending.clone()).boxed()
+    move |stream| {
+        let peer = Peer::of(&stream);
+        http::serve(stream, peer, router.clone(), core.ending.clone()).boxed()
+    }
 }
 
 /// Where one protocol is served.
@@ -312,6 +363,7 @@ where
 }
 
 fn turned_away(stream: &TcpStream, full: &[u8]) {
+    measures::refused("full");
     let told: io::Result<usize> = stream.try_write(full);
     tracing::warn!(told = told.is_ok(), "a client was turned away: there are as many as may be");
 }

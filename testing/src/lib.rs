@@ -12,6 +12,8 @@
 
 #[cfg(feature = "engines")]
 pub mod engines;
+#[cfg(feature = "engines")]
+pub mod fleet;
 pub mod grants;
 pub mod hooked;
 pub mod load;

@@ -3,6 +3,7 @@
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -161,6 +162,18 @@ pub(crate) struct Token {
     /// The most ids of one request
     #[arg(long, value_name = "IDS", value_parser = length)]
     pub(crate) max_ids: Option<u64>,
+    /// The most requests a second, on average; commands of a pipeline count each
+    #[arg(long, value_name = "REQUESTS")]
+    pub(crate) requests_per_second: Option<NonZeroU32>,
+    /// The most requests at once [default: as many as a second]
+    #[arg(long, value_name = "REQUESTS", requires = "requests_per_second")]
+    pub(crate) burst: Option<NonZeroU32>,
+    /// The most connections that show it
+    #[arg(long, value_name = "CONNECTIONS")]
+    pub(crate) max_connections: Option<u32>,
+    /// The most sequences that it creates a day, by drawing from them, at a server with `--create`
+    #[arg(long, value_name = "SEQUENCES")]
+    pub(crate) new_sequences: Option<u32>,
     /// End it after this time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) expires: Option<Duration>,

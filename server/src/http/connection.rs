@@ -1,6 +1,7 @@
 //! One connection, and how long it may take.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,7 +9,9 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use idmill::ErrorKind;
@@ -17,6 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::problem::Problem;
+use crate::peer::Peer;
 
 /// How long a client may take over its next request, and over the rest of one.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,15 +28,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HELD: usize = 64 * 1024;
 
 /// Serves one client until it leaves, or takes too long, or the server ends: then it is answered first.
-pub(crate) async fn serve<S>(stream: S, router: Router, ending: CancellationToken)
+pub(crate) async fn serve<S>(stream: S, peer: Peer, router: Router, ending: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let (peer, router) = (Arc::new(peer), TowerToHyperService::new(router));
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HELD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = &mut connection => outcome,

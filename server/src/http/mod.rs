@@ -5,6 +5,7 @@ mod caller;
 mod connection;
 mod draws;
 mod health;
+mod listing;
 mod number;
 mod openapi;
 mod problem;
@@ -42,7 +43,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/openapi.json", get(openapi::describe))
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
-        .layer(from_fn(caller::of_the_same_site))
+        .layer(from_fn_with_state(core.clone(), caller::of_the_same_site))
         .layer(from_fn(connection::in_time))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .layer(from_fn_with_state(core.clone(), traces::traced))

@@ -53,8 +53,8 @@ impl Session {
             "exists" => self.exists(command).await,
             "ping" if command.len() == 1 => Ok(Answer::Word("PONG")),
             "ping" | "echo" => Ok(Answer::Bytes(word(1).to_vec())),
-            "auth" => self.auth(word(command.len() - 1)),
-            "hello" => self.hello(command),
+            "auth" => self.auth(word(command.len() - 1)).await,
+            "hello" => self.hello(command).await,
             "client" => self.client(command),
             "select" => select(word(1)),
             "command" => Ok(Answer::List(Vec::new())),
@@ -122,16 +122,16 @@ impl Session {
         Ok(Answer::Integer(found))
     }
 
-    fn auth(&mut self, secret: &[u8]) -> Outcome {
+    async fn auth(&mut self, secret: &[u8]) -> Outcome {
         if self.core.access.is_open() {
             return Err(Failure::usage("this server has no tokens: anybody may do anything, without AUTH"));
         }
-        self.authenticate(text(secret)?)?;
+        self.authenticate(text(secret)?).await?;
         Ok(Answer::OK)
     }
 
     /// `HELLO [2|3 [AUTH USER TOKEN] [SETNAME NAME]]`.
-    fn hello(&mut self, command: Command<'_>) -> Outcome {
+    async fn hello(&mut self, command: Command<'_>) -> Outcome {
         let version = match command.word(1) {
             None => None,
             Some(b"2") => Some(2),
@@ -147,7 +147,7 @@ impl Session {
         while at < command.len() {
             match (command.word(at + 1), command.word(at + 2)) {
                 (Some(_), Some(secret)) if command.is(at, "auth") => {
-                    self.auth(secret)?;
+                    self.auth(secret).await?;
                     at += 3;
                 }
                 (Some(name), _) if command.is(at, "setname") => {

@@ -15,6 +15,7 @@ use super::reply::{Answer, Replies};
 use super::request::{Words, parse};
 use super::session::{Failure, Session};
 use crate::core::Core;
+use crate::peer::Peer;
 
 /// What an idle connection keeps of either buffer.
 const KEPT: usize = 4 * 1024;
@@ -26,7 +27,7 @@ const FULL: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves one client until it leaves, or breaks the protocol, or the server ends.
-pub(crate) async fn serve<S>(core: Arc<Core>, stream: S, id: i64)
+pub(crate) async fn serve<S>(core: Arc<Core>, stream: S, peer: Peer, id: i64)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -37,7 +38,7 @@ where
         words: Words::default(),
         replies: Replies::new(),
         ids: 0,
-        session: Session::new(core, id),
+        session: Session::new(core, Arc::new(peer), id),
     };
     if let Err(error) = connection.serve(&ending).await {
         tracing::debug!(id, lost = connection.ids, %error, "a connection broke");
@@ -59,7 +60,7 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let lost = self.ids + self.session.drawn;
         if lost > 0 {
-            metrics::counter!("idmill_server_unread_ids_total").increment(lost);
+            metrics::counter!(crate::measures::UNREAD).increment(lost);
         }
     }
 }

@@ -31,7 +31,14 @@ impl Session {
             let dropped = self.queue.take();
             return dropped.map_or(Answer::error("DISCARD without MULTI"), |_| Answer::OK);
         }
+        // Those around a transaction cost nothing, so that one which was begun can be ended.
         let leaves = command.is(0, "reset") || command.is(0, "quit");
+        if let Err(refusal) = if leaves { Ok(()) } else { self.pay() } {
+            if let Some(queue) = &mut self.queue {
+                queue.broken = true;
+            }
+            return Failure::Refused(refusal).answer();
+        }
         match &mut self.queue {
             Some(queue) if !leaves => queue.add(command),
             _ => self.outcome(command).await.unwrap_or_else(Failure::answer),

@@ -1,12 +1,17 @@
 //! The server, as its clients see it.
 
 mod access;
+mod audit;
+mod certificates;
+mod clock;
 mod common;
 mod endings;
 mod hostile;
 mod http;
+mod limits;
 mod openapi;
 mod ready;
 mod redis;
 mod tls;
+mod tokens;
 mod wire;

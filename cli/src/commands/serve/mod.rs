@@ -8,6 +8,7 @@ mod systemd;
 #[path = "unmanaged.rs"]
 mod systemd;
 mod tokens;
+mod totals;
 #[cfg(feature = "otel")]
 mod traces;
 #[cfg(not(feature = "otel"))]
@@ -59,7 +60,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         tracing::info!("told to end; clients that are being answered have {:?}", settings.drain);
     };
     tokio::select! {
-        () = server.run(told_to_end) => tracing::info!("ended"),
+        () = server.run(told_to_end) => totals::report(&metrics.render()),
         () = reload::keep(&settings, &figures) => {}
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}

@@ -2,18 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use idmill_server::{Access, Tls};
+use idmill_server::{Access, Server, Tls};
 
 use super::systemd::Handed;
 use super::tokens;
 use crate::args::{Global, Keys, LogFormat, Serve, Spot};
 use crate::failure::{Failure, Outcome};
 use crate::{opening, output};
-
-const RESP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7380);
-const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7381);
 
 pub(super) struct Settings {
     pub(super) global: Global,
@@ -40,8 +37,8 @@ impl Settings {
         };
         let address = |spot: Option<Spot>, default| spot.map_or(Some(default), |Spot(address)| address);
         // What was handed over is listened at already.
-        let resp = Handed::address(handed.resp.as_ref())?.or_else(|| address(keys.resp, RESP));
-        let http = Handed::address(handed.http.as_ref())?.or_else(|| address(keys.http, HTTP));
+        let resp = Handed::address(handed.resp.as_ref())?.or_else(|| address(keys.resp, Server::RESP));
+        let http = Handed::address(handed.http.as_ref())?.or_else(|| address(keys.http, Server::HTTP));
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
         }
@@ -62,17 +59,18 @@ impl Settings {
             access,
             certificate,
             creates: keys.create.unwrap_or(false),
-            patience: keys.patience.unwrap_or(Duration::from_secs(5)),
+            patience: keys.patience.unwrap_or(Server::PATIENCE),
             freshness: keys.freshness,
-            drain: keys.drain.unwrap_or(Duration::from_secs(10)),
+            drain: keys.drain.unwrap_or(Server::DRAIN),
             drain_delay: keys.drain_delay.unwrap_or_default(),
             logs_json: keys.log_format.map_or(global.json, |format| format == LogFormat::Json),
-            max_connections: keys.max_connections.map_or(20_000, |clients| clients as usize),
+            max_connections: keys.max_connections.map_or(Server::MAX_CONNECTIONS, |clients| clients as usize),
         })
     }
 
     /// What would be done.
     pub(super) fn print(&self) -> Outcome {
+        self.warn();
         let store = opening::url(&self.global)?;
         let at = |address: Option<SocketAddr>| {
             address.map_or_else(|| "none".to_owned(), |address| address.to_string())
@@ -86,6 +84,7 @@ impl Settings {
                 "http": at(self.http),
                 "tokens": tokens,
                 "tls": self.certificate.is_some(),
+                "certificate-expires": self.expires(),
                 "create": self.creates,
                 "patience": humantime::format_duration(self.patience).to_string(),
                 "freshness": self.freshness.map(|age| humantime::format_duration(age).to_string()),
@@ -100,10 +99,33 @@ impl Settings {
             .map_or_else(|| "everybody who reaches it".to_owned(), |file| format!("the tokens of {file}"));
         output::print(&format!(
             "would serve {store}\n  TLS             {}\n  Redis protocol  {}\n  HTTP            {}\n  for             {who}\n  sequences       {created}\n",
-            if self.certificate.is_some() { "yes" } else { "no" },
+            self.encryption(),
             at(self.resp),
             at(self.http),
         ))
+    }
+}
+
+impl Settings {
+    /// Tells what has to be seen to before long.
+    fn warn(&self) {
+        let shown = self.certificate.as_ref();
+        if let Some(warning) = shown.and_then(|shown| shown.tls.warning(SystemTime::now())) {
+            output::note(self.global.json, &warning);
+        }
+    }
+
+    fn encryption(&self) -> String {
+        match self.expires() {
+            Some(end) => format!("yes, until {end}"),
+            None => if self.certificate.is_some() { "yes" } else { "no" }.to_owned(),
+        }
+    }
+
+    /// When the certificate ends.
+    fn expires(&self) -> Option<String> {
+        let end = self.certificate.as_ref()?.tls.expires()?;
+        Some(humantime::format_rfc3339_seconds(end).to_string())
     }
 }
 
