@@ -100,7 +100,8 @@ fn listeners_that_are_handed_over_are_served_by_their_names() {
     let _server = Running(command.stderr(Stdio::null()).spawn().unwrap());
     assert_eq!(ask(resp_at, "INCR orders"), ":1");
     let mut http = TcpStream::connect(http_at).unwrap();
-    write!(http, "POST /v1/sequences/orders/ids HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(http, "POST /v1/sequences/orders/ids HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     http.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("{\"sequence\":\"orders\",\"ids\":[2]}"), "{answer}");

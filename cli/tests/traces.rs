@@ -103,7 +103,7 @@ impl Server {
     fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
         );
         talk(&self.http, &request)
     }
@@ -216,9 +216,12 @@ fn a_refill_that_fails_is_an_error_of_its_span() {
     let server =
         Server::start(&place, &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &format!("{endpoint}/here"))]);
     let json = "Content-Type: application/json\r\n";
-    assert!(server.request("PUT", "/v1/sequences/short", json, "{\"max\":2}").starts_with("HTTP/1.1 201"));
-    let drawn = talk(&server.resp, "INCRBY short 2\r\nINCR short\r\nQUIT\r\n");
-    assert!(drawn.starts_with(":2\r\n-EXHAUSTED"), "{drawn}");
+    assert!(server.request("PUT", "/v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
+    assert!(talk(&server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
+    // Once memory is drawn, the store has no more.
+    assert_eq!(place.run(&["remove", "orders", "--yes"]).code, 0);
+    let drawn = talk(&server.resp, &("INCR orders\r\n".repeat(5000) + "QUIT\r\n"));
+    assert!(drawn.contains("\r\n-"), "{drawn}");
     let _ = server.end();
     let (sent, spans) = all(&received);
     assert!(sent.iter().all(|sent| sent.path == "/here"));

@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
-use crate::http::Parents;
+use crate::behind::Behind;
+use crate::http::{Hosts, Parents};
+use crate::observed::Observed;
 use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::served::{Draws, Served};
@@ -16,6 +18,7 @@ use crate::served::{Draws, Served};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) draws: Draws,
+    pub(crate) behind: Behind,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
     /// Where clients of Redis connect; 0 for nowhere.
@@ -23,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Option<Metrics>,
     pub(crate) parents: Option<Parents>,
     pub(crate) readiness: Readiness,
+    pub(crate) observed: Observed,
+    pub(crate) hosts: Hosts,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }
@@ -32,10 +37,24 @@ impl Core {
     #[cfg(test)]
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let behind = Behind::of(&sequences, &sequences);
         let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
-        let (audit, ending) = (Audit::default(), CancellationToken::new());
-        let readiness = Readiness::new();
-        Arc::new(Self { draws, access, audit, port: 0, metrics: None, parents: None, readiness, ending })
+        let places = Arc::new(tokio::sync::Semaphore::new(1));
+        let about =
+            crate::observed::About { started: std::time::Instant::now(), store: None, places, most: 1 };
+        Arc::new(Self {
+            draws,
+            behind,
+            access,
+            audit: Audit::default(),
+            port: 0,
+            metrics: None,
+            parents: None,
+            readiness: Readiness::new(),
+            observed: Observed::new(about),
+            hosts: Hosts::of(Vec::new(), None),
+            ending: CancellationToken::new(),
+        })
     }
 
     /// Who has this token, on this connection, which from now on counts as one of the token's.

@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod behind;
 mod certificate;
 mod core;
 mod expiry;
@@ -9,6 +10,7 @@ mod figures;
 mod http;
 mod listening;
 mod measures;
+mod observed;
 mod peer;
 mod readiness;
 mod resp;

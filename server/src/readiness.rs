@@ -45,6 +45,10 @@ impl Readiness {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
     /// The standing, after a moment for a store that was not heard yet.
     pub(crate) async fn standing(&self, sequences: &Sequences) -> Standing {
         let _ = timeout(MOMENT, self.answers.subscribe().wait_for(|heard| *heard)).await;
@@ -59,7 +63,7 @@ impl Readiness {
         if is_low {
             self.answers.send_replace(false);
         }
-        let fault = if self.leaving.load(Ordering::Relaxed) || is_closed(&report) {
+        let fault = if self.is_leaving() || is_closed(&report) {
             Some("the server is ending")
         } else if is_low {
             Some("the store is away, and memory does not last")

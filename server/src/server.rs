@@ -5,12 +5,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use idmill::store::StoreUrl;
 use idmill::{Result, Sequences};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -20,10 +22,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::audit::Audit;
+use crate::behind::Behind;
 use crate::core::{Core, Metrics};
 use crate::figures::Figures;
+use crate::http::Hosts;
 use crate::listening::Place;
 use crate::measures;
+use crate::observed::{About, Observed, observe};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::served::Draws;
@@ -34,6 +39,9 @@ use crate::{expiry, http, resp};
 const SWEEP: Duration = Duration::from_secs(60);
 /// After the system refused a connection: too many files are open, most often.
 const PAUSE: Duration = Duration::from_millis(100);
+/// After so much silence the system asks whether a client is still there: its machine may be gone, and would
+/// otherwise have a place for ever.
+const SILENCE: Duration = Duration::from_secs(60);
 /// What a client is told for whom there is no place.
 const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_FULL: &[u8] =
@@ -55,6 +63,8 @@ pub struct ServerBuilder {
     max_connections: usize,
     drain: Duration,
     drain_delay: Duration,
+    hosts: Vec<String>,
+    store: Option<String>,
 }
 
 impl ServerBuilder {
@@ -141,6 +151,19 @@ impl ServerBuilder {
         self
     }
 
+    /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any, except
+    /// where only this machine reaches the server and everybody may do everything: then under no name.
+    pub fn http_hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What the page for operators says of the store: its URL, of which secrets are left out.
+    pub fn store_url(mut self, url: &str) -> Self {
+        self.store = Some(StoreUrl::redacted(url));
+        self
+    }
+
     /// Listens. Nobody is served before [`run`](Server::run).
     ///
     /// # Errors
@@ -152,17 +175,35 @@ impl ServerBuilder {
         };
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
+        let behind = Behind::of(&self.sequences, &self.administered);
         let (draws, ending) =
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
-        let (parents, readiness, audit) = (self.parents, Readiness::new(), Audit::default());
-        let (access, metrics) = (self.access, self.metrics);
-        let core = Core { draws, access, audit, port, metrics, parents, readiness, ending };
-        let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
+        let most = self.max_connections.min(Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(most));
+        let about = About { started: Instant::now(), store: self.store, places: places.clone(), most };
+        let (observed, hosts) = (Observed::new(about), Hosts::of(self.hosts, address_of(http.as_ref())));
+        let core = Core {
+            draws,
+            behind,
+            access: self.access,
+            audit: Audit::default(),
+            port,
+            metrics: self.metrics,
+            parents: self.parents,
+            readiness: Readiness::new(),
+            observed,
+            hosts,
+            ending,
+        };
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
         let ids = Ids(Arc::new(AtomicI64::new(1)));
         let (drain, drain_delay) = (self.drain, self.drain_delay);
         Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain, drain_delay })
     }
+}
+
+fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
+    listener?.local_addr().ok()
 }
 
 /// Hands out ids to clients of Redis and of HTTP.
@@ -207,17 +248,19 @@ impl Server {
             max_connections: Self::MAX_CONNECTIONS,
             drain: Self::DRAIN,
             drain_delay: Duration::ZERO,
+            hosts: Vec::new(),
+            store: None,
         }
     }
 
     /// Where clients of Redis connect.
     pub fn resp_address(&self) -> Option<SocketAddr> {
-        self.resp.as_ref()?.local_addr().ok()
+        address_of(self.resp.as_ref())
     }
 
     /// Where HTTP is served.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref()?.local_addr().ok()
+        address_of(self.http.as_ref())
     }
 
     /// What it does, to be asked while it runs.
@@ -268,6 +311,7 @@ impl Server {
             () = sweep(core) => {}
             () = core.readiness.watch(core.draws.administered()) => {}
             () = expiry::watch(self.tls.as_ref()) => {}
+            () = observe(core) => {}
         }
         // Nobody may wait in vain to be accepted.
         drop((self.resp, self.http));
@@ -343,6 +387,8 @@ where
                 Ok(place) => {
                     // An answer is small, and waits for nothing that would follow it.
                     let _ = stream.set_nodelay(true);
+                    let probes = TcpKeepalive::new().with_time(SILENCE);
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
                     let (tls, serve) = (door.tls.cloned(), serve.clone());
                     clients.spawn(async move {
                         if let Some(stream) = secured(tls, stream).await {

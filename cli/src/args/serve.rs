@@ -43,6 +43,13 @@ pub(crate) struct Keys {
     #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_HTTP", value_parser = spot)]
     #[serde(default, deserialize_with = "spot_in_file")]
     pub(crate) http: Option<Spot>,
+    /// Answer HTTP under this name; can be given several times, or with commas
+    ///
+    /// Addresses and `localhost` are always answered. Without it, a server that only this machine reaches and
+    /// that has no tokens answers under no other name, so that no page of another site reaches it by a name of
+    /// its own; any other server answers under every name. Given once, it holds for every server.
+    #[arg(long, value_name = "NAME", env = "IDMILL_SERVE_HTTP_HOSTS", value_delimiter = ',')]
+    pub(crate) http_hosts: Option<Vec<String>>,
     /// Who may do what: a file of tokens, as `idmill token` prints them
     ///
     /// Without it, whoever reaches the server may do everything. It is read again when it changes, and on
@@ -83,8 +90,8 @@ pub(crate) struct Keys {
     /// How long to go on as before once it is told to end, but that `/readyz` says so [default: 0s]
     ///
     /// Whoever sends clients here needs a while to notice: in Kubernetes a few seconds.
-    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = duration)]
-    #[serde(default, deserialize_with = "duration_in_file")]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = delay)]
+    #[serde(default, deserialize_with = "delay_in_file")]
     pub(crate) drain_delay: Option<Duration>,
     /// So many clients are served at once [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
@@ -112,6 +119,7 @@ impl Keys {
             guard: self.guard.or(other.guard),
             resp: self.resp.or(other.resp),
             http: self.http.or(other.http),
+            http_hosts: self.http_hosts.or(other.http_hosts),
             tokens: self.tokens.or(other.tokens),
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
@@ -147,6 +155,15 @@ fn spot_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Spot>, D::E
 
 fn duration_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// As a duration; none at all is one too.
+fn delay(text: &str) -> Result<Duration, String> {
+    if text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
+}
+
+fn delay_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    delay(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 #[derive(Args, Clone, Debug)]

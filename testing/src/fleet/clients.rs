@@ -150,6 +150,11 @@ impl Http {
         Ok((status, head, String::from_utf8(body).map_err(|_| odd("no text"))?))
     }
 
+    /// The stream, for a client that does with it as it likes.
+    pub fn into_stream(self) -> TcpStream {
+        self.0.into_inner()
+    }
+
     /// As [`Resp::draw`].
     pub async fn draw(
         &mut self,

@@ -48,6 +48,8 @@ pub struct Totals {
     pub handed_out: u64,
     pub given_back: u64,
     pub gaps: u64,
+    /// The store was asked for these, and did not answer.
+    pub unknown: u64,
     /// Of those that were handed out.
     pub unread: u64,
     pub skipped: u64,
@@ -65,6 +67,7 @@ impl Totals {
             handed_out: self.handed_out + other.handed_out,
             given_back: self.given_back + other.given_back,
             gaps: self.gaps + other.gaps,
+            unknown: self.unknown + other.unknown,
             unread: self.unread + other.unread,
             skipped: self.skipped + other.skipped,
         }
@@ -161,6 +164,7 @@ impl Server {
             handed_out: field("handed_out"),
             given_back: field("given_back"),
             gaps: field("gaps"),
+            unknown: field("unknown"),
             unread: field("unread"),
             skipped: field("skipped"),
         };
@@ -201,8 +205,38 @@ impl Server {
 
     /// The memory that it has, in KiB; 0 where the system does not say.
     pub fn rss(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it ever had.
+    pub fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// Returns once it has nothing to do: it uses no more of a processor than its timers take.
+    pub fn rests(&self) {
+        let (begun, mut before) = (Instant::now(), self.ticks());
+        while begun.elapsed() < LONG {
+            thread::sleep(Duration::from_millis(500));
+            let now = self.ticks();
+            if now <= before + 2 {
+                return;
+            }
+            before = now;
+        }
+        panic!("it is still at it");
+    }
+
+    /// Hundredths of a second that it used of a processor.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+        fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    }
+
+    fn memory(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(what));
         line.and_then(|rest| digits(rest.trim_start())).unwrap_or(0)
     }
 }

@@ -85,6 +85,8 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
         .drain(settings.drain)
         .drain_delay(settings.drain_delay)
         .max_connections(settings.max_connections)
+        .http_hosts(settings.http_hosts.clone())
+        .store_url(&opening::url(&settings.global)?.to_string())
         .metrics(move || metrics.render());
     if let Some(certificate) = &settings.certificate {
         server = server.tls(certificate.tls.clone());
