@@ -66,6 +66,7 @@ fn the_password_of_a_store_is_never_logged() {
 fn a_token_is_never_logged_and_what_it_does_is() {
     for format in ["text", "json"] {
         let place = Place::new();
+        assert_eq!(place.run(&["create", "orders"]).code, 0);
         let made = place.json(&[
             "token",
             "shop",
