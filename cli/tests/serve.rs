@@ -207,7 +207,7 @@ fn the_file_the_environment_and_the_command_line_say_what_is_served() {
     let place = Place::new();
     fs::write(
         place.path().join("idmill.toml"),
-        "store = \"sqlite:other.db\"\nresp = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\npatience = \"9s\"\ncreate = true\n",
+        "store = \"sqlite:other.db\"\nresp = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\npatience = \"9s\"\ncreate = true\ndrain-delay = \"0s\"\n",
     )
     .unwrap();
     let mut command =

@@ -33,10 +33,6 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn is_ending(&self) -> bool {
-        self.ending.is_cancelled()
-    }
-
     /// One over an empty store in memory.
     #[cfg(test)]
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {

@@ -127,6 +127,8 @@ impl Observed {
 
 /// Looks for as long as it is polled.
 pub(crate) async fn observe(core: &Core) {
+    // A store that answers at all has answered by the first look.
+    core.readiness.standing(core.draws.sequences()).await;
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

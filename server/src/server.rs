@@ -263,6 +263,11 @@ impl Server {
         address_of(self.http.as_ref())
     }
 
+    /// What it does, to be asked while it runs.
+    pub fn figures(&self) -> Figures {
+        Figures { core: self.core.clone(), clients: self.clients.tasks.clone() }
+    }
+
     /// Serves one client of Redis that somebody else accepted: at a Unix socket, say, or through a proxy that
     /// speaks TLS. It is left when the server ends, and is not counted among the
     /// [most](ServerBuilder::max_connections).
@@ -281,12 +286,8 @@ impl Server {
         http::serve(stream, Peer::default(), http::router(self.core.clone()), self.core.ending.clone())
     }
 
-    /// What it does, to be asked while it runs.
-    pub fn figures(&self) -> Figures {
-        Figures { core: self.core.clone(), clients: self.clients.tasks.clone() }
-    }
-
-    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts nobody any more, answers what it has read, gives what is
+    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts nobody
+    /// any more, answers what it has read, gives what is
     /// in memory back to the store, and returns: at the latest after the [drain
     /// time](ServerBuilder::drain) and the store's own.
     ///

@@ -90,8 +90,8 @@ pub(crate) struct Keys {
     /// How long to go on as before once it is told to end, but that `/readyz` says so [default: 0s]
     ///
     /// Whoever sends clients here needs a while to notice: in Kubernetes a few seconds.
-    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = duration)]
-    #[serde(default, deserialize_with = "duration_in_file")]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = delay)]
+    #[serde(default, deserialize_with = "delay_in_file")]
     pub(crate) drain_delay: Option<Duration>,
     /// So many clients are served at once [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
@@ -155,6 +155,15 @@ fn spot_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Spot>, D::E
 
 fn duration_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// As a duration; none at all is one too.
+fn delay(text: &str) -> Result<Duration, String> {
+    if text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
+}
+
+fn delay_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    delay(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 #[derive(Args, Clone, Debug)]

@@ -247,7 +247,7 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
 impl Server {
     fn of(core: &Core, look: &Look, visible: &[&Row], summary: String) -> Self {
         let state = match look.fault {
-            _ if core.is_ending() || core.readiness.is_leaving() => State::Ending,
+            _ if core.readiness.is_leaving() => State::Ending,
             None => State::Ready,
             Some(_) => State::NotReady,
         };
