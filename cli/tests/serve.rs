@@ -191,7 +191,7 @@ fn health_and_metrics_are_served() {
     assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
     let get = |path: &str| {
         let mut stream = TcpStream::connect(server.http).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -277,4 +277,56 @@ fn a_token_for_nothing_that_is_known_is_not_made() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
         assert!(ran.err.contains(words), "{ran:?}");
     }
+}
+
+/// The other commands, of a machine that reaches the server alone.
+#[cfg(feature = "remote")]
+#[test]
+fn a_server_is_the_store_of_commands_elsewhere() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let server = Server::start(&place, &[]);
+    let url = format!("idmill://{}?timeout=60s", server.resp);
+    let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &url]].concat());
+    let refused = run(&["next", "orders"]);
+    assert!(refused.code == 1 && refused.err.contains("creates none"), "{refused:?}");
+    for (args, out) in [
+        (&["create", "orders", "--start", "7"][..], None),
+        (&["next", "orders", "-n", "2"], Some("7\n8\n")),
+        (&["check"], None),
+        (&["doctor"], None),
+        (&["inspect", "orders"], None),
+        (&["set", "orders", "--next", "20"], None),
+        (&["next", "orders"], Some("20\n")),
+        (&["list"], None),
+    ] {
+        let ran = run(args);
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        assert!(out.is_none_or(|out| ran.out == out), "{args:?}: {ran:?}");
+    }
+    assert_eq!(place.run(&["next", "orders"]).ids(), [21], "it is the same store");
+    assert_eq!(run(&["remove", "orders", "--yes"]).code, 0);
+    drop(server);
+    let away = run(&["next", "orders", "--timeout", "5s"]);
+    assert_eq!(away.code, 75, "{away:?}");
+}
+
+#[cfg(feature = "remote")]
+#[test]
+fn a_command_elsewhere_shows_a_token_and_nobody_else_sees_it() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let made = place.json(&["token", "shop", "--right", "reserve", "--sequence", "*", "--json"]);
+    let token = made["token"].as_str().unwrap();
+    fs::write(place.path().join("tokens.toml"), made["entry"].as_str().unwrap()).unwrap();
+    fs::write(elsewhere.path().join("token"), format!("{token}\n")).unwrap();
+    let server = Server::start(&place, &["--tokens", "tokens.toml"]);
+    let file = format!("idmill://{}?timeout=60s&token_file=token", server.resp);
+    let given = format!("idmill://:{token}@{}?timeout=60s", server.resp);
+    assert_eq!(elsewhere.run(&["next", "orders", "--store", &file]).ids(), [1]);
+    assert_eq!(elsewhere.run(&["next", "orders", "--store", &given]).ids(), [2]);
+    let without = elsewhere.run(&["next", "orders", "--store", &format!("idmill://{}", server.resp)]);
+    assert!(without.code == 1 && without.err.contains("token_file=FILE"), "{without:?}");
+    let removed = elsewhere.run(&["remove", "orders", "--yes", "--store", &given, "-v"]);
+    assert!(removed.code == 1 && removed.err.contains("administer"), "{removed:?}");
+    assert!(!format!("{removed:?}").contains(token), "{removed:?}");
 }

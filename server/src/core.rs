@@ -8,17 +8,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
+use crate::behind::Behind;
+use crate::http::Hosts;
+use crate::observed::Observed;
 use crate::peer::Peer;
 use crate::served::{Draws, Served};
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) draws: Draws,
+    pub(crate) behind: Behind,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
     /// Where clients of Redis connect; 0 for nowhere.
     pub(crate) port: u16,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) observed: Observed,
+    pub(crate) hosts: Hosts,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }
@@ -26,15 +32,6 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_cancelled()
-    }
-
-    /// One over an empty store in memory.
-    #[cfg(test)]
-    pub(crate) fn of_memory(access: Access) -> Arc<Self> {
-        let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
-        let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
-        let (audit, ending) = (Audit::default(), CancellationToken::new());
-        Arc::new(Self { draws, access, audit, port: 0, metrics: None, ending })
     }
 
     /// Who has this token, on this connection, which from now on counts as one of the token's.

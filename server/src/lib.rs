@@ -2,11 +2,13 @@
 
 mod access;
 mod audit;
+mod behind;
 mod certificate;
 mod core;
 mod expiry;
 mod http;
 mod measures;
+mod observed;
 mod peer;
 mod resp;
 mod served;

@@ -5,11 +5,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use idmill::store::StoreUrl;
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -19,8 +21,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::audit::Audit;
+use crate::behind::Behind;
 use crate::core::{Core, Metrics};
+use crate::http::Hosts;
 use crate::measures;
+use crate::observed::{About, Observed, observe};
 use crate::peer::Peer;
 use crate::served::Draws;
 use crate::tls::{Stream, Tls, secured};
@@ -30,6 +35,9 @@ use crate::{expiry, http, resp};
 const SWEEP: Duration = Duration::from_secs(60);
 /// After the system refused a connection: too many files are open, most often.
 const PAUSE: Duration = Duration::from_millis(100);
+/// After so much silence the system asks whether a client is still there: its machine may be gone, and would
+/// otherwise have a place for ever.
+const SILENCE: Duration = Duration::from_secs(60);
 /// What a client is told for whom there is no place.
 const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_FULL: &[u8] =
@@ -49,6 +57,8 @@ pub struct ServerBuilder {
     patience: Duration,
     max_connections: usize,
     drain: Duration,
+    hosts: Vec<String>,
+    store: Option<String>,
 }
 
 impl ServerBuilder {
@@ -108,6 +118,19 @@ impl ServerBuilder {
         self
     }
 
+    /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any, except
+    /// where only this machine reaches the server and everybody may do everything: then under no name.
+    pub fn http_hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What the page for operators says of the store: its URL, of which secrets are left out.
+    pub fn store_url(mut self, url: &str) -> Self {
+        self.store = Some(StoreUrl::redacted(url));
+        self
+    }
+
     /// Listens. Nobody is served before [`run`](Server::run).
     ///
     /// # Errors
@@ -115,15 +138,32 @@ impl ServerBuilder {
     pub async fn bind(self) -> Result<Server> {
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
+        let behind = Behind::of(&self.sequences, &self.administered);
         let (draws, ending) =
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
-        let core =
-            Core { draws, access: self.access, audit: Audit::default(), port, metrics: self.metrics, ending };
-        let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
+        let most = self.max_connections.min(Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(most));
+        let about = About { started: Instant::now(), store: self.store, places: places.clone(), most };
+        let (observed, hosts) = (Observed::new(about), Hosts::of(self.hosts, address_of(http.as_ref())));
+        let core = Core {
+            draws,
+            behind,
+            access: self.access,
+            audit: Audit::default(),
+            port,
+            metrics: self.metrics,
+            observed,
+            hosts,
+            ending,
+        };
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
         let ids = Ids(Arc::new(AtomicI64::new(1)));
         Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain: self.drain })
     }
+}
+
+fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
+    listener?.local_addr().ok()
 }
 
 async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
@@ -175,17 +215,24 @@ impl Server {
             patience: Self::PATIENCE,
             max_connections: Self::MAX_CONNECTIONS,
             drain: Self::DRAIN,
+            hosts: Vec::new(),
+            store: None,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Where clients of Redis connect.
     pub fn resp_address(&self) -> Option<SocketAddr> {
-        self.resp.as_ref()?.local_addr().ok()
+        address_of(self.resp.as_ref())
     }
 
     /// Where HTTP is served.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref()?.local_addr().ok()
+        address_of(self.http.as_ref())
     }
 
     /// Serves one client of Redis that somebody else accepted: at a Unix socket, say, or through a proxy that
@@ -224,6 +271,7 @@ impl Server {
             () = accept(door(self.http.as_ref(), HTTP_FULL), clients, http) => {}
             () = sweep(core) => {}
             () = expiry::watch(self.tls.as_ref()) => {}
+            () = observe(core) => {}
         }
         // Nobody may wait in vain to be accepted.
         drop((self.resp, self.http));
@@ -299,6 +347,8 @@ where
                 Ok(place) => {
                     // An answer is small, and waits for nothing that would follow it.
                     let _ = stream.set_nodelay(true);
+                    let probes = TcpKeepalive::new().with_time(SILENCE);
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
                     let (tls, serve) = (door.tls.cloned(), serve.clone());
                     clients.spawn(async move {
                         if let Some(stream) = secured(tls, stream).await {

@@ -43,6 +43,13 @@ pub(crate) struct Keys {
     #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_HTTP", value_parser = spot)]
     #[serde(default, deserialize_with = "spot_in_file")]
     pub(crate) http: Option<Spot>,
+    /// Answer HTTP under this name; can be given several times, or with commas
+    ///
+    /// Addresses and `localhost` are always answered. Without it, a server that only this machine reaches and
+    /// that has no tokens answers under no other name, so that no page of another site reaches it by a name of
+    /// its own; any other server answers under every name. Given once, it holds for every server.
+    #[arg(long, value_name = "NAME", env = "IDMILL_SERVE_HTTP_HOSTS", value_delimiter = ',')]
+    pub(crate) http_hosts: Option<Vec<String>>,
     /// Who may do what: a file of tokens, as `idmill token` prints them
     ///
     /// Without it, whoever reaches the server may do everything. It is read again when it changes, and on
@@ -93,6 +100,7 @@ impl Keys {
             guard: self.guard.or(other.guard),
             resp: self.resp.or(other.resp),
             http: self.http.or(other.http),
+            http_hosts: self.http_hosts.or(other.http_hosts),
             tokens: self.tokens.or(other.tokens),
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),

@@ -431,6 +431,7 @@ fn a_timeout_bounds_connecting_too() {
         "datastore://p?emulator={}&timeout=60m",
         "redis://{}?timeout=60m",
         "etcd://{}?timeout=60m",
+        "idmill://{}?timeout=60m",
         "sqlite:ids.db?window=memcached://{}",
     ];
     std::thread::scope(|scope| {

@@ -17,12 +17,13 @@ use hyper_util::service::TowerToHyperService;
 use idmill::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 
 use super::problem::Problem;
 use crate::peer::Peer;
 
-/// How long a client may take over its next request, and over the rest of one.
+/// How long a client may take over its next request, over the rest of one, and until it reads on.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What is held of a request's head, and of answers that are not read.
 const HELD: usize = 64 * 1024;
@@ -37,6 +38,8 @@ where
         request.extensions_mut().insert(peer.clone());
         router.call(request)
     });
+    let mut stream = Box::pin(TimeoutStream::new(stream));
+    stream.as_mut().set_write_timeout_pinned(Some(PATIENCE));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -61,4 +64,29 @@ pub(super) async fn in_time(request: Request, next: Next) -> Response {
         let detail = "the rest of the request did not come in time; send it at once";
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::Deadline, detail).into_response()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use futures_util::stream;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// It asked for more than fits on the way.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_dropped() {
+        let endless = || async {
+            Body::from_stream(stream::repeat(Ok::<_, std::convert::Infallible>("x".repeat(1000))))
+        };
+        let router = Router::new().route("/", get(endless));
+        let (mut client, server) = tokio::io::duplex(4096);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let served =
+            timeout(10 * PATIENCE, serve(server, Peer::default(), router, CancellationToken::new())).await;
+        assert!(served.is_ok(), "it is still waited for");
+        drop(client);
+    }
 }

@@ -5,9 +5,11 @@ mod caller;
 mod connection;
 mod draws;
 mod health;
+mod host;
 mod listing;
 mod number;
 mod openapi;
+mod page;
 mod problem;
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use axum::routing::{get, post};
 
 use crate::core::Core;
 pub(crate) use connection::serve;
+pub(crate) use host::Hosts;
 use idmill::ErrorKind;
 use problem::Problem;
 
@@ -39,9 +42,11 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(openapi::describe))
+        .merge(page::routes())
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn_with_state(core.clone(), caller::of_the_same_site))
+        .layer(from_fn_with_state(core.clone(), host::known))
         .layer(from_fn(connection::in_time))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .with_state(core)

@@ -9,13 +9,14 @@ use super::request::Command;
 use super::session::{Failure, Session, text};
 use crate::access::Right;
 
-type Outcome = Result<Answer, Failure>;
+pub(super) type Outcome = Result<Answer, Failure>;
 
 /// What is known, with the words of each: the name and its arguments.
-const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 16] = [
+const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 17] = [
     ("incr", 2..=2),
     ("incrby", 3..=3),
     ("idmill.take", 3..=3),
+    ("idmill.store", 3..=3),
     ("get", 2..=2),
     ("exists", 2..=usize::MAX),
     ("ping", 1..=2),
@@ -49,6 +50,7 @@ impl Session {
             "incr" => self.incr_of(word(1)).await,
             "incrby" => self.incrby(word(1), word(2)).await,
             "idmill.take" => self.take(word(1), word(2)).await,
+            "idmill.store" => self.store(word(1), word(2)).await,
             "get" => self.get(word(1)),
             "exists" => self.exists(command).await,
             "ping" if command.len() == 1 => Ok(Answer::Word("PONG")),

@@ -3,16 +3,17 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use futures_util::poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::reply::{Answer, Replies};
-use super::request::{Words, parse};
+use super::request::{Kept, Words, parse};
 use super::session::{Failure, Session};
 use crate::core::Core;
 use crate::peer::Peer;
@@ -68,16 +69,30 @@ impl<S> Drop for Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn serve(&mut self, ending: &CancellationToken) -> io::Result<()> {
         let mut ending = pin!(ending.cancelled());
+        // By when the rest of a command has to have come, however small its pieces are.
+        let mut due = None;
         loop {
+            let came = self.read.len();
             self.answer_all().await?;
             if self.session.ends {
                 return self.stream.shutdown().await;
             }
             self.rest();
             let begun = !self.read.is_empty();
+            if !begun || self.read.len() < came {
+                due = None;
+            }
+            if begun && due.is_none() {
+                due = Some(Instant::now() + PATIENCE);
+            }
             self.read.reserve(if begun { READ } else { KEPT });
             let read = self.stream.read_buf(&mut self.read);
-            let read = async { if begun { timeout(PATIENCE, read).await? } else { read.await } };
+            let read = async {
+                match due {
+                    Some(due) => timeout_at(due, read).await?,
+                    None => read.await,
+                }
+            };
             let read = tokio::select! {
                 biased;
                 () = &mut ending => return self.stream.shutdown().await,
@@ -124,21 +139,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if command.len() == 0 {
             return Ok(());
         }
-        // What was answered already is not kept from the client by what has to wait.
-        let answer = {
-            let mut answer = pin!(self.session.answer(command));
-            match poll!(&mut answer) {
-                std::task::Poll::Ready(answer) => answer,
-                std::task::Poll::Pending => {
-                    write(&mut self.stream, &mut self.replies, &mut self.ids).await?;
-                    answer.await
-                }
+        match self.session.exec(command) {
+            None => {
+                let answer = self.session.answer(command);
+                let answer = soon(&mut self.stream, &mut self.replies, &mut self.ids, answer).await?;
+                self.note(&answer);
             }
-        };
+            Some(Err(answer)) => self.note(&answer),
+            Some(Ok(commands)) => self.carry_out(&commands).await?,
+        }
+        Ok(())
+    }
+
+    /// Answers each as it comes: together, they may be more than is held for a client.
+    async fn carry_out(&mut self, commands: &[Kept]) -> io::Result<()> {
+        self.replies.list(commands.len());
+        for kept in commands {
+            let outcome = self.session.outcome(kept.command());
+            let outcome = soon(&mut self.stream, &mut self.replies, &mut self.ids, outcome).await?;
+            self.note(&outcome.unwrap_or_else(Failure::answer));
+            if self.replies.bytes().len() >= FULL {
+                self.write().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, answer: &Answer) {
         self.ids += std::mem::take(&mut self.session.drawn);
         self.replies.version = self.session.version;
-        self.replies.answer(&answer);
-        Ok(())
+        self.replies.answer(answer);
     }
 
     async fn write(&mut self) -> io::Result<()> {
@@ -149,6 +179,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn rest(&mut self) {
         if self.read.is_empty() && self.read.capacity() > READ {
             self.read = BytesMut::new();
+        }
+    }
+}
+
+/// What was answered already is not kept from the client by what has to wait.
+async fn soon<S: AsyncWrite + Unpin, T>(
+    stream: &mut S,
+    replies: &mut Replies,
+    ids: &mut u64,
+    answer: impl Future<Output = T>,
+) -> io::Result<T> {
+    let mut answer = pin!(answer);
+    match poll!(&mut answer) {
+        Poll::Ready(answer) => Ok(answer),
+        Poll::Pending => {
+            write(stream, replies, ids).await?;
+            Ok(answer.await)
         }
     }
 }

@@ -18,14 +18,11 @@ pub(super) struct Queue {
 }
 
 impl Session {
-    /// Answers a command that has at least its name.
+    /// Answers a command that has at least its name, and is not `EXEC`.
     pub(super) async fn answer(&mut self, command: Command<'_>) -> Answer {
         let alone = command.len() == 1;
         if alone && command.is(0, "multi") {
             return self.multi();
-        }
-        if alone && command.is(0, "exec") {
-            return self.exec().await;
         }
         if alone && command.is(0, "discard") {
             let dropped = self.queue.take();
@@ -53,17 +50,19 @@ impl Session {
         Answer::OK
     }
 
-    async fn exec(&mut self) -> Answer {
-        let Some(queue) = self.queue.take() else { return Answer::error("EXEC without MULTI") };
-        if queue.broken {
-            let message = "Transaction discarded because of previous errors: nothing was carried out";
-            return Answer::Error("EXECABORT", message.into());
+    /// What is to be carried out now, if this is `EXEC`; or why nothing is.
+    pub(super) fn exec(&mut self, command: Command<'_>) -> Option<Result<Vec<Kept>, Answer>> {
+        if command.len() != 1 || !command.is(0, "exec") {
+            return None;
         }
-        let mut answers = Vec::with_capacity(queue.commands.len());
-        for kept in &queue.commands {
-            answers.push(self.outcome(kept.command()).await.unwrap_or_else(Failure::answer));
-        }
-        Answer::List(answers)
+        Some(match self.queue.take() {
+            None => Err(Answer::error("EXEC without MULTI")),
+            Some(queue) if queue.broken => {
+                let message = "Transaction discarded because of previous errors: nothing was carried out";
+                Err(Answer::Error("EXECABORT", message.into()))
+            }
+            Some(queue) => Ok(queue.commands),
+        })
     }
 }
 

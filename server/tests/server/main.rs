@@ -10,6 +10,8 @@ mod hostile;
 mod http;
 mod limits;
 mod openapi;
+mod page;
+mod patience;
 mod redis;
 mod security;
 mod tls;

@@ -3,6 +3,7 @@
 mod reload;
 mod settings;
 mod tokens;
+mod totals;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         tracing::info!("told to end; clients that are being answered have {:?}", settings.drain);
     };
     tokio::select! {
-        () = server.run(told_to_end) => tracing::info!("ended"),
+        () = server.run(told_to_end) => totals::report(&metrics.render()),
         () = reload::keep(&settings) => {}
         () = upkeep(&metrics) => {}
         () = told_twice() => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
@@ -63,6 +64,8 @@ async fn bound(settings: &Settings, metrics: PrometheusHandle) -> Outcome<Server
         .patience(settings.patience)
         .drain(settings.drain)
         .max_connections(settings.max_connections)
+        .http_hosts(settings.http_hosts.clone())
+        .store_url(&opening::url(&settings.global)?.to_string())
         .metrics(move || metrics.render());
     if let Some(certificate) = &settings.certificate {
         server = server.tls(certificate.tls.clone());
