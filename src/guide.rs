@@ -15,5 +15,8 @@ pub mod metrics {}
 #[doc = include_str!("../docs/restore.md")]
 pub mod restore {}
 
+#[doc = include_str!("../docs/server.md")]
+pub mod server {}
+
 #[doc = include_str!("../docs/security.md")]
 pub mod security {}

@@ -75,7 +75,7 @@ impl Request<'_> {
         let path: String = self.path.iter().map(Part::text).collect();
         let (body, is_measured) = self.body.bytes();
         let of = |words: &[&'static str], at: u8| words[usize::from(at) % words.len()];
-        bytes.extend(format!("{} /{path} HTTP/1.1\r\nHost: ids\r\n", of(METHODS, self.method)).bytes());
+        bytes.extend(format!("{} /{path} HTTP/1.1\r\nHost: localhost\r\n", of(METHODS, self.method)).bytes());
         for (name, value) in &self.headers {
             bytes.extend(format!("{}: {value}\r\n", of(HEADERS, *name)).bytes());
         }

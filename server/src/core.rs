@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
 use crate::behind::Behind;
-use crate::http::Hosts;
+use crate::http::{Hosts, Parents};
 use crate::observed::Observed;
 use crate::peer::Peer;
+use crate::readiness::Readiness;
 use crate::served::{Draws, Served};
 
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Option<Metrics>,
     pub(crate) observed: Observed,
     pub(crate) hosts: Hosts,
+    pub(crate) parents: Option<Parents>,
+    pub(crate) readiness: Readiness,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }
@@ -32,6 +35,27 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_cancelled()
+    }
+
+    /// One over an empty store in memory.
+    #[cfg(test)]
+    pub(crate) fn of_memory(access: Access) -> Arc<Self> {
+        let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let behind = Behind::of(&sequences, &sequences);
+        let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
+        Arc::new(Self {
+            draws,
+            behind,
+            access,
+            audit: Audit::default(),
+            port: 0,
+            metrics: None,
+            observed: Observed::of_nothing(),
+            hosts: Hosts::of(Vec::new(), None),
+            parents: None,
+            readiness: Readiness::new(),
+            ending: CancellationToken::new(),
+        })
     }
 
     /// Who has this token, on this connection, which from now on counts as one of the token's.

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::core::Core;
+use crate::readiness::Standing;
 use crate::served::Served;
 
 /// How often it is looked at.
@@ -46,7 +47,8 @@ pub(crate) struct About {
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) at: SystemTime,
-    pub(crate) is_ready: bool,
+    /// Why nobody should be sent here, as `/readyz` says it.
+    pub(crate) fault: Option<&'static str>,
     /// How many sequences are open; more than there are rows, if there are more than [`MOST`].
     pub(crate) open: usize,
     pub(crate) rows: Vec<Row>,
@@ -59,7 +61,8 @@ pub(crate) struct Row {
     pub(crate) health: Health,
     /// Why it is not served as it should be.
     pub(crate) reason: Option<String>,
-    pub(crate) failures_in_a_row: u64,
+    /// Reserves that failed since the last grant.
+    pub(crate) failures: u64,
     pub(crate) last: Option<u64>,
     /// Ids a second; `None` before the second look.
     pub(crate) rate: Option<f64>,
@@ -77,8 +80,14 @@ pub(crate) struct Row {
 
 impl Observed {
     pub(crate) fn new(about: About) -> Self {
-        let nothing = Look { at: SystemTime::now(), is_ready: true, open: 0, rows: Vec::new() };
+        let nothing = Look { at: SystemTime::now(), fault: None, open: 0, rows: Vec::new() };
         Self { about, histories: Mutex::default(), latest: watch::Sender::new(Arc::new(nothing)) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_nothing() -> Self {
+        let places = Arc::new(Semaphore::new(1));
+        Self::new(About { started: Instant::now(), store: None, places, most: 1 })
     }
 
     pub(crate) fn latest(&self) -> Arc<Look> {
@@ -91,7 +100,7 @@ impl Observed {
     }
 
     fn look(&self, core: &Core) {
-        let report = core.draws.sequences().health();
+        let Standing { fault, report } = core.readiness.standing_now(core.draws.sequences());
         let mut troubles: HashMap<_, _> =
             report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
         let mut served = core.draws.all();
@@ -111,7 +120,7 @@ impl Observed {
             })
             .unzip();
         *self.histories.lock() = histories;
-        let look = Look { at: SystemTime::now(), is_ready: report.is_ready(), open, rows };
+        let look = Look { at: SystemTime::now(), fault, open, rows };
         self.latest.send_replace(Arc::new(look));
     }
 }
@@ -146,7 +155,7 @@ impl History {
             name: served.allocator().name().to_owned(),
             health: snapshot.health(),
             reason: None,
-            failures_in_a_row: snapshot.failures_in_a_row,
+            failures: snapshot.failures_in_a_row,
             last: served.last().map(i64::unsigned_abs),
             rate,
             remaining: snapshot.remaining,

@@ -74,22 +74,13 @@ impl fmt::Display for Peer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::time::Instant;
 
     use super::*;
     use crate::access::Access;
     use crate::core::Core;
-    use crate::{Server, http, resp};
-
-    /// What nobody has a token for, over an empty store in memory.
-    async fn closed() -> Arc<Core> {
-        let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
-        let server = Server::builder(sequences).access(Access::by([])).bind().await.unwrap();
-        server.core().clone()
-    }
+    use crate::{http, resp};
 
     /// How long it took to answer this, in milliseconds, and the first bytes of the answer.
     async fn asked(stream: &mut DuplexStream, text: &str) -> (u128, String) {
@@ -102,7 +93,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wrong_tokens_slow_a_client_of_redis_down_and_then_end_it() {
         let (mut client, served) = tokio::io::duplex(1 << 16);
-        tokio::spawn(resp::serve(closed().await, served, Peer::default(), 1));
+        tokio::spawn(resp::serve(Core::of_memory(Access::by([])), served, Peer::default(), 1));
         for wait in [100, 200, 400, 800] {
             let (waited, answer) = asked(&mut client, "AUTH wrong\r\n").await;
             assert!(waited == wait && answer.starts_with("-WRONGPASS"), "{waited} ms: {answer}");
@@ -121,7 +112,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wrong_tokens_slow_a_client_of_http_down_and_then_end_it() {
         let (mut client, served) = tokio::io::duplex(1 << 16);
-        let core = closed().await;
+        let core = Core::of_memory(Access::by([]));
         let (router, ending) = (http::router(core.clone()), core.ending.clone());
         tokio::spawn(http::serve(served, Peer::default(), router, ending));
         for (wait, last) in [(100, false), (200, false), (400, false), (800, false), (1600, true)] {

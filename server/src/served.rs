@@ -170,6 +170,10 @@ impl Draws {
         Ok(self.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.served.read().len()
+    }
+
     /// Those that are open, by name.
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         let mut all: Vec<_> = self.served.read().values().cloned().collect();

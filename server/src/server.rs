@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::http::HeaderMap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use idmill::store::StoreUrl;
-use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use idmill::{Result, Sequences};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,10 +24,13 @@ use crate::access::Access;
 use crate::audit::Audit;
 use crate::behind::Behind;
 use crate::core::{Core, Metrics};
+use crate::figures::Figures;
 use crate::http::Hosts;
+use crate::listening::Place;
 use crate::measures;
 use crate::observed::{About, Observed, observe};
 use crate::peer::Peer;
+use crate::readiness::Readiness;
 use crate::served::Draws;
 use crate::tls::{Stream, Tls, secured};
 use crate::{expiry, http, resp};
@@ -51,32 +55,54 @@ pub struct ServerBuilder {
     administered: Sequences,
     access: Access,
     tls: Option<Tls>,
-    resp: Option<SocketAddr>,
-    http: Option<SocketAddr>,
+    resp: Option<Place>,
+    http: Option<Place>,
     metrics: Option<Metrics>,
+    parents: Option<http::Parents>,
     patience: Duration,
     max_connections: usize,
     drain: Duration,
     hosts: Vec<String>,
     store: Option<String>,
+    drain_delay: Duration,
 }
 
 impl ServerBuilder {
     /// Serves clients of Redis at this address; port 0 is any that is free.
     pub fn resp(mut self, address: SocketAddr) -> Self {
-        self.resp = Some(address);
+        self.resp = Some(Place::At(address));
+        self
+    }
+
+    /// Serves clients of Redis by a listener that is open, such as one that the system's service manager handed
+    /// over.
+    pub fn resp_listener(mut self, listener: std::net::TcpListener) -> Self {
+        self.resp = Some(Place::Open(listener));
         self
     }
 
     /// Serves HTTP at this address; port 0 is any that is free.
     pub fn http(mut self, address: SocketAddr) -> Self {
-        self.http = Some(address);
+        self.http = Some(Place::At(address));
+        self
+    }
+
+    /// Serves HTTP by a listener that is open.
+    pub fn http_listener(mut self, listener: std::net::TcpListener) -> Self {
+        self.http = Some(Place::Open(listener));
         self
     }
 
     /// What `/metrics` answers: the metrics of this process, rendered by its recorder.
     pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.metrics = Some(Metrics(Arc::new(render)));
+        self
+    }
+
+    /// Gives the span of each HTTP request a parent, by the headers of the request. The spans are those of
+    /// `tracing`, at the level `DEBUG`; probes have none.
+    pub fn parents(mut self, adopt: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) -> Self {
+        self.parents = Some(http::Parents(Arc::new(adopt)));
         self
     }
 
@@ -131,11 +157,22 @@ impl ServerBuilder {
         self
     }
 
+    /// How long the server goes on as before once it is told to end, but for `/readyz`, which says that it is not
+    /// ready: whoever sends clients here needs a while to notice. Default: 0 s.
+    pub fn drain_delay(mut self, time: Duration) -> Self {
+        self.drain_delay = time;
+        self
+    }
+
     /// Listens. Nobody is served before [`run`](Server::run).
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for an address that cannot be had.
     pub async fn bind(self) -> Result<Server> {
+        let listen = async |place: Option<Place>| match place {
+            Some(place) => place.listen().await.map(Some),
+            None => Ok(None),
+        };
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
         let behind = Behind::of(&self.sequences, &self.administered);
@@ -154,26 +191,19 @@ impl ServerBuilder {
             metrics: self.metrics,
             observed,
             hosts,
+            parents: self.parents,
+            readiness: Readiness::new(),
             ending,
         };
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
         let ids = Ids(Arc::new(AtomicI64::new(1)));
-        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain: self.drain })
+        let (drain, drain_delay) = (self.drain, self.drain_delay);
+        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain, drain_delay })
     }
 }
 
 fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
     listener?.local_addr().ok()
-}
-
-async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
-    let Some(address) = address else { return Ok(None) };
-    TcpListener::bind(address).await.map(Some).map_err(|error| {
-        let message = format!(
-            "{address} cannot be listened at; choose another address or port, or end what listens there"
-        );
-        Error::new(ErrorKind::InvalidInput, message).because(error).during(Operation::Configure)
-    })
 }
 
 /// Hands out ids to clients of Redis and of HTTP.
@@ -188,6 +218,7 @@ pub struct Server {
     clients: Clients,
     ids: Ids,
     drain: Duration,
+    drain_delay: Duration,
 }
 
 impl Server {
@@ -217,12 +248,9 @@ impl Server {
             drain: Self::DRAIN,
             hosts: Vec::new(),
             store: None,
+            parents: None,
+            drain_delay: Duration::ZERO,
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
     }
 
     /// Where clients of Redis connect.
@@ -253,7 +281,12 @@ impl Server {
         http::serve(stream, Peer::default(), http::router(self.core.clone()), self.core.ending.clone())
     }
 
-    /// Serves until `ended` is ready. Then accepts nobody any more, answers what it has read, gives what is
+    /// What it does, to be asked while it runs.
+    pub fn figures(&self) -> Figures {
+        Figures { core: self.core.clone(), clients: self.clients.tasks.clone() }
+    }
+
+    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts nobody any more, answers what it has read, gives what is
     /// in memory back to the store, and returns: at the latest after the [drain
     /// time](ServerBuilder::drain) and the store's own.
     ///
@@ -265,6 +298,11 @@ impl Server {
         let _cut = clients.cut.clone().drop_guard();
         let (resp, http) = (resp_of(core.clone(), self.ids.clone()), http_of(core.clone()));
         let door = |listener, full| Door { listener, tls: self.tls.as_ref(), full };
+        let ended = async {
+            ended.await;
+            core.readiness.leave();
+            sleep(self.drain_delay).await;
+        };
         tokio::select! {
             () = ended => {}
             () = accept(door(self.resp.as_ref(), RESP_FULL), clients, resp) => {}
@@ -272,6 +310,7 @@ impl Server {
             () = sweep(core) => {}
             () = expiry::watch(self.tls.as_ref()) => {}
             () = observe(core) => {}
+            () = core.readiness.watch(core.draws.administered()) => {}
         }
         // Nobody may wait in vain to be accepted.
         drop((self.resp, self.http));
@@ -279,6 +318,9 @@ impl Server {
         clients.tasks.close();
         if timeout(self.drain, clients.tasks.wait()).await.is_err() {
             tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
+            clients.cut.cancel();
+            // What they did not read is counted by then.
+            clients.tasks.wait().await;
         }
         core.draws.close().await;
     }

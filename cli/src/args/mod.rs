@@ -23,7 +23,7 @@ pub(crate) use doctor::Doctor;
 pub(crate) use draws::{Drawing, Draws};
 pub(crate) use plan::Plan;
 #[cfg(feature = "serve")]
-pub(crate) use serve::{Keys, Spot};
+pub(crate) use serve::{Keys, LogFormat, Spot};
 pub(crate) use serve::{Serve, Token};
 pub(crate) use values::id;
 use values::{duration, length, sequence};

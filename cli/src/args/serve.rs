@@ -87,9 +87,28 @@ pub(crate) struct Keys {
     #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN", value_parser = duration)]
     #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) drain: Option<Duration>,
+    /// How long to go on as before once it is told to end, but that `/readyz` says so [default: 0s]
+    ///
+    /// Whoever sends clients here needs a while to notice: in Kubernetes a few seconds.
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
+    pub(crate) drain_delay: Option<Duration>,
     /// So many clients are served at once [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<u32>,
+    /// How the log is written, to stderr [default: json with --json, else text]
+    #[arg(long, value_name = "FORMAT", env = "IDMILL_SERVE_LOG_FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    /// A line of words for each event
+    Text,
+    /// A line of JSON for each event
+    Json,
 }
 
 impl Keys {
@@ -110,7 +129,9 @@ impl Keys {
             patience: self.patience.or(other.patience),
             freshness: self.freshness.or(other.freshness),
             drain: self.drain.or(other.drain),
+            drain_delay: self.drain_delay.or(other.drain_delay),
             max_connections: self.max_connections.or(other.max_connections),
+            log_format: self.log_format.or(other.log_format),
         }
     }
 }

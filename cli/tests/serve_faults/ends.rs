@@ -80,3 +80,32 @@ async fn ids_in_answers_that_nobody_took_are_counted() {
     let had = recorder.none_twice_and_in_order();
     assert!(ended.unread > 0 && had + ended.unread <= ended.handed_out, "{had} of {ended:?}");
 }
+
+/// It asks for more all the time, and is behind with reading: what was answered has not reached it when the
+/// server ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_reads_slowly_gets_all_that_was_answered() {
+    let place = with_orders();
+    let (server, recorder) = (started(&place, &[]), Recorder::new());
+    let mut connection = recorder.connection(server.number);
+    let (read, mut write) = Resp::connect(server.resp).await.unwrap().into_stream().into_split();
+    let (asked, commands) = (Instant::now(), "INCR orders\r\n".repeat(4096));
+    let writer = tokio::spawn(async move { while write.write_all(commands.as_bytes()).await.is_ok() {} });
+    // Until the buffers of the system are full.
+    sleep(Duration::from_secs(1)).await;
+    let ending = tokio::task::spawn_blocking(|| server.end_in_order());
+    let mut answers = BufReader::new(read).lines();
+    let mut count = 0;
+    while let Some(answer) = answers.next_line().await.expect("the end, and no reset") {
+        let id = answer.strip_prefix(':').and_then(|id| id.parse().ok()).expect("an id");
+        connection.given(id, id, asked);
+        count += 1;
+        if count % 20_000 == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    writer.abort();
+    let ended = ending.await.unwrap();
+    assert_eq!(recorder.none_twice_and_in_order(), ended.had(), "{ended:?}");
+    assert_eq!(ended.unread, 0, "{ended:?}");
+}

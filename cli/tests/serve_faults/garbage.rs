@@ -61,7 +61,7 @@ async fn plain_text_on_a_port_of_tls_and_tls_on_one_of_plain_text() {
     let long = Duration::from_secs(60);
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n";
     for address in [secure.resp, secure.http] {
-        for bytes in [&b"INCR orders\r\n"[..], b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"] {
+        for bytes in [&b"INCR orders\r\n"[..], b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
             let answer = answer_to(address, bytes, long).await;
             assert_eq!(answer.first(), Some(&0x15), "an alert of TLS: {}", answer.escape_ascii());
         }

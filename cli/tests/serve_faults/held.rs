@@ -103,10 +103,10 @@ async fn answers_of_a_transaction_that_nobody_reads_are_not_made_either() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_over_http_that_nobody_reads_are_not_made_either() {
     let scene = Scene::new().await;
-    let request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
+    let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     let (stalled, _clients) = pour(scene.server.http, request).await;
     assert_eq!(stalled, CLIENTS);
-    let request = b"POST /v1/sequences/orders/ids?n=2000000 HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
+    let request = b"POST /v1/sequences/orders/ids?n=2000000 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     let (stalled, _others) = pour(scene.server.http, request).await;
     assert_eq!(stalled, CLIENTS);
     scene.held_little("requests").await;
@@ -117,14 +117,14 @@ async fn answers_over_http_that_nobody_reads_are_not_made_either() {
 async fn what_never_ends_is_not_kept() {
     let scene = Scene::new().await;
     let (resp, http) = (scene.server.resp, scene.server.http);
-    let gigabyte = b"PUT /v1/sequences/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n ";
+    let gigabyte = b"PUT /v1/sequences/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n ";
     for (address, begin) in [
         (resp, &b""[..]),
         (resp, b"*2\r\n$4\r\nINCR\r\n$262100\r\n"),
         (resp, b"*4096\r\n"),
         (resp, b"*1\r\n$"),
         (http, b""),
-        (http, b"GET / HTTP/1.1\r\nHost: x\r\nX: "),
+        (http, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "),
         (http, gigabyte),
     ] {
         let (stalled, _) = pour(address, [begin, &b"1".repeat(65536)].concat()).await;

@@ -76,7 +76,7 @@ impl Trio {
     /// Load and faults for this long, and then the end.
     pub(crate) async fn soak(mut self, time: Duration, seed: u64) -> Figures {
         let pace = Pace {
-            pause: Duration::from_millis(25),
+            pause: Duration::from_millis(15),
             patience: Duration::from_millis(250),
             ..Pace::default()
         };

@@ -13,11 +13,13 @@ use axum::response::{IntoResponse, Response};
 use idmill::store::{Bounds, Change, Identity, SequenceInfo};
 use idmill::{ErrorKind, SequenceName};
 use serde::{Deserialize, Serialize};
+use tracing::Instrument as _;
 
 use super::caller::Administrator;
 use super::listing;
 use super::number::Number;
 use super::problem::Problem;
+use super::traces::act;
 use crate::access::{Caller, Right};
 use crate::core::Core;
 
@@ -144,7 +146,8 @@ async fn created(
 ) -> Result<SequenceInfo, Problem> {
     who.may(name)?;
     let Json(Created { start, max }) = body.map_err(|error| Problem::invalid(error.body_text()))?;
-    Ok(core.draws.administered().create(name, Bounds::new(start, max)?).await?)
+    let bounds = Bounds::new(start, max)?;
+    Ok(core.draws.administered().create(name, bounds).instrument(act("create", name)).await?)
 }
 
 /// What is to be otherwise.
@@ -183,7 +186,8 @@ async fn changed(
     let Json(Changed { next, max, backwards, revoke }) =
         body.map_err(|error| Problem::invalid(error.body_text()))?;
     let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    core.draws.administered().set(name, change).await.map_err(|error| conditional(error, expected))
+    let changed = core.draws.administered().set(name, change).instrument(act("change", name)).await;
+    changed.map_err(|error| conditional(error, expected))
 }
 
 pub(super) async fn remove(
@@ -198,7 +202,7 @@ pub(super) async fn remove(
 
 async fn removed(core: &Core, who: &Administrator, name: &str) -> Result<(), Problem> {
     who.may(name)?;
-    if !core.draws.administered().remove(name).await? {
+    if !core.draws.administered().remove(name).instrument(act("remove", name)).await? {
         let detail = format!("there is no sequence {name:?}");
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail));
     }

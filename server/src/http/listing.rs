@@ -17,17 +17,17 @@ enum Scope {
 
 /// Rows, and where the next page begins.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
-    pub(super) sequences: Vec<SequenceInfo>,
-    pub(super) next: Option<String>,
-    pub(super) unreadable: usize,
+pub(crate) struct Rows {
+    pub(crate) sequences: Vec<SequenceInfo>,
+    pub(crate) next: Option<String>,
+    pub(crate) unreadable: usize,
 }
 
 /// Those that begin with `prefix` and match one of the patterns, after what `after` says.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a cursor that is none.
-pub(super) async fn page(
+pub(crate) async fn page(
     sequences: &Sequences,
     patterns: &[Pattern],
     prefix: &str,

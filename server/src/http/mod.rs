@@ -6,11 +6,12 @@ mod connection;
 mod draws;
 mod health;
 mod host;
-mod listing;
+pub(crate) mod listing;
 mod number;
 mod openapi;
 mod page;
 mod problem;
+mod traces;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub(crate) use connection::serve;
 pub(crate) use host::Hosts;
 use idmill::ErrorKind;
 use problem::Problem;
+pub(crate) use traces::Parents;
 
 /// No request has more to say.
 const LONGEST_BODY: usize = 16 * 1024;
@@ -49,6 +51,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .layer(from_fn_with_state(core.clone(), host::known))
         .layer(from_fn(connection::in_time))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(from_fn_with_state(core.clone(), traces::traced))
         .with_state(core)
 }
 

@@ -24,6 +24,8 @@ const KEPT: usize = 4 * 1024;
 const READ: usize = 16 * 1024;
 /// Answers are written when there are so many, and nothing is read until they are.
 const FULL: usize = 64 * 1024;
+/// A client that sends nothing for so long has nothing under way.
+const QUIET: Duration = Duration::from_millis(200);
 /// How long a client may take over the rest of a command, and over taking answers off our hands.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -95,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             let read = tokio::select! {
                 biased;
-                () = &mut ending => return self.stream.shutdown().await,
+                () = &mut ending => return self.leave().await,
                 read = read => read?,
             };
             if read == 0 {
@@ -104,6 +106,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Err(refusal) = self.session.confirm() {
                 self.replies.answer(&Failure::Refused(refusal).answer());
                 self.session.ends = true;
+            }
+        }
+    }
+
+    /// Says that no more answers come, and hears the client out: a connection that is closed with bytes unread
+    /// is reset, and answers that are still on their way are lost with it. A client that goes on for ever is
+    /// cut off when the drain time is over.
+    async fn leave(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        loop {
+            self.read.clear();
+            self.read.reserve(READ);
+            match timeout(QUIET, self.stream.read_buf(&mut self.read)).await {
+                Ok(Ok(1..)) => {}
+                _ => return Ok(()),
             }
         }
     }

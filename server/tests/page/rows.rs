@@ -60,7 +60,10 @@ async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
     browser.until_cell("orders", "health", "it === 'dry'").await;
     browser.until_cell("orders", "reason", "it.includes('failed')").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Not ready'").await;
-    assert_eq!(browser.text("[data-field=reason]").await, "orders has no ids");
+    assert_eq!(
+        browser.text("[data-field=reason]").await,
+        "the store is away, and memory does not last; orders has no ids"
+    );
     browser.until("document.getElementById('news').textContent.includes('orders is dry')").await;
     // Told by a sign and a word, too.
     let sign = "getComputedStyle(document.querySelector('#rows tr .mark'), '::before').content";

@@ -12,6 +12,7 @@ mod limits;
 mod openapi;
 mod page;
 mod patience;
+mod ready;
 mod redis;
 mod security;
 mod tls;

@@ -34,11 +34,11 @@ impl Events {
     /// The name of the next event, and its data; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let (name, data) = event.split_once('\n').unwrap();
+            if let Some(end) = self.text.find("\n\n") {
+                let event: String = self.text.drain(..end + 2).collect();
+                let (name, data) = event.trim_end().split_once('\n').unwrap();
                 let name = name.strip_prefix("event: ").unwrap().to_owned();
                 let data = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
-                self.text = rest.to_owned();
                 return Some((name, data));
             }
             let chunk = timeout(PATIENCE, self.response.chunk()).await.unwrap().unwrap()?;
@@ -108,7 +108,10 @@ async fn who_waits_and_why_is_told_and_the_server_is_not_ready() {
     let reason = row(&look, "orders")["shown"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("failed"), "{reason}");
     let look = events.until(|look| look["server"]["state"] == json!("not_ready")).await;
-    assert_eq!(look["server"]["shown"]["reason"], json!("orders has no ids"));
+    assert_eq!(
+        look["server"]["shown"]["reason"],
+        json!("the store is away, and memory does not last; orders has no ids")
+    );
     store.set_faults(Faults::none());
     events.until(|look| look["server"]["state"] == json!("ready")).await;
     events.until(|look| row(look, "orders")["waiting"] == json!(0)).await;
@@ -156,7 +159,7 @@ async fn a_token_shows_what_it_is_for_until_it_is_taken_away() {
         ("/v1/events", Some("wrong"), StatusCode::UNAUTHORIZED),
         ("/v1/events", Some(shop.reveal()), StatusCode::FORBIDDEN),
     ] {
-        let request = secret.iter().fold(get(path), |request, secret| request.bearer_auth(secret));
+        let request = secret.into_iter().fold(get(path), reqwest::RequestBuilder::bearer_auth);
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), status, "{path} {secret:?}");
         let text = response.text().await.unwrap();

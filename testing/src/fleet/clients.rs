@@ -2,12 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::recorder::Connection;
+
+/// An answer that does not come at all: a guard against hanging.
+const LONG: Duration = Duration::from_secs(120);
 
 /// How ids are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl Resp {
     /// A whole line.
     pub async fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        self.0.read_line(&mut line).await?;
+        timeout(LONG, self.0.read_line(&mut line)).await??;
         let whole = line.strip_suffix("\r\n").map(ToOwned::to_owned);
         whole.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
@@ -132,6 +136,10 @@ impl Http {
 
     /// The status, the head and the body of the answer to a request such as `GET /readyz`.
     pub async fn ask(&mut self, request: &str) -> io::Result<(u16, String, String)> {
+        timeout(LONG, self.try_ask(request)).await?
+    }
+
+    async fn try_ask(&mut self, request: &str) -> io::Result<(u16, String, String)> {
         let bytes = format!("{request} HTTP/1.1\r\nHost: ids\r\nContent-Length: 0\r\n\r\n");
         self.0.get_mut().write_all(bytes.as_bytes()).await?;
         let mut head = String::new();

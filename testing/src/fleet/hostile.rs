@@ -71,7 +71,7 @@ pub fn garbage(seed: u64) -> Vec<u8> {
         b"$-1\r\n",
         b"*4096\r\n",
         b"GET / HTTP/1.1\r\n",
-        b"Host: x\r\n",
+        b"Host: localhost\r\n",
         b"Content-Length: 99999999999999999999\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n",
         b"\0",

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use idmill_server::{Access, Server, Tls};
 
+use super::systemd::Handed;
 use super::tokens;
-use crate::args::{Global, Keys, Serve, Spot};
+use crate::args::{Global, Keys, LogFormat, Serve, Spot};
 use crate::failure::{Failure, Outcome};
 use crate::{opening, output};
 
@@ -23,18 +24,22 @@ pub(super) struct Settings {
     pub(super) patience: Duration,
     pub(super) freshness: Option<Duration>,
     pub(super) drain: Duration,
+    pub(super) drain_delay: Duration,
     pub(super) max_connections: usize,
+    pub(super) logs_json: bool,
 }
 
 impl Settings {
-    pub(super) fn of(global: &Global, args: Serve) -> Outcome<Self> {
+    pub(super) fn of(global: &Global, args: Serve, handed: &Handed) -> Outcome<Self> {
         let Serve { config, keys, .. } = args;
         let keys = match config {
             None => keys,
             Some(file) => keys.over(tokens::in_toml::<Keys>(&file)?),
         };
         let address = |spot: Option<Spot>, default| spot.map_or(Some(default), |Spot(address)| address);
-        let (resp, http) = (address(keys.resp, Server::RESP), address(keys.http, Server::HTTP));
+        // What was handed over is listened at already.
+        let resp = Handed::address(handed.resp.as_ref())?.or_else(|| address(keys.resp, Server::RESP));
+        let http = Handed::address(handed.http.as_ref())?.or_else(|| address(keys.http, Server::HTTP));
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
         }
@@ -60,6 +65,8 @@ impl Settings {
             freshness: keys.freshness,
             drain: keys.drain.unwrap_or(Server::DRAIN),
             max_connections: keys.max_connections.map_or(Server::MAX_CONNECTIONS, |clients| clients as usize),
+            drain_delay: keys.drain_delay.unwrap_or_default(),
+            logs_json: keys.log_format.map_or(global.json, |format| format == LogFormat::Json),
         })
     }
 
@@ -84,6 +91,8 @@ impl Settings {
                 "create": self.creates,
                 "patience": humantime::format_duration(self.patience).to_string(),
                 "freshness": self.freshness.map(|age| humantime::format_duration(age).to_string()),
+                "drain-delay": humantime::format_duration(self.drain_delay).to_string(),
+                "log-format": if self.logs_json { "json" } else { "text" },
                 "drain": humantime::format_duration(self.drain).to_string(),
                 "max-connections": self.max_connections,
             }));

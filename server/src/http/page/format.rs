@@ -40,12 +40,12 @@ pub(super) fn span(time: Duration) -> String {
         format!("{} {}", count(times), if times == 1 { one } else { many })
     };
     match seconds {
-        0 => "< 1 s".to_owned(),
-        ..120 => of(1, "s", "s"),
-        ..7200 => of(MINUTE, "min", "min"),
-        ..172_800 => of(HOUR, "h", "h"),
-        ..63_072_000 => of(DAY, "day", "days"),
-        ..315_569_520_000 => of(YEAR, "year", "years"),
+        ..1 => "< 1 s".to_owned(),
+        1..120 => of(1, "s", "s"),
+        120..7200 => of(MINUTE, "min", "min"),
+        7200..172_800 => of(HOUR, "h", "h"),
+        172_800..63_072_000 => of(DAY, "day", "days"),
+        63_072_000..315_569_520_000 => of(YEAR, "year", "years"),
         _ => "> 10,000 years".to_owned(),
     }
 }

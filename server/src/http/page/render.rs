@@ -68,7 +68,8 @@ fn link(asked: &Asked, sort: Sort, page: usize) -> String {
         query.extend(form_urlencoded::byte_serialize(asked.search.as_bytes()));
     }
     if page > 1 {
-        query += &format!("&page={page}");
+        query += "&page=";
+        query += &page.to_string();
     }
     escaped(&query).into_owned()
 }

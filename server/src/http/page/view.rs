@@ -226,7 +226,7 @@ impl View {
 fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str) -> String {
     let which =
         if search.is_empty() { String::new() } else { format!(" with “{search}” in their names") };
-    let mut summary = match matching {
+    let rows = match matching {
         0 => format!("No open sequences{which}"),
         1 => format!("One open sequence{which}"),
         _ if shown < matching => format!(
@@ -237,19 +237,19 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
         ),
         _ => format!("{matching} open sequences{which}"),
     };
-    if look.open > look.rows.len() {
-        let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
-        summary += &format!(". The server has {open} open, of which it shows the first {most} by name");
+    if look.open == look.rows.len() {
+        return rows;
     }
-    summary
+    let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
+    format!("{rows}. The server has {open} open, of which it shows the first {most} by name")
 }
 
 impl Server {
     fn of(core: &Core, look: &Look, visible: &[&Row], summary: String) -> Self {
-        let state = match (core.is_ending(), look.is_ready) {
-            (true, _) => State::Ending,
-            (false, true) => State::Ready,
-            (false, false) => State::NotReady,
+        let state = match look.fault {
+            _ if core.is_ending() || core.readiness.is_leaving() => State::Ending,
+            None => State::Ready,
+            Some(_) => State::NotReady,
         };
         let about = &core.observed.about;
         let (uptime, most) = (about.started.elapsed(), about.most);
@@ -257,7 +257,7 @@ impl Server {
         let at = format::stamp(look.at);
         let shown = ServerShown {
             state: state.shown(),
-            reason: reason(state, visible),
+            reason: reason(state, look.fault.unwrap_or_default(), visible),
             at: at.as_deref().map_or(NOTHING.to_owned(), |at| format!("{} UTC", &at[11..19])),
             uptime: format::span(uptime),
             store: about.store.clone().unwrap_or_else(|| NOTHING.to_owned()),
@@ -277,16 +277,16 @@ impl Server {
     }
 }
 
-/// Why the server is not as it should be, from what the reader may see.
-fn reason(state: State, visible: &[&Row]) -> String {
+/// Why it is not ready, with the sequences that have no ids, of those that this token is for.
+fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Dry).collect();
     match (state, &without[..]) {
         (State::Ready, _) => String::new(),
         (State::Ending, _) => "it answers what it has read, and accepts nobody any more".to_owned(),
-        (State::NotReady, []) => "a sequence that this token is not for has no ids".to_owned(),
-        (State::NotReady, [row]) => format!("{} has no ids", row.name),
+        (State::NotReady, []) => fault.to_owned(),
+        (State::NotReady, [row]) => format!("{fault}; {} has no ids", row.name),
         (State::NotReady, [row, more @ ..]) => {
-            format!("{} and {} more have no ids", row.name, format::count(more.len() as u64))
+            format!("{fault}; {} and {} more have no ids", row.name, format::count(more.len() as u64))
         }
     }
 }
@@ -299,7 +299,7 @@ impl Sequence {
             name: row.name.clone(),
             health: row.health,
             reason: row.reason.clone(),
-            failures_in_a_row: row.failures_in_a_row,
+            failures_in_a_row: row.failures,
             last: row.last.map(Number),
             rate: row.rate,
             remaining: row.remaining,
@@ -352,7 +352,7 @@ impl Shown {
 
 fn why(row: &Row) -> String {
     let Some(reason) = &row.reason else { return String::new() };
-    match row.failures_in_a_row {
+    match row.failures {
         0 => reason.clone(),
         1 => format!("A reserve failed: {reason}"),
         many => format!("{} reserves in a row failed: {reason}", format::count(many)),
@@ -402,7 +402,7 @@ mod tests {
             name: name.to_owned(),
             health,
             reason: None,
-            failures_in_a_row: 0,
+            failures: 0,
             last: None,
             rate,
             remaining: 0,
@@ -444,7 +444,10 @@ mod tests {
     #[test]
     fn who_may_not_see_a_sequence_is_not_told_its_name() {
         let dry = row("secret", None, Health::Dry);
-        assert_eq!(reason(State::NotReady, &[&dry]), "secret has no ids");
-        assert!(!reason(State::NotReady, &[]).contains("secret"));
+        assert_eq!(
+            reason(State::NotReady, "the store is away", &[&dry]),
+            "the store is away; secret has no ids"
+        );
+        assert!(!reason(State::NotReady, "the store is away", &[]).contains("secret"));
     }
 }

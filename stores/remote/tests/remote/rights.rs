@@ -66,6 +66,48 @@ async fn a_request_is_for_no_more_ids_than_the_token_allows() {
     assert_eq!(reserve(&shop, "s", 100).await.unwrap().range.len(), 100);
 }
 
+/// Of those alone that it created, and that the store did not have.
+#[tokio::test]
+async fn a_token_creates_no_more_sequences_than_it_may() {
+    let (secret, mut token) = token(&[Right::Reserve], &["*"]);
+    token.new_sequences = Some(2);
+    let memory = MemoryStore::new();
+    memory.create(&name("old"), Bounds::new(1, 9).unwrap()).await.unwrap();
+    let server = Running::with(memory.clone(), access([token])).await;
+    let shop = with_token(&server, secret.reveal()).await.unwrap();
+    for known in ["old", "a", "a", "old", "b", "b"] {
+        reserve(&shop, known, 1).await.unwrap();
+    }
+    let error = reserve(&shop, "c", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
+    let many = shop.reserve_many(&[request("c", 1), request("a", 1)]).await;
+    assert!(many[0].is_err() && many[1].is_ok(), "{many:?}");
+    assert_eq!(memory.inspect(&name("c")).await.unwrap(), None);
+}
+
+/// A page ends with a name, which is none that the token may not see.
+#[tokio::test]
+async fn no_cursor_shows_the_name_of_what_is_hidden() {
+    let memory = MemoryStore::new();
+    for known in ["a.secret", "shop.a", "shop.b", "shop.c", "t.secret"] {
+        memory.create(&name(known), Bounds::new(1, 9).unwrap()).await.unwrap();
+    }
+    let (secret, token) = token(&[Right::Reserve], &["shop.*"]);
+    let server = Running::with(memory, access([token])).await;
+    let shop = with_token(&server, secret.reveal()).await.unwrap();
+    let (mut listed, mut page) = (Vec::new(), Page::default().limit(1));
+    loop {
+        let rows = shop.list(&page).await.unwrap();
+        assert!(!format!("{rows:?}").contains("secret"), "{rows:?}");
+        listed.extend(rows.sequences.into_iter().map(|info| info.name.to_string()));
+        let Some(next) = rows.next else { break };
+        page = Page::default().limit(1).after(next);
+    }
+    assert_eq!(listed, ["shop.a", "shop.b", "shop.c"]);
+    let error = shop.list_records(&Page::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
 #[tokio::test]
 async fn without_a_token_that_is_known_nobody_is_let_in_and_no_token_is_shown() {
     let (drawing, draws) = token(&[Right::Draw, Right::Observe], &["*"]);
