@@ -103,14 +103,14 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// A connection, encrypted or not.
-pub(crate) type Stream = Either<TcpStream, tokio_rustls::server::TlsStream<TcpStream>>;
+/// A connection, encrypted or not. What encryption needs is in a box: others are not to have room for it.
+pub(crate) type Stream = Either<TcpStream, Box<tokio_rustls::server::TlsStream<TcpStream>>>;
 
 /// The connection, encrypted if it is to be; `None` for a client that would not.
 pub(crate) async fn secured(tls: Option<Tls>, stream: TcpStream) -> Option<Stream> {
     match tls {
         None => Some(Either::Left(stream)),
-        Some(tls) => tls.accept(stream).await.map(Either::Right),
+        Some(tls) => Box::pin(tls.accept(stream)).await.map(Box::new).map(Either::Right),
     }
 }
 

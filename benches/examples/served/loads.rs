@@ -25,6 +25,8 @@ pub(crate) struct Measured {
     pub(crate) per_second: f64,
     /// Milliseconds.
     pub(crate) p99: f64,
+    /// Microseconds that the server's processors worked for each answer.
+    pub(crate) work: f64,
 }
 
 impl Load {
@@ -51,15 +53,17 @@ impl Load {
     }
 
     pub(crate) fn on(self, running: &Running, seconds: u32) -> Measured {
-        match self {
+        let before = running.work();
+        let (per_second, p99, answers) = match self {
             Self::Incr { clients, pipeline } => incr(running, clients, pipeline, seconds),
             Self::Http { clients } => http(running, clients, seconds),
-        }
+        };
+        Measured { per_second, p99, work: (running.work() - before).as_secs_f64() * 1e6 / answers }
     }
 }
 
-/// About so many seconds, by what such a load comes to.
-fn incr(running: &Running, clients: u32, pipeline: u32, seconds: u32) -> Measured {
+/// About so many seconds, by what such a load comes to: the rate, the p99, and how many answers there were.
+fn incr(running: &Running, clients: u32, pipeline: u32, seconds: u32) -> (f64, f64, f64) {
     let per_second = match (pipeline, running.contender) {
         (1, _) => 50_000,
         (_, Contender::RedisSynced) => 400_000,
@@ -86,11 +90,11 @@ fn incr(running: &Running, clients: u32, pipeline: u32, seconds: u32) -> Measure
         .filter_map(|field| field.trim_matches('"').parse().ok())
         .collect();
     // A second, and the average, the least, p50, p95, p99 and the most of the latencies.
-    let [per_second, _, _, _, _, p99, _] = numbers[..] else { panic!("redis-benchmark: {text}") };
-    Measured { per_second, p99 }
+    let [rate, _, _, _, _, p99, _] = numbers[..] else { panic!("redis-benchmark: {text}") };
+    (rate, p99, f64::from(per_second * seconds))
 }
 
-fn http(running: &Running, clients: u32, seconds: u32) -> Measured {
+fn http(running: &Running, clients: u32, seconds: u32) -> (f64, f64, f64) {
     let path = if running.contender == Contender::Idmill { "/v1/sequences/orders/ids" } else { "/" };
     let script = tempfile::Builder::new().suffix(".lua").tempfile().expect("a file");
     script.as_file().write_all(b"wrk.method = 'POST'\n").expect("it can be written");
@@ -105,7 +109,8 @@ fn http(running: &Running, clients: u32, seconds: u32) -> Measured {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(label));
         line.unwrap_or_else(|| panic!("wrk does not say {label}: {text}")).trim().to_owned()
     };
-    Measured { per_second: of("Requests/sec:").parse().expect("a number"), p99: milliseconds(&of("99%")) }
+    let rate: f64 = of("Requests/sec:").parse().expect("a number");
+    (rate, milliseconds(&of("99%")), rate * f64::from(seconds))
 }
 
 fn milliseconds(time: &str) -> f64 {

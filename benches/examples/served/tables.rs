@@ -43,18 +43,19 @@ fn goal(load: Load) -> f64 {
 }
 
 pub(crate) fn print(rows: &[Row]) {
-    println!("| load | server | a second | least to most | p99 | idmill is |");
-    println!("|---|---|---:|---|---:|---|");
+    println!("| load | server | a second | least to most | p99 | work | idmill is |");
+    println!("|---|---|---:|---|---:|---:|---|");
     for row in rows {
         let range = row.sorted(|run| run.per_second);
         println!(
-            "| {} | {} | {} | {} to {} | {:.2} ms | {} |",
+            "| {} | {} | {} | {} to {} | {:.2} ms | {:.2} µs | {} |",
             row.load.name(),
             row.contender.name(),
             thousands(row.per_second()),
             thousands(range[0]),
             thousands(range[range.len() - 1]),
             row.median(|run| run.p99),
+            row.median(|run| run.work),
             beside(rows, row),
         );
     }

@@ -3,11 +3,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use idmill::ErrorKind;
 use idmill::store::SequenceInfo;
@@ -85,17 +83,13 @@ impl Administrator {
 
 /// Refuses what a page of another site has a browser send: it could draw ids, unseen, from a server that only
 /// this machine reaches.
-pub(super) async fn of_the_same_site(
-    State(core): State<Arc<Core>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if is_foreign(request.headers()) {
-        note_foreign(&core, &request);
-        let detail = "a page of another site asked for this; services do not send `Origin`, and its own page is of the same";
-        return Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail).into_response();
+pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
+    if !is_foreign(request.headers()) {
+        return None;
     }
-    next.run(request).await
+    note_foreign(core, request);
+    let detail = "a page of another site asked for this; services do not send `Origin`, and its own page is of the same";
+    Some(Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail))
 }
 
 /// What it would have changed, had it not been refused.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -59,8 +57,8 @@ where
 }
 
 /// A request whose rest does not come is given up; a draw has a patience of its own, which is shorter.
-pub(super) async fn in_time(request: Request, next: Next) -> Response {
-    timeout(PATIENCE, next.run(request)).await.unwrap_or_else(|_| {
+pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response {
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
         let detail = "the rest of the request did not come in time; send it at once";
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::Deadline, detail).into_response()
     })

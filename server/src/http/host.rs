@@ -6,12 +6,9 @@
 //! and to `localhost`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{StatusCode, header, uri::Authority};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use idmill::ErrorKind;
 
 use super::problem::Problem;
@@ -46,7 +43,7 @@ impl Hosts {
 }
 
 /// Refuses what is asked of another host.
-pub(super) async fn known(State(core): State<Arc<Core>>, request: Request, next: Next) -> Response {
+pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
     // Browsers always send it.
     let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     match host {
@@ -55,9 +52,9 @@ pub(super) async fn known(State(core): State<Arc<Core>>, request: Request, next:
                 "this server does not answer to the host {host:?}; ask for localhost or for its address, or have it answer to the \
                  name: `idmill serve --http-hosts NAME`"
             );
-            Problem::new(StatusCode::MISDIRECTED_REQUEST, ErrorKind::Denied, detail).into_response()
+            Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, ErrorKind::Denied, detail))
         }
-        _ => next.run(request).await,
+        _ => None,
     }
 }
 

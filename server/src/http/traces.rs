@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::HeaderMap;
-use axum::middleware::Next;
 use axum::response::Response;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
@@ -27,12 +26,11 @@ impl fmt::Debug for Parents {
     }
 }
 
-/// Has the request answered within a span, where somebody listens to it. Its fields have the names that
-/// OpenTelemetry gives them.
-pub(super) async fn traced(State(core): State<Arc<Core>>, request: Request, next: Next) -> Response {
+/// The span of a request, where somebody listens to it. Its fields have the names that OpenTelemetry gives them.
+pub(super) fn span_of(core: &Core, request: &Request) -> Option<Span> {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if QUIET.contains(&route) {
-        return next.run(request).await;
+        return None;
     }
     let span = tracing::debug_span!(
         "request",
@@ -45,12 +43,17 @@ pub(super) async fn traced(State(core): State<Arc<Core>>, request: Request, next
         url.path = request.uri().path(),
     );
     if span.is_disabled() {
-        return next.run(request).await;
+        return None;
     }
     if let Some(Parents(adopt)) = &core.parents {
         adopt(&span, request.headers());
     }
-    let response = next.run(request).instrument(span.clone()).await;
+    Some(span)
+}
+
+/// Has the request answered within its span.
+pub(super) async fn within(span: Span, answer: impl Future<Output = Response>) -> Response {
+    let response = answer.instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());
     if response.status().is_server_error() {
         span.record("otel.status_code", "ERROR");

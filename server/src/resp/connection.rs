@@ -1,7 +1,7 @@
 //! One connection: reads commands, answers them in their order, and holds no more than a little of either.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match self.session.exec(command) {
             None => {
-                let answer = self.session.answer(command);
+                let answer = Box::pin(self.session.answer(command));
                 let answer = soon(&mut self.stream, &mut self.replies, &mut self.ids, answer).await?;
                 self.note(&answer);
             }
@@ -172,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn carry_out(&mut self, commands: &[Kept]) -> io::Result<()> {
         self.replies.list(commands.len());
         for kept in commands {
-            let outcome = self.session.outcome(kept.command());
+            let outcome = Box::pin(self.session.outcome(kept.command()));
             let outcome = soon(&mut self.stream, &mut self.replies, &mut self.ids, outcome).await?;
             self.note(&outcome.unwrap_or_else(Failure::answer));
             if self.replies.bytes().len() >= FULL {
@@ -200,14 +200,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// What was answered already is not kept from the client by what has to wait.
+/// What was answered already is not kept from the client by what has to wait. What is waited for is in a box:
+/// every connection has room for what it awaits, and most are idle.
 async fn soon<S: AsyncWrite + Unpin, T>(
     stream: &mut S,
     replies: &mut Replies,
     ids: &mut u64,
-    answer: impl Future<Output = T>,
+    mut answer: Pin<Box<impl Future<Output = T>>>,
 ) -> io::Result<T> {
-    let mut answer = pin!(answer);
     match poll!(&mut answer) {
         Poll::Ready(answer) => Ok(answer),
         Poll::Pending => {
