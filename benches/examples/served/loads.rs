@@ -58,7 +58,11 @@ impl Load {
             Self::Incr { clients, pipeline } => incr(running, clients, pipeline, seconds),
             Self::Http { clients } => http(running, clients, seconds),
         };
-        Measured { per_second, p99, work: (running.work() - before).as_secs_f64() * 1e6 / answers }
+        Measured {
+            per_second,
+            p99,
+            work: running.work().saturating_sub(before).as_secs_f64() * 1e6 / answers,
+        }
     }
 }
 
