@@ -169,5 +169,9 @@ libfuzzer_sys::fuzz_target!(|input: (Vec<Request<'_>>, &[u8], u8)| {
     let parts = answers(&bytes, part.into(), |server, stream| server.http_client(stream));
     let (whole, parts) = (understood(&whole), understood(&parts));
     // A body that nobody reads ends the connection, unless it came with its head.
-    assert!(whole.starts_with(&parts) || parts.starts_with(&whole), "{whole:?}, {parts:?}: {}", bytes.escape_ascii());
+    assert!(
+        whole.starts_with(&parts) || parts.starts_with(&whole),
+        "{whole:?}, {parts:?}: {}",
+        bytes.escape_ascii()
+    );
 });
