@@ -124,12 +124,14 @@ impl Plot {
     }
 }
 
-/// Bars from left to right, over axes that grow by factors: what is compared differs by factors.
+/// Bars from left to right.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
     /// What the values of each group are.
     pub(crate) legend: Vec<String>,
+    /// Whether the axis grows by factors; otherwise it begins at 0, and lengths can be compared.
+    pub(crate) log: bool,
     /// How values are written behind their bars.
     pub(crate) label: fn(f64) -> String,
     pub(crate) groups: Vec<Group>,
@@ -193,12 +195,29 @@ impl Bars {
         let values = || self.groups.iter().flat_map(|group| &group.values).copied();
         let low = values().fold(f64::MAX, f64::min).max(1e-3);
         let high = values().fold(low, f64::max);
-        // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
-        let from = 10f64.powf((low / 2.0).log10().floor());
+        let rows = f64::from(self.rows())..0.0;
         let mut builder = ChartBuilder::on(&area);
         builder.margin(8).margin_right(70).x_label_area_size(28).y_label_area_size(LEFT);
-        let mut chart =
-            builder.build_cartesian_2d((from..high * 1.5).log_scale(), f64::from(self.rows())..0.0)?;
+        if self.log {
+            // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
+            let from = 10f64.powf((low / 2.0).log10().floor());
+            let mut chart = builder.build_cartesian_2d((from..high * 1.5).log_scale(), rows)?;
+            self.mesh_and_bars(&area, &mut chart)
+        } else {
+            let mut chart = builder.build_cartesian_2d(0.0..high * 1.1, rows)?;
+            self.mesh_and_bars(&area, &mut chart)
+        }
+    }
+
+    fn mesh_and_bars<'a, X>(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
+    ) -> Result<(), Failed>
+    where
+        X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let from = chart.x_range().start;
         let text = ("sans-serif", 15).into_font().color(&INK);
         let mut mesh = chart.configure_mesh();
         mesh.axis_style(INK).bold_line_style(GRID).light_line_style(TRANSPARENT).disable_y_mesh();
@@ -209,7 +228,7 @@ impl Bars {
                 Rectangle::new([(from, top), (group.values[series].max(from), top + 0.85)], colour.filled())
             }))?;
         }
-        self.name_groups(&area, &chart, &text)
+        self.name_groups(area, chart, &text)
     }
 
     /// Where a bar begins, in rows from above: a free one between groups.
@@ -308,11 +327,18 @@ mod tests {
         let one = Bars {
             title: "One".to_owned(),
             legend: vec!["only".to_owned()],
+            log: true,
             label,
             groups: vec![group("a", &[5.0]), group("b", &[50_000.0])],
         };
         let legend = vec!["first".to_owned(), "second".to_owned()];
-        let two = Bars { title: "Two".to_owned(), legend, label, groups: vec![group("c", &[1.0, 2.0])] };
+        let two = Bars {
+            title: "Two".to_owned(),
+            legend,
+            log: false,
+            label,
+            groups: vec![group("c", &[1.0, 2.0])],
+        };
         let svg = bars_svg(&[one, two]);
         let has = |text: &str| svg.contains(&format!("\n{text}\n"));
         assert!(

@@ -40,6 +40,14 @@ impl Contender {
         }
     }
 
+    /// For where there is little room.
+    pub(crate) fn short(self) -> &'static str {
+        match self {
+            Self::Hello => "a constant",
+            _ => self.name(),
+        }
+    }
+
     pub(crate) fn start(self, idmill: &Path) -> Running {
         let directory = TempDir::new().expect("a temporary directory");
         let [resp, http] = free_ports();

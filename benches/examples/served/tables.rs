@@ -87,11 +87,12 @@ pub(crate) fn picture(rows: &[Row]) -> String {
         .map(|load| Bars {
             title: format!("{}: answers a second", load.name()),
             legend: vec!["answers a second".to_owned()],
+            log: false,
             label: thousands,
             groups: rows
                 .iter()
                 .filter(|row| row.load == *load)
-                .map(|row| Group { name: row.contender.name().to_owned(), values: vec![row.per_second()] })
+                .map(|row| Group { name: row.contender.short().to_owned(), values: vec![row.per_second()] })
                 .collect(),
         })
         .collect();

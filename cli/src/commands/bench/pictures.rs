@@ -10,6 +10,7 @@ pub(super) fn svg(report: &Report) -> String {
     let throughput = Bars {
         title: "Values a second".to_owned(),
         legend: vec!["values/s".to_owned()],
+        log: true,
         label: rate,
         groups: report
             .runs
@@ -21,6 +22,7 @@ pub(super) fn svg(report: &Report) -> String {
     let times = Bars {
         title: "Milliseconds a transaction".to_owned(),
         legend: [p50, p90, p99, max].map(str::to_owned).to_vec(),
+        log: true,
         label: digits,
         groups: report
             .runs
@@ -41,6 +43,7 @@ fn beside_published(compared: &[Compared]) -> Bars {
     Bars {
         title: "Times the values a second of in-transaction with as many threads".to_owned(),
         legend: vec!["here".to_owned(), "published, on Cloud Spanner".to_owned()],
+        log: true,
         label: digits,
         groups: others
             .map(|run| Group {
