@@ -85,3 +85,36 @@ async fn over_http_a_token_allows_the_same() {
     let ready = http.get(server.url("/readyz")).send().await.unwrap();
     assert_eq!((ready.status(), ready.text().await.unwrap().as_str()), (StatusCode::OK, "ready\n"));
 }
+
+/// What the libraries of other languages send when they connect, as they are: redis-py 8, node-redis 6, ioredis 6,
+/// jedis 8, lettuce 7 and go-redis 9, with each version of the protocol. To most an answer is owed; that this server
+/// never moves, and so knows nothing of `MAINT_NOTIFICATIONS`, they take for what it is.
+#[tokio::test]
+async fn what_clients_say_when_they_connect_is_understood() {
+    let secret = Secret::fresh().unwrap();
+    let access = Access::by([token(&secret, [Right::Draw], &["*"])]);
+    let server = Running::with(MemoryStore::new(), |server| server.access(access)).await;
+    let greetings = [
+        ("AUTH", "+OK"),
+        ("AUTH default", "+OK"),
+        ("HELLO 2 AUTH default", "*14"),
+        ("HELLO 3 AUTH default", "%7"),
+        ("hello 3 auth default", "%7"),
+        ("HELLO 3 SETNAME me AUTH default", "%7"),
+    ];
+    for (id, (greeting, answer)) in (1..).zip(greetings) {
+        let mut client = server.client().await;
+        client
+            .send(format!(
+                "{greeting} {}\r\nCLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip\r\nCLIENT SETINFO LIB-NAME go-redis(,go1.26.8)\r\n\
+                 client setinfo lib-ver 7.7.0.RELEASE/1960d49\r\nSELECT 0\r\nPING\r\nINCRBY a 1\r\nQUIT\r\n",
+                secret.reveal()
+            ))
+            .await;
+        let said = client.rest().await;
+        let end = format!(
+            "-ERR of CLIENT there are SETNAME, GETNAME, SETINFO and ID\r\n+OK\r\n+OK\r\n+OK\r\n+PONG\r\n:{id}\r\n+OK\r\n"
+        );
+        assert!(said.starts_with(&format!("{answer}\r\n")) && said.ends_with(&end), "{greeting}: {said}");
+    }
+}

@@ -1,0 +1,179 @@
+// Package idmill draws ids over the Redis protocol, by go-redis as it is: copy it into a service.
+package idmill
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	tries        = 10 // about ten seconds in all, where nobody answers
+	pause        = 20 * time.Millisecond
+	longestPause = 2 * time.Second
+	// Beyond the server's --patience (5 s), after which it answers TRYAGAIN.
+	patience = 7 * time.Second
+)
+
+// How an error begins that another attempt, or another server, may not meet: the store is away; its answer was
+// lost; the server ends; the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …) stay until
+// somebody changes something.
+var transient = []string{"TRYAGAIN", "UNKNOWN", "CLOSED", "ERR max number of clients"}
+
+// Ids draws from the first of several servers that answers. All of a process share one.
+//
+// A command whose answer was lost is simply sent again: ids are never handed out twice, so the lost one is a gap.
+type Ids struct {
+	Retries atomic.Int64
+	at      atomic.Int64
+	servers []*redis.Client
+}
+
+// Range is the ids from First to Last, both included.
+type Range struct{ First, Last int64 }
+
+// Connect takes the servers' URLs, of which rediss:// speaks TLS, and a token if they ask for one.
+func Connect(urls []string, token string) (*Ids, error) {
+	ids := &Ids{}
+	for _, url := range urls {
+		options, err := redis.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		options.Password = token
+		options.DialTimeout = time.Second
+		options.ReadTimeout = patience
+		options.ContextTimeoutEnabled = true
+		// go-redis would repeat commands by itself, as safely; it does not here, since it would insist on a
+		// server that is away.
+		options.MaxRetries = -1
+		options.DialerRetries = 1
+		ids.servers = append(ids.servers, redis.NewClient(options))
+	}
+	return ids, nil
+}
+
+// Next is one id.
+func (ids *Ids) Next(ctx context.Context, name string) (int64, error) {
+	return ask(ctx, ids, func(server *redis.Client) (int64, error) { return server.Incr(ctx, name).Result() })
+}
+
+// Many draws n ids in one round trip, growing. For more than some hundred, Take is the better way.
+func (ids *Ids) Many(ctx context.Context, name string, n int) ([]int64, error) {
+	return ask(ctx, ids, func(server *redis.Client) ([]int64, error) {
+		// The first error; what the other commands drew is a gap then.
+		answers, err := server.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
+			for range n {
+				pipeline.Incr(ctx, name)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		drawn := make([]int64, len(answers))
+		for at, answer := range answers {
+			drawn[at] = answer.(*redis.IntCmd).Val()
+		}
+		return drawn, nil
+	})
+}
+
+// Block is n ids in a row: the answer to INCRBY is the last of them.
+func (ids *Ids) Block(ctx context.Context, name string, n int64) (Range, error) {
+	return ask(ctx, ids, func(server *redis.Client) (Range, error) {
+		last, err := server.IncrBy(ctx, name, n).Result()
+		return Range{last - n + 1, last}, err
+	})
+}
+
+// Take is n ids in as few ranges as possible. Unlike Block, this skips nothing.
+func (ids *Ids) Take(ctx context.Context, name string, n int64) ([]Range, error) {
+	return ask(ctx, ids, func(server *redis.Client) ([]Range, error) {
+		ends, err := server.Do(ctx, "IDMILL.TAKE", name, n).Int64Slice()
+		var ranges []Range
+		for ; len(ends) > 1; ends = ends[2:] {
+			ranges = append(ranges, Range{ends[0], ends[1]})
+		}
+		return ranges, err
+	})
+}
+
+// Server is which one answers, by its place in the list.
+func (ids *Ids) Server() int { return int(ids.at.Load()) }
+
+// Close closes the connections.
+func (ids *Ids) Close() {
+	for _, server := range ids.servers {
+		_ = server.Close()
+	}
+}
+
+func ask[T any](ctx context.Context, ids *Ids, command func(*redis.Client) (T, error)) (T, error) {
+	wait := pause
+	for attempt := 1; ; attempt++ {
+		at := ids.at.Load()
+		answer, err := command(ids.servers[at])
+		if err == nil || attempt == tries || ctx.Err() != nil || !IsTransient(err) {
+			return answer, err
+		}
+		// The next server, unless another goroutine has gone on already.
+		ids.at.CompareAndSwap(at, (at+1)%int64(len(ids.servers)))
+		ids.Retries.Add(1)
+		// Not all clients at the same time, when a server is back.
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return answer, ctx.Err()
+		}
+		wait = min(2*wait, longestPause)
+	}
+}
+
+// IsTransient tells whether to try again. What the server did not say, such as a lost connection, is transient.
+func IsTransient(err error) bool {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return true
+	}
+	for _, code := range transient {
+		if strings.HasPrefix(said.Error(), code) {
+			return true
+		}
+	}
+	return false
+}
+
+// Cache hands out ids from memory for bulk inserts, and draws them a block at a time. Goroutines may share one.
+//
+// What is left in memory when the process ends is a gap, and is smaller than what others draw meanwhile: so take
+// no larger blocks than are used within a second or so.
+type Cache struct {
+	Ids  *Ids
+	Name string
+	Size int64
+
+	lock       sync.Mutex
+	next, past int64
+}
+
+// Next is one id.
+func (cache *Cache) Next(ctx context.Context) (int64, error) {
+	cache.lock.Lock()
+	defer cache.lock.Unlock()
+	if cache.next == cache.past {
+		block, err := cache.Ids.Block(ctx, cache.Name, cache.Size)
+		if err != nil {
+			return 0, err
+		}
+		cache.next, cache.past = block.First, block.Last+1
+	}
+	cache.next++
+	return cache.next - 1, nil
+}

@@ -1,0 +1,172 @@
+import java.net.URI;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
+import java.util.stream.Stream;
+import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.Response;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.util.JedisURIHelper;
+
+/**
+ * Ids from idmill over the Redis protocol, by jedis as it is: copy this file into a service.
+ *
+ * <p>Draws from the first of several servers that answers. Threads may share one.
+ *
+ * <p>A command whose answer was lost is simply sent again: ids are never handed out twice, so the lost one is a gap.
+ * A {@code RedisClient} of jedis repeats no command by itself.
+ */
+public final class Ids implements AutoCloseable {
+    /** The ids from first to last, both included. */
+    public record Range(long first, long last) {}
+
+    /**
+     * How an error begins that another attempt, or another server, may not meet: the store is away; its answer was
+     * lost; the server ends; the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …) stay until
+     * somebody changes something.
+     */
+    private static final List<String> TRANSIENT = List.of("TRYAGAIN", "UNKNOWN", "CLOSED", "ERR max number of clients");
+
+    private static final int TRIES = 10; // about ten seconds in all, where nobody answers
+    private static final int PAUSE = 20, LONGEST_PAUSE = 2000; // milliseconds
+    private static final int PATIENCE = 7000; // beyond the server's --patience (5 s), after which it answers TRYAGAIN
+
+    final AtomicInteger retries = new AtomicInteger();
+    private final AtomicInteger at = new AtomicInteger();
+    private final List<RedisClient> servers;
+
+    /** The servers' URLs, of which {@code rediss://} speaks TLS; the token is null where they ask for none. */
+    public Ids(List<String> urls, String token) {
+        servers = urls.stream().map(url -> connect(URI.create(url), token)).toList();
+    }
+
+    private static RedisClient connect(URI url, String token) {
+        var config = DefaultJedisClientConfig.builder(url)
+                .password(token)
+                .connectionTimeoutMillis(1000)
+                .socketTimeoutMillis(PATIENCE)
+                .build();
+        var pool = new ConnectionPoolConfig();
+        pool.setMaxTotal(8);
+        return RedisClient.builder()
+                .hostAndPort(JedisURIHelper.getHostAndPort(url))
+                .clientConfig(config)
+                .poolConfig(pool)
+                .build();
+    }
+
+    /** One id. */
+    public long next(String name) {
+        return ask(server -> server.incr(name));
+    }
+
+    /** Ids in one round trip, growing. For more than some hundred, {@link #take} is the better way. */
+    public List<Long> many(String name, int n) {
+        return ask(server -> {
+            try (var pipeline = server.pipelined()) {
+                var answers = Stream.generate(() -> pipeline.incr(name)).limit(n).toList();
+                pipeline.sync();
+                // Throws the first error; what the other commands drew is a gap then.
+                return answers.stream().map(Response::get).toList();
+            }
+        });
+    }
+
+    /** Ids in a row: the answer to INCRBY is the last of them. */
+    public Range block(String name, long n) {
+        long last = ask(server -> server.incrBy(name, n));
+        return new Range(last - n + 1, last);
+    }
+
+    /** Ids in as few ranges as possible. Unlike {@link #block}, this skips nothing. */
+    public List<Range> take(String name, long n) {
+        var ends = (List<?>) ask(server -> server.sendCommand(() -> "IDMILL.TAKE".getBytes(), name, Long.toString(n)));
+        var ranges = new ArrayList<Range>();
+        for (int i = 0; i < ends.size(); i += 2) {
+            ranges.add(new Range((Long) ends.get(i), (Long) ends.get(i + 1)));
+        }
+        return ranges;
+    }
+
+    /** Which server answers, by its place in the list. */
+    public int server() {
+        return at.get();
+    }
+
+    private <T> T ask(Function<RedisClient, T> command) {
+        int pause = PAUSE;
+        for (int attempt = 1; ; attempt++) {
+            int asked = at.get();
+            try {
+                return command.apply(servers.get(asked));
+            } catch (JedisException error) {
+                if (attempt == TRIES || !isTransient(error)) {
+                    throw error;
+                }
+            }
+            // The next server, unless another thread has gone on already.
+            at.compareAndSet(asked, (asked + 1) % servers.size());
+            retries.incrementAndGet();
+            sleep(pause);
+            pause = Math.min(2 * pause, LONGEST_PAUSE);
+        }
+    }
+
+    /** Whether to try again. What the server did not say, such as a lost connection, is transient. */
+    public static boolean isTransient(JedisException error) {
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof JedisDataException) {
+                return TRANSIENT.stream().anyMatch(cause.getMessage()::startsWith);
+            }
+        }
+        return true;
+    }
+
+    /** Not all clients at the same time, when a server is back. */
+    static void sleep(int pause) {
+        try {
+            Thread.sleep(ThreadLocalRandom.current().nextInt(pause / 2, pause + 1));
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            throw new JedisException("interrupted while waiting for a server", interrupted);
+        }
+    }
+
+    @Override
+    public void close() {
+        servers.forEach(RedisClient::close);
+    }
+
+    /**
+     * Ids for bulk inserts: drawn a block at a time, handed out from memory. Threads may share one.
+     *
+     * <p>What is left in memory when the process ends is a gap, and is smaller than what others draw meanwhile: so take
+     * no larger blocks than are used within a second or so.
+     */
+    public static final class Block {
+        private final Ids ids;
+        private final String name;
+        private final long size;
+        private long next, past;
+
+        public Block(Ids ids, String name, long size) {
+            this.ids = ids;
+            this.name = name;
+            this.size = size;
+        }
+
+        public synchronized long next() {
+            if (next == past) {
+                var block = ids.block(name, size);
+                next = block.first();
+                past = block.last() + 1;
+            }
+            return next++;
+        }
+    }
+}

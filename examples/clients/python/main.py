@@ -1,0 +1,71 @@
+"""Draws ids by what the command line says; see ../README.md."""
+
+import os
+import sys
+import time
+from http.client import HTTPException
+
+import redis
+
+from idmill import Block, Ids, code_of, is_transient
+from idmill_http import Problem, draw
+
+TRANSIENT = 75  # EX_TEMPFAIL
+
+
+def words(variable, default):
+    return os.environ.get(variable, default).split(",")
+
+
+def record(ids, name, seconds):
+    """Draws in every way until the time is over, and writes down what came from which server."""
+    block = Block(ids, name, 20)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        first = ids.next(name)
+        print(ids.server, first, first)
+        for range_ in [*ids.take(name, 30), ids.block(name, 10)]:
+            print(ids.server, range_[0], range_[-1])
+        for id in ids.many(name, 10):
+            print(ids.server, id, id)
+        for _ in range(25):
+            id = block.next()
+            print("block", id, id)
+    print(ids.retries, "retries", file=sys.stderr)
+
+
+def run(ids, token, what, name, n=1):
+    if what == "next":
+        print(ids.next(name))
+    elif what == "many":
+        print(*ids.many(name, n), sep="\n")
+    elif what == "block":
+        print(*ids.block(name, n), sep="\n")
+    elif what == "take":
+        print(*(id for range_ in ids.take(name, n) for id in range_), sep="\n")
+    elif what == "http":
+        print(*draw(words("IDMILL_HTTP", "http://localhost:7381"), name, n, token), sep="\n")
+    elif what == "record":
+        record(ids, name, n)
+    else:
+        sys.exit(f"usage: {sys.argv[0]} next|many|block|take|http|record NAME [N]")
+
+
+def main():
+    token = os.environ.get("IDMILL_TOKEN")
+    ids = Ids(words("IDMILL_SERVERS", "redis://localhost:7380"), token)
+    what, name, *n = sys.argv[1:] or ["next", "orders"]
+    try:
+        run(ids, token, what, name, *map(int, n))
+    except redis.RedisError as error:
+        print(code_of(error), error, file=sys.stderr)
+        sys.exit(TRANSIENT if is_transient(error) else 1)
+    except Problem as problem:
+        print(problem, file=sys.stderr)
+        sys.exit(1 if problem.outcome == "permanent" else TRANSIENT)
+    except (OSError, HTTPException) as error:
+        print(error, file=sys.stderr)
+        sys.exit(TRANSIENT)
+
+
+main()

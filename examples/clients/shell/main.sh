@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Draws ids by what the command line says; see ../README.md.
+set -euo pipefail
+# shellcheck source=examples/clients/shell/idmill.sh
+source "$(dirname "${BASH_SOURCE[0]}")/idmill.sh"
+
+export IDMILL_SERVERS=${IDMILL_SERVERS:-redis://localhost:7380} IDMILL_HTTP=${IDMILL_HTTP:-http://localhost:7381}
+
+# Writes down each id with the way in which it was drawn, until the time is over.
+record() {
+    while ((SECONDS < $2)); do
+        ids_many "$1" 10 | sed 's/.*/many & &/'
+        ids_http "$1" 10 | sed 's/.*/http & &/'
+        ids_take "$1" 10 | sed 's/.*/take & &/'
+        ids_block "$1" 10 | sed -n '1 { s/^/block /; h }; $ { H; g; s/\n/ /p }'
+    done
+}
+
+case ${1:-next} in
+    next) ids_redis INCR "${2:-orders}" ;;
+    many | block | take | http) "ids_$1" "$2" "${3:-1}" ;;
+    record) record "$2" "$3" ;;
+    *) printf 'usage: %s next|many|block|take|http|record NAME [N]\n' "$0" >&2 && exit 2 ;;
+esac
