@@ -23,7 +23,7 @@ run() {
     local name
     printf '+ ' >&2
     for name in RUSTFLAGS RUSTDOCFLAGS MIRIFLAGS IDMILL_SIM_SEEDS IDMILL_SIM_SEED IDMILL_STRESS_ROUNDS \
-        IDMILL_CRASH_ROUNDS CARGO_TARGET_DIR; do
+        IDMILL_CRASH_ROUNDS IDMILL_SOAK_SECONDS CARGO_TARGET_DIR; do
         [[ -z ${!name:-} ]] || printf '%s=%q ' "$name" "${!name}" >&2
     done
     printf '%s\n' "$*" >&2
@@ -226,6 +226,11 @@ starts_engines() {
         <<<"$(sed 's,//.*,,' "${files[@]}" | tr '\n' ' ')"
 }
 
+# has_browser_in FILE: whether a test has a browser. The library that tells it what to do gives it away.
+has_browser_in() {
+    grep -qrE '(^|[^a-z0-9_])thirtyfour::' "${1%/main.rs}"
+}
+
 # Tests that compute for minutes where they are not optimised. The step `sim` runs them, with assertions.
 COMPUTING=(simulation simulation_tiers simulation_cache simulation_guard tails reserves million)
 
@@ -244,11 +249,11 @@ for package in idmill idmill-any idmill-conformance idmill-memcached idmill-sql 
 done
 unset package
 
-# sort_tests: sets CONFORMANCE, ENGINES and PLAIN to the names of the test targets that the steps conformance,
-# engines and test run. All others are in COMPUTING.
+# sort_tests: sets CONFORMANCE, ENGINES, BROWSERS and PLAIN to the names of the test targets that the steps
+# conformance, engines, page and test run. All others are in COMPUTING.
 sort_tests() {
     local file name names=() need=()
-    CONFORMANCE=() ENGINES=() PLAIN=()
+    CONFORMANCE=() ENGINES=() BROWSERS=() PLAIN=()
     for file in $(test_files); do
         name=$(test_name "$file")
         names+=("$name")
@@ -257,6 +262,8 @@ sort_tests() {
             ! starts_engines "$file" || need+=("${name%_conformance}")
         elif starts_engines "$file"; then
             ENGINES+=("$name")
+        elif has_browser_in "$file"; then
+            BROWSERS+=("$name")
         elif ! among "$name" "${COMPUTING[@]}"; then
             PLAIN+=("$name")
         fi

@@ -14,3 +14,9 @@ pub mod metrics {}
 
 #[doc = include_str!("../docs/restore.md")]
 pub mod restore {}
+
+#[doc = include_str!("../docs/server.md")]
+pub mod server {}
+
+#[doc = include_str!("../docs/security.md")]
+pub mod security {}

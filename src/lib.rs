@@ -51,7 +51,8 @@
 //! # Stores
 //!
 //! Each store is a crate of its own, with its driver: `idmill-sqlite`, `idmill-postgres`, `idmill-mysql`,
-//! `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`, `idmill-redis`, `idmill-etcd`.
+//! `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`, `idmill-redis`, `idmill-etcd`;
+//! `idmill-remote` reaches any of them over an `idmill serve`.
 //! `idmill-memcached` and `idmill-redis` also have windows in front of other stores. A program adds the crate
 //! it needs, and calls its `register` before it connects by URL; `idmill-any` has all of them, by feature.
 //! `idmill-sqlx`, `idmill-sqlx08`, `idmill-sea-orm` and `idmill-diesel` are for services that have those

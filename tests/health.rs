@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idmill::store::{Change, Faults, MemoryStore};
+use idmill::store::{Bounds, Change, Faults, MemoryStore, Store};
 use idmill::{ErrorKind, Health, Order, Sequences};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -120,4 +120,26 @@ async fn what_is_closed_is_not_ready() {
     let report = ids.health();
     assert_eq!((report.health, report.is_ready()), (Health::Ended, false));
     assert!(report.troubles.iter().all(|one| one.error.kind() == ErrorKind::Closed), "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_says_how_far_the_store_went_and_how_long_it_took() {
+    let slow = |millis| Faults::none().latency(Duration::from_millis(millis));
+    let (store, bounds) = (MemoryStore::new(), Bounds::new(100, 1000).unwrap());
+    store.create(&"s".parse().unwrap(), bounds).await.unwrap();
+    let ids = start(&store);
+    let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
+    let before = s.snapshot();
+    assert_eq!((before.latency, before.reached, before.bounds), (None, None, None));
+    for (millis, reached) in [(7, 109), (9, 119)] {
+        store.set_faults(slow(millis));
+        for _ in 0..10 {
+            s.next().await.unwrap();
+        }
+        let now = s.snapshot();
+        assert_eq!((now.reached, now.bounds), (Some(reached), Some(bounds)));
+        // A clock of whole milliseconds.
+        let took = now.latency.unwrap().as_millis();
+        assert!((millis..=millis + 1).contains(&u64::try_from(took).unwrap()), "{took} ms");
+    }
 }

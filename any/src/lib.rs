@@ -61,6 +61,14 @@ const SCHEMES: &[&[Scheme]] = &[
     idmill_etcd::SCHEMES,
     #[cfg(not(feature = "etcd"))]
     &[Scheme::missing("etcd", "etcd://HOST:PORT", "build with the cargo feature `etcd`")],
+    #[cfg(feature = "remote")]
+    idmill_remote::SCHEMES,
+    #[cfg(not(feature = "remote"))]
+    &[
+        Scheme::missing("idmill", "idmill://HOST:PORT", "build with the cargo feature `remote`"),
+        Scheme::missing("idmill", "idmill://HOST:PORT", "build with the cargo feature `remote`")
+            .alias("idmills"),
+    ],
     #[cfg(feature = "memcached")]
     idmill_memcached::SCHEMES,
     #[cfg(not(feature = "memcached"))]

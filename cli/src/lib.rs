@@ -41,7 +41,9 @@ pub fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let json = cli.global.json;
-    logging::start(&cli.global, cli.command.serves());
+    if !cli.command.serves() {
+        logging::start(&cli.global);
+    }
     let registered = idmill_any::register().map_err(Failure::from);
     let outcome = registered.and_then(|()| runtime(cli.command.serves())).and_then(|runtime| {
         let outcome = runtime.block_on(until_done_or_told(cli));

@@ -11,10 +11,9 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::args::Global;
 
 /// Errors that the library overcame, such as a store that went back in time, are said at any time; all else
-/// only if it is asked for, or of a server.
-pub(crate) fn start(global: &Global, serves: bool) {
+/// only if it is asked for.
+pub(crate) fn start(global: &Global) {
     let level = match global.verbose {
-        0 if serves => LevelFilter::INFO,
         0 => {
             let warnings =
                 tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR).with_writer(std::io::stderr);
@@ -25,6 +24,25 @@ pub(crate) fn start(global: &Global, serves: bool) {
     };
     let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr);
     if global.json { lines.json().init() } else { lines.init() }
+}
+
+/// What a server tells its log, from `info` on; beside it, where spans go.
+#[cfg(feature = "serve")]
+pub(crate) fn serve<L>(global: &Global, is_json: bool, spans: Option<L>)
+where
+    L: tracing_subscriber::Layer<tracing_subscriber::Registry> + Send + Sync,
+{
+    use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+    use tracing_subscriber::util::SubscriberInitExt as _;
+
+    let level = match global.verbose {
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    let lines = if is_json { lines.json().boxed() } else { lines.boxed() };
+    tracing_subscriber::registry().with(spans).with(lines.with_filter(level)).init();
 }
 
 /// A line, as errors and notes have one.

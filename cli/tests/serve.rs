@@ -191,7 +191,7 @@ fn health_and_metrics_are_served() {
     assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
     let get = |path: &str| {
         let mut stream = TcpStream::connect(server.http).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -207,7 +207,7 @@ fn the_file_the_environment_and_the_command_line_say_what_is_served() {
     let place = Place::new();
     fs::write(
         place.path().join("idmill.toml"),
-        "store = \"sqlite:other.db\"\nresp = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\npatience = \"9s\"\ncreate = true\n",
+        "store = \"sqlite:other.db\"\nresp = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\npatience = \"9s\"\ncreate = true\ndrain-delay = \"0s\"\n",
     )
     .unwrap();
     let mut command =
@@ -221,6 +221,25 @@ fn the_file_the_environment_and_the_command_line_say_what_is_served() {
     );
     assert_eq!((&said["store"], &said["create"]), (&"sqlite:other.db".into(), &true.into()));
     assert_eq!(place.files(), ["idmill.toml"]);
+}
+
+#[test]
+fn a_certificate_that_has_ended_is_told_of() {
+    let place = Place::new();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
+    fs::write(place.path().join("server.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(place.path().join("server.key"), key.serialize_pem()).unwrap();
+    let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
+    let ran = place.run(&[&["serve", "--check"][..], &files].concat());
+    assert!(ran.code == 0 && ran.out.contains("yes, until 2021-01-01T00:00:00Z"), "{ran:?}");
+    assert!(ran.err.contains("server.pem has ended") && ran.err.contains("renew it"), "{ran:?}");
+    let said = place.json(&[&["serve", "--check", "--json"][..], &files].concat());
+    assert_eq!(said["certificate-expires"], "2021-01-01T00:00:00Z");
+    let mut server = Server::start(&place, &files);
+    logged(&mut server.log, "server.pem has ended");
 }
 
 #[test]
@@ -258,4 +277,55 @@ fn a_token_for_nothing_that_is_known_is_not_made() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
         assert!(ran.err.contains(words), "{ran:?}");
     }
+}
+
+/// The other commands, of a machine that reaches the server alone.
+#[cfg(feature = "remote")]
+#[test]
+fn a_server_is_the_store_of_commands_elsewhere() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let server = Server::start(&place, &[]);
+    let url = format!("idmill://{}?timeout=60s", server.resp);
+    let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &url]].concat());
+    let refused = run(&["next", "orders"]);
+    assert!(refused.code == 4 && refused.err.contains("creates none"), "{refused:?}");
+    for (args, out) in [
+        (&["create", "orders", "--start", "7"][..], None),
+        (&["next", "orders", "-n", "2"], Some("7\n8\n")),
+        (&["check"], None),
+        (&["doctor"], None),
+        (&["set", "orders", "--next", "20"], None),
+        (&["next", "orders"], Some("20\n")),
+        (&["list"], None),
+    ] {
+        let ran = run(args);
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        assert!(out.is_none_or(|out| ran.out == out), "{args:?}: {ran:?}");
+    }
+    assert_eq!(place.run(&["next", "orders"]).ids(), [21], "it is the same store");
+    assert_eq!(run(&["remove", "orders", "--yes"]).code, 0);
+    drop(server);
+    let away = run(&["next", "orders", "--timeout", "5s"]);
+    assert_eq!(away.code, 75, "{away:?}");
+}
+
+#[cfg(feature = "remote")]
+#[test]
+fn a_command_elsewhere_shows_a_token_and_nobody_else_sees_it() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let made = place.json(&["token", "shop", "--right", "reserve", "--sequence", "*", "--json"]);
+    let token = made["token"].as_str().unwrap();
+    fs::write(place.path().join("tokens.toml"), made["entry"].as_str().unwrap()).unwrap();
+    fs::write(elsewhere.path().join("token"), format!("{token}\n")).unwrap();
+    let server = Server::start(&place, &["--tokens", "tokens.toml"]);
+    let file = format!("idmill://{}?timeout=60s&token_file=token", server.resp);
+    let given = format!("idmill://:{token}@{}?timeout=60s", server.resp);
+    assert_eq!(elsewhere.run(&["next", "orders", "--store", &file]).ids(), [1]);
+    assert_eq!(elsewhere.run(&["next", "orders", "--store", &given]).ids(), [2]);
+    let without = elsewhere.run(&["next", "orders", "--store", &format!("idmill://{}", server.resp)]);
+    assert!(without.code == 1 && without.err.contains("token_file=FILE"), "{without:?}");
+    let removed = elsewhere.run(&["remove", "orders", "--yes", "--store", &given, "-v"]);
+    assert!(removed.code == 1 && removed.err.contains("administer"), "{removed:?}");
+    assert!(!format!("{removed:?}").contains(token), "{removed:?}");
 }

@@ -3,25 +3,87 @@
 use std::fmt;
 use std::sync::Arc;
 
+use idmill::{Error, Status};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Access;
-use crate::served::Draws;
+use crate::access::{Access, Caller, Refusal};
+use crate::audit::Audit;
+use crate::behind::Behind;
+use crate::http::{Hosts, Parents};
+use crate::observed::Observed;
+use crate::peer::Peer;
+use crate::readiness::Readiness;
+use crate::served::{Draws, Served};
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) draws: Draws,
+    pub(crate) behind: Behind,
     pub(crate) access: Access,
+    pub(crate) audit: Audit,
     /// Where clients of Redis connect; 0 for nowhere.
     pub(crate) port: u16,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) observed: Observed,
+    pub(crate) hosts: Hosts,
+    pub(crate) parents: Option<Parents>,
+    pub(crate) readiness: Readiness,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }
 
 impl Core {
-    pub(crate) fn is_ending(&self) -> bool {
-        self.ending.is_cancelled()
+    /// One over an empty store in memory.
+    #[cfg(test)]
+    pub(crate) fn of_memory(access: Access) -> Arc<Self> {
+        let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let behind = Behind::of(&sequences, &sequences);
+        let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
+        Arc::new(Self {
+            draws,
+            behind,
+            access,
+            audit: Audit::default(),
+            port: 0,
+            metrics: None,
+            observed: Observed::of_nothing(),
+            hosts: Hosts::of(Vec::new(), None),
+            parents: None,
+            readiness: Readiness::new(),
+            ending: CancellationToken::new(),
+        })
+    }
+
+    /// Who has this token, on this connection, which from now on counts as one of the token's.
+    pub(crate) fn caller(&self, secret: &str, peer: &Peer) -> Result<Caller, Refusal> {
+        let caller = self.access.caller(secret).inspect_err(|refusal| {
+            self.audit.guessed(peer, *refusal, self.access.clock());
+        })?;
+        peer.shows(&caller)?;
+        Ok(caller)
+    }
+
+    /// One request of a caller whose token [allows so many](Caller::is_metered).
+    pub(crate) fn pays(&self, caller: &Caller) -> Result<(), Refusal> {
+        if caller.is_metered() { caller.pays(self.access.clock().elapsed()) } else { Ok(()) }
+    }
+
+    /// The sequence that a caller draws from, opened if it was not. One that this creates counts as theirs.
+    pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<Served>, E>
+    where
+        E: From<Refusal> + From<Error>,
+    {
+        if let Some(served) = self.draws.open(name) {
+            return Ok(served);
+        }
+        let counts = caller.creates_some_only() && self.draws.sequences().inspect(name).await?.is_none();
+        let created = if counts { Some(caller.creates(self.access.clock().elapsed())?) } else { None };
+        self.draws.find(name).await.map_err(|error| {
+            if let Some(created) = created.filter(|_| error.status() != Status::Unknown) {
+                created.undo();
+            }
+            error.into()
+        })
     }
 }
 

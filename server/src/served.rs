@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idmill::{Allocator, Error, ErrorKind, Operation, Range, Ranges, Result, SequenceName, Sequences};
@@ -20,6 +22,8 @@ const TRIES: usize = 8;
 pub(crate) struct Served {
     allocator: Allocator<i64>,
     last: AtomicI64,
+    /// How many callers wait for the store.
+    waiting: AtomicUsize,
     /// Since the last [sweep](Draws::sweep).
     used: AtomicBool,
 }
@@ -32,12 +36,12 @@ impl Served {
     }
 
     pub(crate) async fn next(&self) -> Result<i64> {
-        self.allocator.next().await.inspect(|id| self.note(*id))
+        self.counted(self.allocator.next()).await.inspect(|id| self.note(*id))
     }
 
     /// So many ids, in as few ranges as possible.
     pub(crate) async fn take(&self, n: u64) -> Result<Ranges<i64>> {
-        let ranges = self.allocator.take(n).await?;
+        let ranges = self.counted(self.allocator.take(n)).await?;
         ranges.iter().filter_map(Range::last).for_each(|last| self.note(last));
         Ok(ranges)
     }
@@ -64,6 +68,24 @@ impl Served {
         Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != NONE)
     }
 
+    /// How many callers wait now.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Counts who draws as waiting, from the moment that memory has nothing for them.
+    async fn counted<T>(&self, draw: impl Future<Output = T>) -> T {
+        let (mut draw, mut waiting) = (pin!(draw), None);
+        poll_fn(|context| {
+            let polled = draw.as_mut().poll(context);
+            if polled.is_pending() && waiting.is_none() {
+                waiting = Some(Waiting::at(&self.waiting));
+            }
+            polled
+        })
+        .await
+    }
+
     pub(crate) fn allocator(&self) -> &Allocator<i64> {
         &self.allocator
     }
@@ -77,9 +99,26 @@ impl Served {
     }
 }
 
+/// Somebody who waits until they are answered, or leave.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn at(count: &'a AtomicUsize) -> Self {
+        // Relaxed: a figure for people.
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn skip(name: &str, ranges: &[Range<i64>]) {
     let ids = ranges.iter().map(Range::len).sum();
-    metrics::counter!("idmill_server_skipped_ids_total", "sequence" => name.to_owned()).increment(ids);
+    metrics::counter!(crate::measures::SKIPPED, "sequence" => name.to_owned()).increment(ids);
 }
 
 /// All sequences that are served, by name.
@@ -122,8 +161,17 @@ impl Draws {
         }
         let name = SequenceName::new(name)?;
         let allocator = self.sequences.sequence::<i64>(&name).patience(self.patience).await?;
-        let opened = || Served { allocator, last: AtomicI64::new(NONE), used: AtomicBool::new(true) };
+        let opened = || Served {
+            allocator,
+            last: AtomicI64::new(NONE),
+            waiting: AtomicUsize::new(0),
+            used: AtomicBool::new(true),
+        };
         Ok(self.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.served.read().len()
     }
 
     /// Those that are open, by name.

@@ -2,14 +2,18 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use axum::http::HeaderMap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use idmill::store::StoreUrl;
+use idmill::{Result, Sequences};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
@@ -17,15 +21,27 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
+use crate::audit::Audit;
+use crate::behind::Behind;
 use crate::core::{Core, Metrics};
+use crate::figures::Figures;
+use crate::http::Hosts;
+use crate::listening::Place;
+use crate::measures;
+use crate::observed::{About, Observed, observe};
+use crate::peer::Peer;
+use crate::readiness::Readiness;
 use crate::served::Draws;
 use crate::tls::{Stream, Tls, secured};
-use crate::{http, resp};
+use crate::{expiry, http, resp};
 
 /// How often sequences that nobody draws from are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 /// After the system refused a connection: too many files are open, most often.
 const PAUSE: Duration = Duration::from_millis(100);
+/// After so much silence the system asks whether a client is still there: its machine may be gone, and would
+/// otherwise have a place for ever.
+const SILENCE: Duration = Duration::from_secs(60);
 /// What a client is told for whom there is no place.
 const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_FULL: &[u8] =
@@ -39,30 +55,54 @@ pub struct ServerBuilder {
     administered: Sequences,
     access: Access,
     tls: Option<Tls>,
-    resp: Option<SocketAddr>,
-    http: Option<SocketAddr>,
+    resp: Option<Place>,
+    http: Option<Place>,
     metrics: Option<Metrics>,
+    parents: Option<http::Parents>,
     patience: Duration,
     max_connections: usize,
     drain: Duration,
+    hosts: Vec<String>,
+    store: Option<String>,
+    drain_delay: Duration,
 }
 
 impl ServerBuilder {
     /// Serves clients of Redis at this address; port 0 is any that is free.
     pub fn resp(mut self, address: SocketAddr) -> Self {
-        self.resp = Some(address);
+        self.resp = Some(Place::At(address));
+        self
+    }
+
+    /// Serves clients of Redis by a listener that is open, such as one that the system's service manager handed
+    /// over.
+    pub fn resp_listener(mut self, listener: std::net::TcpListener) -> Self {
+        self.resp = Some(Place::Open(listener));
         self
     }
 
     /// Serves HTTP at this address; port 0 is any that is free.
     pub fn http(mut self, address: SocketAddr) -> Self {
-        self.http = Some(address);
+        self.http = Some(Place::At(address));
+        self
+    }
+
+    /// Serves HTTP by a listener that is open.
+    pub fn http_listener(mut self, listener: std::net::TcpListener) -> Self {
+        self.http = Some(Place::Open(listener));
         self
     }
 
     /// What `/metrics` answers: the metrics of this process, rendered by its recorder.
     pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.metrics = Some(Metrics(Arc::new(render)));
+        self
+    }
+
+    /// Gives the span of each HTTP request a parent, by the headers of the request. The spans are those of
+    /// `tracing`, at the level `DEBUG`; probes have none.
+    pub fn parents(mut self, adopt: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) -> Self {
+        self.parents = Some(http::Parents(Arc::new(adopt)));
         self
     }
 
@@ -79,7 +119,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How long a client waits for an id that is not in memory. Default: 5 s.
+    /// How long a client waits for an id that is not in memory. Default: [`Server::PATIENCE`].
     pub fn patience(mut self, time: Duration) -> Self {
         self.patience = time;
         self
@@ -91,15 +131,36 @@ impl ServerBuilder {
         self
     }
 
-    /// So many clients are served at once; more are turned away with an error. Default: 20,000.
+    /// So many clients are served at once; more are turned away with an error. Default:
+    /// [`Server::MAX_CONNECTIONS`].
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// How long clients that are being answered have, once the server ends. Default: 10 s.
+    /// How long clients that are being answered have, once the server ends. Default: [`Server::DRAIN`].
     pub fn drain(mut self, time: Duration) -> Self {
         self.drain = time;
+        self
+    }
+
+    /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any, except
+    /// where only this machine reaches the server and everybody may do everything: then under no name.
+    pub fn http_hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What the page for operators says of the store: its URL, of which secrets are left out.
+    pub fn store_url(mut self, url: &str) -> Self {
+        self.store = Some(StoreUrl::redacted(url));
+        self
+    }
+
+    /// How long the server goes on as before once it is told to end, but for `/readyz`, which says that it is not
+    /// ready: whoever sends clients here needs a while to notice. Default: 0 s.
+    pub fn drain_delay(mut self, time: Duration) -> Self {
+        self.drain_delay = time;
         self
     }
 
@@ -108,25 +169,41 @@ impl ServerBuilder {
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for an address that cannot be had.
     pub async fn bind(self) -> Result<Server> {
+        let listen = async |place: Option<Place>| match place {
+            Some(place) => place.listen().await.map(Some),
+            None => Ok(None),
+        };
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
+        let behind = Behind::of(&self.sequences, &self.administered);
         let (draws, ending) =
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
-        let core = Core { draws, access: self.access, port, metrics: self.metrics, ending };
-        let places = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
+        let most = self.max_connections.min(Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(most));
+        let about = About { started: Instant::now(), store: self.store, places: places.clone(), most };
+        let (observed, hosts) = (Observed::new(about), Hosts::of(self.hosts, address_of(http.as_ref())));
+        let core = Core {
+            draws,
+            behind,
+            access: self.access,
+            audit: Audit::default(),
+            port,
+            metrics: self.metrics,
+            observed,
+            hosts,
+            parents: self.parents,
+            readiness: Readiness::new(),
+            ending,
+        };
         let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
-        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, drain: self.drain })
+        let ids = Ids(Arc::new(AtomicI64::new(1)));
+        let (drain, drain_delay) = (self.drain, self.drain_delay);
+        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain, drain_delay })
     }
 }
 
-async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
-    let Some(address) = address else { return Ok(None) };
-    TcpListener::bind(address).await.map(Some).map_err(|error| {
-        let message = format!(
-            "{address} cannot be listened at; choose another address or port, or end what listens there"
-        );
-        Error::new(ErrorKind::InvalidInput, message).because(error).during(Operation::Configure)
-    })
+fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
+    listener?.local_addr().ok()
 }
 
 /// Hands out ids to clients of Redis and of HTTP.
@@ -139,10 +216,23 @@ pub struct Server {
     resp: Option<TcpListener>,
     http: Option<TcpListener>,
     clients: Clients,
+    ids: Ids,
     drain: Duration,
+    drain_delay: Duration,
 }
 
 impl Server {
+    /// Where clients of Redis expect it, unless told otherwise: this machine alone.
+    pub const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7380);
+    /// Where HTTP is expected, unless told otherwise: this machine alone.
+    pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7381);
+    /// How long a client waits for an id that is not in memory, unless told otherwise.
+    pub const PATIENCE: Duration = Duration::from_secs(5);
+    /// How long clients that are being answered have, once the server ends, unless told otherwise.
+    pub const DRAIN: Duration = Duration::from_secs(10);
+    /// How many clients are served at once, unless told otherwise.
+    pub const MAX_CONNECTIONS: usize = 20_000;
+
     /// A server of these sequences.
     pub fn builder(sequences: Sequences) -> ServerBuilder {
         ServerBuilder {
@@ -153,38 +243,75 @@ impl Server {
             resp: None,
             http: None,
             metrics: None,
-            patience: Duration::from_secs(5),
-            max_connections: 20_000,
-            drain: Duration::from_secs(10),
+            patience: Self::PATIENCE,
+            max_connections: Self::MAX_CONNECTIONS,
+            drain: Self::DRAIN,
+            hosts: Vec::new(),
+            store: None,
+            parents: None,
+            drain_delay: Duration::ZERO,
         }
     }
 
     /// Where clients of Redis connect.
     pub fn resp_address(&self) -> Option<SocketAddr> {
-        self.resp.as_ref()?.local_addr().ok()
+        address_of(self.resp.as_ref())
     }
 
     /// Where HTTP is served.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref()?.local_addr().ok()
+        address_of(self.http.as_ref())
     }
 
-    /// Serves until `ended` is ready. Then accepts nobody any more, answers what it has read, gives what is
+    /// What it does, to be asked while it runs.
+    pub fn figures(&self) -> Figures {
+        Figures { core: self.core.clone(), clients: self.clients.tasks.clone() }
+    }
+
+    /// Serves one client of Redis that somebody else accepted: at a Unix socket, say, or through a proxy that
+    /// speaks TLS. It is left when the server ends, and is not counted among the
+    /// [most](ServerBuilder::max_connections).
+    pub fn resp_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        resp::serve(self.core.clone(), stream, Peer::default(), self.ids.next())
+    }
+
+    /// Serves one client of HTTP, as [`resp_client`](Self::resp_client) does one of Redis.
+    pub fn http_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        http::serve(stream, Peer::default(), http::router(self.core.clone()), self.core.ending.clone())
+    }
+
+    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts nobody
+    /// any more, answers what it has read, gives what is
     /// in memory back to the store, and returns: at the latest after the [drain
     /// time](ServerBuilder::drain) and the store's own.
     ///
     /// Dropped instead, it ends at once, and what is in memory is a gap.
     pub async fn run(self, ended: impl Future<Output = ()>) {
+        measures::describe();
         let (core, clients) = (&self.core, &self.clients);
         // Dropped with this future, it cuts all clients off.
         let _cut = clients.cut.clone().drop_guard();
-        let (resp, http) = (resp_of(core.clone()), http_of(core.clone()));
+        let (resp, http) = (resp_of(core.clone(), self.ids.clone()), http_of(core.clone()));
         let door = |listener, full| Door { listener, tls: self.tls.as_ref(), full };
+        let ended = async {
+            ended.await;
+            core.readiness.leave();
+            sleep(self.drain_delay).await;
+        };
         tokio::select! {
             () = ended => {}
             () = accept(door(self.resp.as_ref(), RESP_FULL), clients, resp) => {}
             () = accept(door(self.http.as_ref(), HTTP_FULL), clients, http) => {}
             () = sweep(core) => {}
+            () = expiry::watch(self.tls.as_ref()) => {}
+            () = observe(core) => {}
+            () = core.readiness.watch(core.draws.administered()) => {}
         }
         // Nobody may wait in vain to be accepted.
         drop((self.resp, self.http));
@@ -192,8 +319,22 @@ impl Server {
         clients.tasks.close();
         if timeout(self.drain, clients.tasks.wait()).await.is_err() {
             tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
+            clients.cut.cancel();
+            // What they did not read is counted by then.
+            clients.tasks.wait().await;
         }
         core.draws.close().await;
+    }
+}
+
+/// Numbers that tell clients apart, as `CLIENT ID` says them.
+#[derive(Clone, Debug)]
+struct Ids(Arc<AtomicI64>);
+
+impl Ids {
+    fn next(&self) -> i64 {
+        // Relaxed: nothing else is read by them.
+        self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -213,19 +354,20 @@ impl Clients {
 }
 
 /// What serves a client of Redis.
-fn resp_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
-    let ids = Arc::new(AtomicI64::new(1));
+fn resp_of(core: Arc<Core>, ids: Ids) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     move |stream| {
-        // Relaxed: numbers that tell clients apart, and nothing else.
-        let id = ids.fetch_add(1, Ordering::Relaxed);
-        resp::serve(core.clone(), stream, id).boxed()
+        let peer = Peer::of(&stream);
+        resp::serve(core.clone(), stream, peer, ids.next()).boxed()
     }
 }
 
 /// What serves a client of HTTP.
 fn http_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     let router = http::router(core.clone());
-    move |stream| http::serve(stream, router.clone(), core.ending.clone()).boxed()
+    move |stream| {
+        let peer = Peer::of(&stream);
+        http::serve(stream, peer, router.clone(), core.ending.clone()).boxed()
+    }
 }
 
 /// Where one protocol is served.
@@ -248,6 +390,8 @@ where
                 Ok(place) => {
                     // An answer is small, and waits for nothing that would follow it.
                     let _ = stream.set_nodelay(true);
+                    let probes = TcpKeepalive::new().with_time(SILENCE);
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
                     let (tls, serve) = (door.tls.cloned(), serve.clone());
                     clients.spawn(async move {
                         if let Some(stream) = secured(tls, stream).await {
@@ -268,6 +412,7 @@ where
 }
 
 fn turned_away(stream: &TcpStream, full: &[u8]) {
+    measures::refused("full");
     let told: io::Result<usize> = stream.try_write(full);
     tracing::warn!(told = told.is_ok(), "a client was turned away: there are as many as may be");
 }

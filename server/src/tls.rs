@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use idmill::{Error, Operation, Result};
@@ -17,12 +17,20 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
+use crate::expiry::Expiry;
+
 /// How long a client may take to agree on a key.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What clients see of the server over TLS. It can be exchanged while the server runs: clones are of the same.
 #[derive(Clone)]
-pub struct Tls(Arc<ArcSwap<ServerConfig>>);
+pub struct Tls(Arc<ArcSwap<Shown>>);
+
+/// What is shown now.
+struct Shown {
+    config: Arc<ServerConfig>,
+    expiry: Expiry,
+}
 
 impl Tls {
     /// The certificate with those that it is signed by, and its key, from files in PEM. With a file of
@@ -33,6 +41,7 @@ impl Tls {
     /// is of another certificate.
     pub fn from_files(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Self> {
         let chain = certificates(certificate)?;
+        let expiry = Expiry::of(certificate, &chain);
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider.clone())
@@ -51,16 +60,32 @@ impl Tls {
         };
         let config =
             config.with_single_cert(chain, secret).map_err(|error| unreadable(certificate, &error))?;
-        Ok(Self(Arc::new(ArcSwap::from_pointee(config))))
+        Ok(Self(Arc::new(ArcSwap::from_pointee(Shown { config: Arc::new(config), expiry }))))
     }
 
     /// From now on it is as another; clients that are connected stay.
     pub fn replace(&self, other: &Self) {
         self.0.store(other.0.load_full());
+        self.tell();
+    }
+
+    /// When the first certificate ends of those that are shown; `None` where none says so.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.0.load().expiry.end()
+    }
+
+    /// What an operator has to know at this time: the certificate has ended, or ends within two weeks.
+    pub fn warning(&self, now: SystemTime) -> Option<String> {
+        self.0.load().expiry.warning(now)
+    }
+
+    /// Warns of the end of the certificate, and has it in the metrics.
+    pub(crate) fn tell(&self) {
+        self.0.load().expiry.tell(SystemTime::now());
     }
 
     async fn accept(&self, stream: TcpStream) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
-        let accepted = TlsAcceptor::from(self.0.load_full()).accept(stream);
+        let accepted = TlsAcceptor::from(self.0.load().config.clone()).accept(stream);
         match timeout(PATIENCE, accepted).await {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(error)) => {
@@ -78,14 +103,14 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// A connection, encrypted or not.
-pub(crate) type Stream = Either<TcpStream, tokio_rustls::server::TlsStream<TcpStream>>;
+/// A connection, encrypted or not. What encryption needs is in a box: others are not to have room for it.
+pub(crate) type Stream = Either<TcpStream, Box<tokio_rustls::server::TlsStream<TcpStream>>>;
 
 /// The connection, encrypted if it is to be; `None` for a client that would not.
 pub(crate) async fn secured(tls: Option<Tls>, stream: TcpStream) -> Option<Stream> {
     match tls {
         None => Some(Either::Left(stream)),
-        Some(tls) => tls.accept(stream).await.map(Either::Right),
+        Some(tls) => Box::pin(tls.accept(stream)).await.map(Box::new).map(Either::Right),
     }
 }
 

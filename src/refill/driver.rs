@@ -108,13 +108,12 @@ impl Driver {
     /// The store answered the reserve in flight.
     pub(crate) fn answered(&mut self, outcome: Result<Grant>, now: Time) -> Option<Reserve> {
         self.measure(now);
-        metrics::harmless(&self.core, || {
-            let asked = self.engine.asked().unwrap_or(now);
-            metrics::answered(&self.core, now.saturating_sub(asked), &outcome);
-        });
+        let latency = now.saturating_sub(self.engine.asked().unwrap_or(now));
+        metrics::harmless(&self.core, || metrics::answered(&self.core, latency, &outcome));
         match outcome {
             // Counted once the engine has judged it: what a mad store says is nobody's statistics.
             Ok(grant) => {
+                self.core.stats.note_latency(latency);
                 if self.held_under == NOTHING {
                     self.held_under = self.sent_under;
                 }

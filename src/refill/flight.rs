@@ -97,14 +97,24 @@ impl Future for Flight {
 
 async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
     let ids = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(request.count));
-    let span = tracing::debug_span!("reserve", sequences = requests.len(), ids);
+    // Who sends spans to OpenTelemetry sees by `otel.status_code` that one failed.
+    let span = tracing::debug_span!(
+        "reserve",
+        sequences = requests.len(),
+        ids,
+        otel.status_code = tracing::field::Empty
+    );
     let asked = async {
         match requests.as_slice() {
             [request] => vec![store.reserve(request).await],
             _ => store.reserve_many(&requests).await,
         }
     };
-    asked.instrument(span).await
+    let answers = asked.instrument(span.clone()).await;
+    if answers.iter().any(Result::is_err) {
+        span.record("otel.status_code", "ERROR");
+    }
+    answers
 }
 
 /// What the sequence has to be told, if the answer shows that the store went back in time.

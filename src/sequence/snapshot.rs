@@ -6,7 +6,7 @@ use crate::error::ErrorKind;
 use crate::named::named;
 use crate::sequence::settings::Order;
 use crate::sequence::state::Core;
-use crate::store::Identity;
+use crate::store::{Bounds, Identity};
 
 /// Counters since the allocator was opened, levels now, and estimates; from
 /// [`Allocator::snapshot`](crate::Allocator::snapshot).
@@ -48,6 +48,15 @@ pub struct Snapshot {
     /// How long the whole sequence lasts at that rate, if this were its only process;
     /// `None` while that is not known.
     pub time_to_exhaustion: Option<Duration>,
+    /// How long the store took to grant ids the last time; `None` before the first.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub latency: Option<Duration>,
+    /// The last id that the store granted; `None` before the first grant.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub reached: Option<u64>,
+    /// Where the sequence begins and ends; `None` before the first grant.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub bounds: Option<Bounds>,
     /// Which sequence the ids come from; `None` before the first grant.
     pub identity: Option<Identity>,
     /// How ids relate to each other.
@@ -143,6 +152,9 @@ impl Snapshot {
             rate,
             time_to_dry: lasts(remaining, rate),
             time_to_exhaustion: unreserved.and_then(|left| lasts(left.saturating_add(remaining), rate)),
+            latency: stats.latency(),
+            reached: stats.reached(),
+            bounds: stats.bounds(),
             identity: stats.identity(),
             order: core.settings.order,
             ended: core.stock.ended(),

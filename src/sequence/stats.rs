@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Grant, Identity};
+use crate::store::{Bounds, Grant, Identity};
 use crate::sync::{Counter, Ordering};
 
 /// No incarnation: these have 63 bits.
@@ -20,9 +20,12 @@ macro_rules! counters {
             /// 0 before the sequence was seen in the store, and [`MET`] where only that is known of it.
             incarnation: Counter,
             epoch: Counter,
-            /// The last id there can be, and the last that was granted.
+            /// The first id there is, the last there can be, and the last that was granted.
+            first: Counter,
             last: Counter,
             reached: Counter,
+            /// How long the store took to grant the last time, in nanoseconds plus one; 0 before that.
+            latency: Counter,
             /// Since when callers wait, and when the store last granted: nanoseconds of the actor's
             /// clock, plus one; 0 for never.
             dry_since: Counter,
@@ -93,6 +96,7 @@ impl Stats {
     pub(crate) fn note_grant(&self, grant: &Grant) {
         self.incarnation.store(grant.identity.incarnation, Ordering::Relaxed);
         self.epoch.store(grant.identity.epoch, Ordering::Relaxed);
+        self.first.store(grant.bounds.start(), Ordering::Relaxed);
         self.last.store(grant.bounds.max(), Ordering::Relaxed);
         self.reached.store(grant.range.last().unwrap_or_default(), Ordering::Relaxed);
     }
@@ -110,6 +114,23 @@ impl Stats {
     /// The last id that was granted; `None` before the first grant.
     pub(crate) fn reached(&self) -> Option<u64> {
         self.identity().map(|_| self.reached.load(Ordering::Relaxed))
+    }
+
+    /// Where the sequence begins and ends, as the last grant said; `None` before the first.
+    pub(crate) fn bounds(&self) -> Option<Bounds> {
+        self.identity()?;
+        // Read apart from each other, they may be of two grants.
+        Bounds::new(self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)).ok()
+    }
+
+    /// The store took so long to grant.
+    pub(crate) fn note_latency(&self, latency: Duration) {
+        self.latency.store(mark(latency), Ordering::Relaxed);
+    }
+
+    /// How long the store took to grant the last time.
+    pub(crate) fn latency(&self) -> Option<Duration> {
+        unmark(self.latency.load(Ordering::Relaxed))
     }
 
     /// Callers wait since then, or not any more; what they waited is to be added after that.

@@ -346,6 +346,7 @@ const KNOWN: &[Known] = &[
     known(&["datastore"], "datastore://PROJECT", "idmill-datastore"),
     Known { window: true, ..known(&["redis", "rediss"], "redis://HOST:PORT", "idmill-redis") },
     known(&["etcd"], "etcd://HOST:PORT", "idmill-etcd"),
+    known(&["idmill", "idmills"], "idmill://HOST:PORT", "idmill-remote"),
     Known {
         store: false,
         window: true,

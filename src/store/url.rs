@@ -45,6 +45,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// | `datastore://PROJECT[/DATABASE]` | `idmill_datastore::DatastoreStore` |
 /// | `redis://HOST:PORT/DB`, or `rediss://` | `idmill_redis::RedisStore` |
 /// | `etcd://HOST:PORT,…` | `idmill_etcd::EtcdStore` |
+/// | `idmill://HOST:PORT,…`, or `idmills://` | `idmill_remote::RemoteStore` |
 /// | `memory:` | a new [`MemoryStore`](super::MemoryStore), for tests |
 ///
 /// All but the last are read once their crate is [registered](super::register), and so are the URLs of any

@@ -12,6 +12,10 @@
 
 #[cfg(feature = "engines")]
 pub mod engines;
+#[cfg(feature = "engines")]
+pub use engines::certificate;
+#[cfg(feature = "engines")]
+pub mod fleet;
 pub mod grants;
 pub mod hooked;
 pub mod load;

@@ -23,7 +23,7 @@ pub(crate) use doctor::Doctor;
 pub(crate) use draws::{Drawing, Draws};
 pub(crate) use plan::Plan;
 #[cfg(feature = "serve")]
-pub(crate) use serve::{Keys, Spot};
+pub(crate) use serve::{Keys, LogFormat, Spot};
 pub(crate) use serve::{Serve, Token};
 pub(crate) use values::id;
 use values::{duration, length, sequence};
@@ -68,8 +68,9 @@ pub(crate) struct Global {
     /// Built with the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
     /// `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
     /// `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT`,
-    /// `etcd://HOST:PORT`; and in front of any store, with `?window=memcached://HOST:PORT` or
-    /// `?window=redis://HOST:PORT`, a window in a cache. stores/NAME/README.md is the page of each.
+    /// `etcd://HOST:PORT`; the store behind an `idmill serve`, `idmill://HOST:PORT`; and in front of any
+    /// store, with `?window=memcached://HOST:PORT` or `?window=redis://HOST:PORT`, a window in a cache.
+    /// stores/NAME/README.md is the page of each.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
     /// A witness, such as `file:/mnt/other/ids.witness`, that refuses ids which were handed out before

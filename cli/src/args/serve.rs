@@ -3,6 +3,7 @@
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +43,13 @@ pub(crate) struct Keys {
     #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_HTTP", value_parser = spot)]
     #[serde(default, deserialize_with = "spot_in_file")]
     pub(crate) http: Option<Spot>,
+    /// Answer HTTP under this name; can be given several times, or with commas
+    ///
+    /// Addresses and `localhost` are always answered. Without it, a server that only this machine reaches and
+    /// that has no tokens answers under no other name, so that no page of another site reaches it by a name of
+    /// its own; any other server answers under every name. Given once, it holds for every server.
+    #[arg(long, value_name = "NAME", env = "IDMILL_SERVE_HTTP_HOSTS", value_delimiter = ',')]
+    pub(crate) http_hosts: Option<Vec<String>>,
     /// Who may do what: a file of tokens, as `idmill token` prints them
     ///
     /// Without it, whoever reaches the server may do everything. It is read again when it changes, and on
@@ -79,9 +87,28 @@ pub(crate) struct Keys {
     #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN", value_parser = duration)]
     #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) drain: Option<Duration>,
+    /// How long to go on as before once it is told to end, but that `/readyz` says so [default: 0s]
+    ///
+    /// Whoever sends clients here needs a while to notice: in Kubernetes a few seconds.
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = delay)]
+    #[serde(default, deserialize_with = "delay_in_file")]
+    pub(crate) drain_delay: Option<Duration>,
     /// So many clients are served at once [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<u32>,
+    /// How the log is written, to stderr [default: json with --json, else text]
+    #[arg(long, value_name = "FORMAT", env = "IDMILL_SERVE_LOG_FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    /// A line of words for each event
+    Text,
+    /// A line of JSON for each event
+    Json,
 }
 
 impl Keys {
@@ -92,6 +119,7 @@ impl Keys {
             guard: self.guard.or(other.guard),
             resp: self.resp.or(other.resp),
             http: self.http.or(other.http),
+            http_hosts: self.http_hosts.or(other.http_hosts),
             tokens: self.tokens.or(other.tokens),
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
@@ -101,7 +129,9 @@ impl Keys {
             patience: self.patience.or(other.patience),
             freshness: self.freshness.or(other.freshness),
             drain: self.drain.or(other.drain),
+            drain_delay: self.drain_delay.or(other.drain_delay),
             max_connections: self.max_connections.or(other.max_connections),
+            log_format: self.log_format.or(other.log_format),
         }
     }
 }
@@ -127,6 +157,15 @@ fn duration_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duratio
     duration(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
+/// As a duration; none at all is one too.
+fn delay(text: &str) -> Result<Duration, String> {
+    if text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
+}
+
+fn delay_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    delay(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Token {
     /// Who is to have it; for logs
@@ -140,6 +179,18 @@ pub(crate) struct Token {
     /// The most ids of one request
     #[arg(long, value_name = "IDS", value_parser = length)]
     pub(crate) max_ids: Option<u64>,
+    /// The most requests a second, on average; commands of a pipeline count each
+    #[arg(long, value_name = "REQUESTS")]
+    pub(crate) requests_per_second: Option<NonZeroU32>,
+    /// The most requests at once [default: as many as a second]
+    #[arg(long, value_name = "REQUESTS", requires = "requests_per_second")]
+    pub(crate) burst: Option<NonZeroU32>,
+    /// The most connections that show it
+    #[arg(long, value_name = "CONNECTIONS")]
+    pub(crate) max_connections: Option<u32>,
+    /// The most sequences that it creates a day, by drawing from them, at a server with `--create`
+    #[arg(long, value_name = "SEQUENCES")]
+    pub(crate) new_sequences: Option<u32>,
     /// End it after this time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) expires: Option<Duration>,

@@ -1,54 +1,48 @@
-//! Who may do what: tokens, each with rights over the sequences whose names match.
+//! Who may do what: tokens, each with rights over the sequences whose names match, and with limits.
 
+mod bucket;
+mod clock;
 mod pattern;
+mod refusal;
 mod rights;
 mod token;
+mod usage;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
+use crate::audit;
+pub(crate) use bucket::{Bucket, Flow};
+pub(crate) use clock::Clock;
 pub use pattern::Pattern;
+pub(crate) use refusal::Refusal;
 pub use rights::{Right, Rights};
 pub use token::{Secret, Token, TokenHash};
+pub(crate) use usage::{Created, Place};
+use usage::{Flows, Usage};
 
-/// Why somebody may not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Nobody said who they are.
-    Nobody,
-    /// No token is this one.
-    Wrong,
-    /// The token was taken away since, or its time has passed.
-    Ended,
-    /// The token does not have the right, over any sequence.
-    Right(Right),
-    /// The token's patterns do not match the sequence.
-    Sequence,
-    /// More ids than the token may have in one request.
-    Ids(u64),
+/// A token, and what was used of it.
+#[derive(Debug)]
+struct Held {
+    token: Token,
+    flows: Flows,
+    usage: Arc<Usage>,
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nobody => f.write_str("a token is required"),
-            Self::Wrong => f.write_str("the token is not known here; it was mistyped, or taken away"),
-            Self::Ended => f.write_str("the token has expired, or was taken away; ask for another"),
-            Self::Right(right) => write!(f, "the token lacks the right `{right}`"),
-            Self::Sequence => f.write_str("the token is not for this sequence"),
-            Self::Ids(most) => write!(f, "the token allows {most} ids a request; take several times"),
-        }
+impl Held {
+    fn of(token: Token, usage: Arc<Usage>) -> Self {
+        Self { flows: Flows::of(&token), token, usage }
     }
 }
 
 /// Who a connection or a request is.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    token: Arc<Token>,
+    held: Arc<Held>,
     /// Which tokens were known when it was looked at.
     known: Arc<Known>,
 }
@@ -56,22 +50,61 @@ pub(crate) struct Caller {
 impl Caller {
     /// For logs and audit lines: the token's name, never the token.
     pub(crate) fn name(&self) -> &str {
-        &self.token.name
+        &self.held.token.name
     }
 
     pub(crate) fn may(&self, right: Right, sequence: &str) -> Result<(), Refusal> {
         self.has(right)?;
-        let matches = self.token.sequences.iter().any(|pattern| pattern.matches(sequence));
+        let matches = self.patterns().iter().any(|pattern| pattern.matches(sequence));
         if matches { Ok(()) } else { Err(Refusal::Sequence) }
     }
 
     pub(crate) fn has(&self, right: Right) -> Result<(), Refusal> {
-        if self.token.rights.has(right) { Ok(()) } else { Err(Refusal::Right(right)) }
+        if self.held.token.rights.has(right) { Ok(()) } else { Err(Refusal::Right(right)) }
+    }
+
+    pub(crate) fn patterns(&self) -> &[Pattern] {
+        &self.held.token.sequences
     }
 
     pub(crate) fn may_take(&self, ids: u64) -> Result<(), Refusal> {
-        match self.token.max_ids {
+        match self.held.token.max_ids {
             Some(most) if ids > most => Err(Refusal::Ids(most)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether requests have to be [paid](Self::pays) for.
+    pub(crate) fn is_metered(&self) -> bool {
+        self.held.flows.limits_requests()
+    }
+
+    /// One request, at this time of the [clock](Access::clock).
+    pub(crate) fn pays(&self, now: u64) -> Result<(), Refusal> {
+        self.held.usage.request(&self.held.flows, now)
+    }
+
+    /// Whether sequences that it creates count.
+    pub(crate) fn creates_some_only(&self) -> bool {
+        self.held.token.new_sequences.is_some()
+    }
+
+    pub(crate) fn creates(&self, now: u64) -> Result<Created, Refusal> {
+        self.held.usage.create(&self.held.flows, now)
+    }
+
+    /// A connection's place among those of its token, which is kept if it was of this token before.
+    pub(crate) fn connects(&self, place: &mut Option<Place>) -> Result<(), Refusal> {
+        if !place.as_ref().is_some_and(|place| place.is_of(&self.held.usage)) {
+            *place = None;
+            *place = Some(self.held.usage.connect(self.held.token.max_connections)?);
+        }
+        Ok(())
+    }
+
+    fn in_time(&self, now: SystemTime) -> Result<(), Refusal> {
+        match self.held.token.expires {
+            Some(end) if end <= now => Err(Refusal::Ended),
             _ => Ok(()),
         }
     }
@@ -80,54 +113,106 @@ impl Caller {
 /// The tokens of one reading of the configuration.
 #[derive(Debug)]
 struct Known {
-    by_hash: HashMap<TokenHash, Arc<Token>>,
+    by_hash: HashMap<TokenHash, Arc<Held>>,
     /// Who everybody is without a token; `None` where one is required.
-    anybody: Option<Arc<Token>>,
+    anybody: Option<Arc<Held>>,
+}
+
+impl Known {
+    /// The names of tokens that are not among these.
+    fn names_beside(&self, others: &Self) -> Vec<&str> {
+        let beside = self.by_hash.iter().filter(|(hash, _)| !others.by_hash.contains_key(hash));
+        let mut names: Vec<_> = beside.map(|(_, held)| held.token.name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
 }
 
 /// All tokens. They can be exchanged while the server runs: clones are of the same.
 #[derive(Clone, Debug)]
-pub struct Access(Arc<ArcSwap<Known>>);
+pub struct Access {
+    shared: Arc<Shared>,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+struct Shared {
+    known: ArcSwap<Known>,
+    /// Of all tokens that ever were: one that comes back goes on where it was.
+    usage: Mutex<HashMap<TokenHash, Arc<Usage>>>,
+}
 
 impl Access {
     /// Everybody may do everything.
     pub fn open() -> Self {
         let anybody = Token::new("anybody", TokenHash::of(""), Rights::ALL, vec![Pattern::any()]);
+        let anybody = Held::of(anybody, Arc::default());
         Self::knowing(Known { by_hash: HashMap::new(), anybody: Some(Arc::new(anybody)) })
     }
 
     /// Those with one of these tokens may do what it says.
     pub fn by(tokens: impl IntoIterator<Item = Token>) -> Self {
-        Self::knowing(Known::of(tokens))
+        let access = Self::knowing(Known { by_hash: HashMap::new(), anybody: None });
+        access.exchange(tokens);
+        access
     }
 
     fn knowing(known: Known) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(known)))
+        let shared = Shared { known: ArcSwap::from_pointee(known), usage: Mutex::default() };
+        Self { shared: Arc::new(shared), clock: Clock::of(SystemTime::now) }
     }
 
-    /// From now on these are the tokens, for connections that are open as well.
+    /// With another clock than the system's for when tokens end. How fast somebody asks is measured by a
+    /// clock that cannot be set.
+    #[must_use]
+    pub fn clocked(mut self, day: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.clock = self.clock.with_day(day);
+        self
+    }
+
+    /// From now on these are the tokens, for connections that are open as well. What was used of a token's
+    /// limits stays.
     pub fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
-        self.0.store(Arc::new(Known::of(tokens)));
+        let (old, new) = self.exchange(tokens);
+        audit::exchanged(&new.names_beside(&old), &old.names_beside(&new));
+    }
+
+    /// What was known, and what is.
+    fn exchange(&self, tokens: impl IntoIterator<Item = Token>) -> (Arc<Known>, Arc<Known>) {
+        let (mut usage, now) = (self.shared.usage.lock(), self.clock.elapsed());
+        let mut held = |token: Token| {
+            let used = usage.entry(token.hash).or_default().clone();
+            let held = Held::of(token, used);
+            held.usage.fit(&held.flows, now);
+            (held.token.hash, Arc::new(held))
+        };
+        let by_hash = tokens.into_iter().map(&mut held).collect();
+        let known = Arc::new(Known { by_hash, anybody: None });
+        (self.shared.known.swap(known.clone()), known)
     }
 
     /// Whether everybody may do everything.
     pub fn is_open(&self) -> bool {
-        self.0.load().anybody.is_some()
+        self.shared.known.load().anybody.is_some()
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Who somebody is that said nothing.
     pub(crate) fn anybody(&self) -> Result<Caller, Refusal> {
-        let known = self.0.load_full();
-        let token = known.anybody.clone().ok_or(Refusal::Nobody)?;
-        Ok(Caller { token, known })
+        let known = self.shared.known.load_full();
+        let held = known.anybody.clone().ok_or(Refusal::Nobody)?;
+        Ok(Caller { held, known })
     }
 
     /// Who has this token. What is compared are hashes, which tell nothing about how far a guess was right.
     pub(crate) fn caller(&self, secret: &str) -> Result<Caller, Refusal> {
-        let known = self.0.load_full();
-        let token = known.by_hash.get(&TokenHash::of(secret)).cloned().ok_or(Refusal::Wrong)?;
-        let caller = Caller { token, known };
-        caller.in_time(SystemTime::now())?;
+        let known = self.shared.known.load_full();
+        let held = known.by_hash.get(&TokenHash::of(secret)).cloned().ok_or(Refusal::Wrong)?;
+        let caller = Caller { held, known };
+        caller.in_time(self.clock.day())?;
         Ok(caller)
     }
 
@@ -136,33 +221,17 @@ impl Access {
     /// # Errors
     /// If the token has ended.
     pub(crate) fn confirm(&self, caller: &mut Caller) -> Result<bool, Refusal> {
-        let known = self.0.load();
+        let known = self.shared.known.load();
         let same = Arc::ptr_eq(&known, &caller.known);
         if !same {
-            let token = known.by_hash.get(&caller.token.hash).or(known.anybody.as_ref());
-            caller.token = token.ok_or(Refusal::Ended)?.clone();
+            let held = known.by_hash.get(&caller.held.token.hash).or(known.anybody.as_ref());
+            caller.held = held.ok_or(Refusal::Ended)?.clone();
             caller.known = known.clone();
         }
-        if caller.token.expires.is_some() {
-            caller.in_time(SystemTime::now())?;
+        if caller.held.token.expires.is_some() {
+            caller.in_time(self.clock.day())?;
         }
         Ok(same)
-    }
-}
-
-impl Caller {
-    fn in_time(&self, now: SystemTime) -> Result<(), Refusal> {
-        match self.token.expires {
-            Some(end) if end <= now => Err(Refusal::Ended),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Known {
-    fn of(tokens: impl IntoIterator<Item = Token>) -> Self {
-        let by_hash = tokens.into_iter().map(|token| (token.hash, Arc::new(token))).collect();
-        Self { by_hash, anybody: None }
     }
 }
 

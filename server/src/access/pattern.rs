@@ -18,6 +18,16 @@ impl Pattern {
         Self { text: "".into(), is_prefix: true }
     }
 
+    /// How names begin that it matches; `None` where it is one name.
+    pub(crate) fn beginning(&self) -> Option<&str> {
+        self.is_prefix.then_some(&*self.text)
+    }
+
+    /// The one name that it matches.
+    pub(crate) fn name(&self) -> Option<&str> {
+        (!self.is_prefix).then_some(&*self.text)
+    }
+
     pub(crate) fn matches(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(&*self.text) } else { name == &*self.text }
     }

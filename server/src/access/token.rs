@@ -1,6 +1,7 @@
 //! Tokens: what a client shows, and what of it is kept.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::SystemTime;
 
@@ -97,6 +98,14 @@ pub struct Token {
     pub sequences: Vec<Pattern>,
     /// The most ids of one request; `None` for as many as the server grants.
     pub max_ids: Option<u64>,
+    /// The most requests a second, on average: commands of a pipeline count each.
+    pub requests_per_second: Option<NonZeroU32>,
+    /// The most requests at once; `None` for as many as in a second.
+    pub burst: Option<NonZeroU32>,
+    /// The most connections, of both protocols together, that showed this token last.
+    pub max_connections: Option<u32>,
+    /// The most sequences a day that it creates by drawing from them, where a server creates any.
+    pub new_sequences: Option<u32>,
     /// When it ends, by the clock of the server; `None` for never.
     pub expires: Option<SystemTime>,
 }
@@ -104,7 +113,18 @@ pub struct Token {
 impl Token {
     /// One without limits, for ever.
     pub fn new(name: impl Into<String>, hash: TokenHash, rights: Rights, sequences: Vec<Pattern>) -> Self {
-        Self { name: name.into(), hash, rights, sequences, max_ids: None, expires: None }
+        Self {
+            name: name.into(),
+            hash,
+            rights,
+            sequences,
+            max_ids: None,
+            requests_per_second: None,
+            burst: None,
+            max_connections: None,
+            new_sequences: None,
+            expires: None,
+        }
     }
 }
 

@@ -10,12 +10,16 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use idmill::store::{Bounds, Change, Cursor, Identity, Page, SequenceInfo};
+use idmill::store::{Bounds, Change, Identity, SequenceInfo};
 use idmill::{ErrorKind, SequenceName};
 use serde::{Deserialize, Serialize};
+use tracing::Instrument as _;
 
+use super::caller::Administrator;
+use super::listing;
 use super::number::Number;
 use super::problem::Problem;
+use super::traces::act;
 use crate::access::{Caller, Right};
 use crate::core::Core;
 
@@ -83,13 +87,12 @@ pub(super) async fn list(
         return Err(Problem::invalid(format!("limit is {limit}; it must be 1 to {MOST}")));
     }
     caller.has(Right::Draw)?;
-    let page = Page::of(prefix).limit(limit).after(after.map(Cursor::new));
-    let listing = core.draws.administered().list(page).await?;
-    let seen = listing.sequences.iter().filter(|info| caller.may(Right::Draw, &info.name).is_ok());
+    let found =
+        listing::page(core.draws.administered(), caller.patterns(), &prefix, after.as_deref(), limit).await?;
     let rows = Rows {
-        sequences: seen.map(Shown::from).collect(),
-        after: listing.next.map(|cursor| cursor.as_str().to_owned()),
-        unreadable: listing.unreadable.len(),
+        sequences: found.sequences.iter().map(Shown::from).collect(),
+        after: found.next,
+        unreadable: found.unreadable,
     };
     Ok(Json(rows).into_response())
 }
@@ -126,15 +129,25 @@ fn largest() -> u64 {
 
 pub(super) async fn create(
     State(core): State<Arc<Core>>,
-    caller: Caller,
+    who: Administrator,
     Path(name): Path<String>,
     body: Result<Json<Created>, JsonRejection>,
 ) -> Result<Response, Problem> {
-    caller.may(Right::Administer, &name)?;
+    let outcome = created(&core, &who, &name, body).await;
+    who.did(&core, "create", &name, outcome.as_ref().map(Some));
+    Ok(shown(StatusCode::CREATED, &outcome?))
+}
+
+async fn created(
+    core: &Core,
+    who: &Administrator,
+    name: &str,
+    body: Result<Json<Created>, JsonRejection>,
+) -> Result<SequenceInfo, Problem> {
+    who.may(name)?;
     let Json(Created { start, max }) = body.map_err(|error| Problem::invalid(error.body_text()))?;
-    let info = core.draws.administered().create(&name, Bounds::new(start, max)?).await?;
-    audit(&caller, "create", &info);
-    Ok(shown(StatusCode::CREATED, &info))
+    let bounds = Bounds::new(start, max)?;
+    Ok(core.draws.administered().create(name, bounds).instrument(act("create", name)).await?)
 }
 
 /// What is to be otherwise.
@@ -151,34 +164,49 @@ pub(super) struct Changed {
 
 pub(super) async fn change(
     State(core): State<Arc<Core>>,
-    caller: Caller,
+    who: Administrator,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Result<Json<Changed>, JsonRejection>,
 ) -> Result<Response, Problem> {
-    caller.may(Right::Administer, &name)?;
-    let expected = expected(&headers)?;
+    let outcome = changed(&core, &who, &name, &headers, body).await;
+    who.did(&core, "change", &name, outcome.as_ref().map(Some));
+    Ok(shown(StatusCode::OK, &outcome?))
+}
+
+async fn changed(
+    core: &Core,
+    who: &Administrator,
+    name: &str,
+    headers: &HeaderMap,
+    body: Result<Json<Changed>, JsonRejection>,
+) -> Result<SequenceInfo, Problem> {
+    who.may(name)?;
+    let expected = expected(headers)?;
     let Json(Changed { next, max, backwards, revoke }) =
         body.map_err(|error| Problem::invalid(error.body_text()))?;
     let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    let info =
-        core.draws.administered().set(&name, change).await.map_err(|error| conditional(error, expected))?;
-    audit(&caller, "change", &info);
-    Ok(shown(StatusCode::OK, &info))
+    let changed = core.draws.administered().set(name, change).instrument(act("change", name)).await;
+    changed.map_err(|error| conditional(error, expected))
 }
 
 pub(super) async fn remove(
     State(core): State<Arc<Core>>,
-    caller: Caller,
+    who: Administrator,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    caller.may(Right::Administer, &name)?;
-    if !core.draws.administered().remove(&name).await? {
+    let outcome = removed(&core, &who, &name).await;
+    who.did(&core, "remove", &name, outcome.as_ref().map(|()| None));
+    outcome.map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn removed(core: &Core, who: &Administrator, name: &str) -> Result<(), Problem> {
+    who.may(name)?;
+    if !core.draws.administered().remove(name).instrument(act("remove", name)).await? {
         let detail = format!("there is no sequence {name:?}");
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail));
     }
-    tracing::info!(target: "idmill::audit", by = caller.name(), sequence = name, "remove");
-    Ok(StatusCode::NO_CONTENT)
+    Ok(())
 }
 
 /// What `If-Match` demands; `None` where it is not there.
@@ -206,14 +234,4 @@ fn shown(status: StatusCode, info: &SequenceInfo) -> Response {
     let Identity { incarnation, epoch } = info.identity;
     let tag = HeaderValue::from_str(&format!("\"{incarnation:x}.{epoch}\"")).expect("digits");
     (status, [(header::ETAG, tag)], Json(Shown::from(info))).into_response()
-}
-
-/// Who did what, for whoever asks later.
-fn audit(caller: &Caller, did: &'static str, info: &SequenceInfo) {
-    let Identity { incarnation, epoch } = info.identity;
-    tracing::info!(
-        target: "idmill::audit",
-        by = caller.name(), sequence = %info.name, next = info.next, max = info.bounds.max(), incarnation, epoch,
-        "{did}"
-    );
 }

@@ -1,18 +1,20 @@
 //! Who asks.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use idmill::ErrorKind;
+use idmill::store::SequenceInfo;
 
 use super::problem::Problem;
-use crate::access::{Caller, Refusal};
+use crate::access::{Caller, Refusal, Right};
+use crate::audit::{self, Act};
 use crate::core::Core;
+use crate::peer::Peer;
 
 /// By the token in `Authorization: Bearer`; anybody, where no token is required.
 impl FromRequestParts<Arc<Core>> for Caller {
@@ -28,18 +30,87 @@ impl FromRequestParts<Arc<Core>> for Caller {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(Refusal::Nobody.into());
         }
-        Ok(core.access.caller(secret.trim())?)
+        let peer = parts.extensions.get::<Arc<Peer>>().cloned().unwrap_or_default();
+        let caller = match core.caller(secret.trim(), &peer) {
+            Err(refusal) if refusal.is_guess() => {
+                let ends = peer.guessed().await;
+                return Err(if ends { Problem::from(refusal).last() } else { refusal.into() });
+            }
+            caller => caller?,
+        };
+        core.pays(&caller)?;
+        Ok(caller)
+    }
+}
+
+/// Who wants to administer, which is told of whether they may or not.
+pub(super) struct Administrator {
+    caller: Result<Caller, Problem>,
+    peer: Arc<Peer>,
+}
+
+impl FromRequestParts<Arc<Core>> for Administrator {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, Infallible> {
+        let caller = Caller::from_request_parts(parts, core).await;
+        Ok(Self { caller, peer: parts.extensions.get::<Arc<Peer>>().cloned().unwrap_or_default() })
+    }
+}
+
+impl Administrator {
+    pub(super) fn may(&self, sequence: &str) -> Result<(), Problem> {
+        let caller = self.caller.as_ref().map_err(Clone::clone)?;
+        Ok(caller.may(Right::Administer, sequence)?)
+    }
+
+    /// Leaves word of what was done, or was not.
+    pub(super) fn did(
+        &self,
+        core: &Core,
+        did: &'static str,
+        sequence: &str,
+        outcome: Result<Option<&SequenceInfo>, &Problem>,
+    ) {
+        let act = Act { by: self.caller.as_ref().ok(), peer: &self.peer, did, sequence };
+        match outcome.map_err(Problem::why) {
+            Ok(info) => audit::done(act, info),
+            Err((why, true)) => core.audit.refused(act, why, core.access.clock()),
+            Err((why, false)) => audit::failed(act, why),
+        }
     }
 }
 
 /// Refuses what a page of another site has a browser send: it could draw ids, unseen, from a server that only
 /// this machine reaches.
-pub(super) async fn of_the_same_site(request: Request, next: Next) -> Response {
-    if is_foreign(request.headers()) {
-        let detail = "a page of another site asked for this; services do not send `Origin`, and its own page is of the same";
-        return Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail).into_response();
+pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
+    if !is_foreign(request.headers()) {
+        return None;
     }
-    next.run(request).await
+    note_foreign(core, request);
+    let detail = "a page of another site asked for this; services do not send `Origin`, and its own page is of the same";
+    Some(Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail))
+}
+
+/// What it would have changed, had it not been refused.
+fn note_foreign(core: &Core, request: &Request) {
+    let (did, path) = (act(request.method()), request.uri().path());
+    let peer = request.extensions().get::<Arc<Peer>>();
+    if let (Some(did), Some(peer)) = (did, peer) {
+        let sequence = path.rsplit('/').next().unwrap_or(path);
+        let act = Act { by: None, peer, did, sequence };
+        core.audit.refused(act, "a page of another site asked for it", core.access.clock());
+    }
+}
+
+/// The administrative act that a method is.
+fn act(method: &Method) -> Option<&'static str> {
+    match *method {
+        Method::PUT => Some("create"),
+        Method::PATCH => Some("change"),
+        Method::DELETE => Some("remove"),
+        _ => None,
+    }
 }
 
 fn is_foreign(headers: &HeaderMap) -> bool {

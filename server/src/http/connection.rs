@@ -1,38 +1,48 @@
 //! One connection, and how long it may take.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use idmill::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 
 use super::problem::Problem;
+use crate::peer::Peer;
 
-/// How long a client may take over its next request, and over the rest of one.
+/// How long a client may take over its next request, over the rest of one, and until it reads on.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What is held of a request's head, and of answers that are not read.
 const HELD: usize = 64 * 1024;
 
 /// Serves one client until it leaves, or takes too long, or the server ends: then it is answered first.
-pub(crate) async fn serve<S>(stream: S, router: Router, ending: CancellationToken)
+pub(crate) async fn serve<S>(stream: S, peer: Peer, router: Router, ending: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let (peer, router) = (Arc::new(peer), TowerToHyperService::new(router));
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        router.call(request)
+    });
+    let mut stream = Box::pin(TimeoutStream::new(stream));
+    stream.as_mut().set_write_timeout_pinned(Some(PATIENCE));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HELD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = &mut connection => outcome,
@@ -47,9 +57,34 @@ where
 }
 
 /// A request whose rest does not come is given up; a draw has a patience of its own, which is shorter.
-pub(super) async fn in_time(request: Request, next: Next) -> Response {
-    timeout(PATIENCE, next.run(request)).await.unwrap_or_else(|_| {
+pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response {
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
         let detail = "the rest of the request did not come in time; send it at once";
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::Deadline, detail).into_response()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use futures_util::stream;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// It asked for more than fits on the way.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_dropped() {
+        let endless = || async {
+            Body::from_stream(stream::repeat(Ok::<_, std::convert::Infallible>("x".repeat(1000))))
+        };
+        let router = Router::new().route("/", get(endless));
+        let (mut client, server) = tokio::io::duplex(4096);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let served =
+            timeout(10 * PATIENCE, serve(server, Peer::default(), router, CancellationToken::new())).await;
+        assert!(served.is_ok(), "it is still waited for");
+        drop(client);
+    }
 }

@@ -72,7 +72,7 @@ pub(super) async fn draw(
     }
     caller.may(Right::Draw, &name)?;
     caller.may_take(n)?;
-    let served = core.draws.find(&name).await?;
+    let served = core.sequence::<Problem>(&caller, &name).await?;
     if n == 1 && form == Form::Ids {
         let id = served.next().await?;
         return Ok(whole(&name, [id].into_iter()));
@@ -130,7 +130,7 @@ impl Drop for Parts {
     /// The client left before it had read them.
     fn drop(&mut self) {
         if self.left > 0 {
-            metrics::counter!("idmill_server_unread_ids_total").increment(self.left);
+            metrics::counter!(crate::measures::UNREAD).increment(self.left);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What probes and scrapers ask.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,24 +12,27 @@ use idmill::ErrorKind;
 use super::problem::Problem;
 use crate::access::{Caller, Right};
 use crate::core::Core;
+use crate::readiness::Standing;
 
 /// The process runs.
 pub(super) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// Whether it can serve: every open sequence has ids, and it is not about to end. Says which does not to
-/// those only who may see it.
+/// Whether clients should be sent here: the store answers, or memory lasts without it, and the server is not
+/// about to end. Says which sequences are in trouble to those only who may see it.
 pub(super) async fn ready(State(core): State<Arc<Core>>, caller: Result<Caller, Problem>) -> Response {
-    let report = core.draws.sequences().health();
-    let ending = core.is_ending();
-    let status = if report.is_ready() && !ending { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let may_see = caller.is_ok_and(|caller| caller.has(Right::Observe).is_ok());
-    let text = match (ending, may_see) {
-        (true, _) => "not ready: the server is ending\n".to_owned(),
-        (false, true) => format!("{report}\n"),
-        (false, false) => format!("{}\n", if report.is_ready() { "ready" } else { "not ready" }),
-    };
+    let Standing { fault, report } = core.readiness.standing(core.draws.sequences()).await;
+    let status = if fault.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut text = fault.map_or_else(|| "ready".to_owned(), |fault| format!("not ready: {fault}"));
+    if caller.is_ok_and(|caller| caller.has(Right::Observe).is_ok()) {
+        let between = if fault.is_some() { "; " } else { ": " };
+        let _ = write!(text, "{between}{} sequences, {} in trouble", report.sequences, report.troubles.len());
+        report.troubles.iter().for_each(|trouble| {
+            let _ = write!(text, "; {trouble}");
+        });
+    }
+    text.push('\n');
     (status, text).into_response()
 }
 

@@ -5,22 +5,29 @@ mod caller;
 mod connection;
 mod draws;
 mod health;
+mod host;
+pub(crate) mod listing;
 mod number;
 mod openapi;
+mod page;
 mod problem;
+mod traces;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 
 use crate::core::Core;
 pub(crate) use connection::serve;
+pub(crate) use host::Hosts;
 use idmill::ErrorKind;
 use problem::Problem;
+pub(crate) use traces::Parents;
 
 /// No request has more to say.
 const LONGEST_BODY: usize = 16 * 1024;
@@ -38,12 +45,28 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(openapi::describe))
+        .merge(page::routes())
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
-        .layer(from_fn(caller::of_the_same_site))
-        .layer(from_fn(connection::in_time))
-        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(from_fn_with_state(core.clone(), passed))
         .with_state(core)
+}
+
+/// What each request passes before it is looked at. In one layer, since each more costs every request several
+/// allocations.
+async fn passed(State(core): State<Arc<Core>>, mut request: Request, next: Next) -> Response {
+    DefaultBodyLimit::max(LONGEST_BODY).apply(&mut request);
+    let span = traces::span_of(&core, &request);
+    let answer = async {
+        match host::refused(&core, &request).or_else(|| caller::refused(&core, &request)) {
+            Some(problem) => problem.into_response(),
+            None => connection::in_time(next.run(request)).await,
+        }
+    };
+    match span {
+        Some(span) => traces::within(span, answer).await,
+        None => answer.await,
+    }
 }
 
 async fn nothing() -> Problem {

@@ -7,6 +7,7 @@ use idmill::{Error, ErrorKind, Status};
 use serde::Serialize;
 
 use crate::access::Refusal;
+use crate::measures;
 
 /// What a caller is told, with the kind and the status that the library has.
 #[derive(Clone, Debug, Serialize)]
@@ -22,6 +23,15 @@ pub(crate) struct Problem {
     /// `transient`: try again. `permanent`: it will never work. `unknown`: it may have happened or not.
     #[serde(serialize_with = "as_name")]
     outcome: Status,
+    /// The caller was refused: why, as metrics name it.
+    #[serde(skip)]
+    refused: Option<&'static str>,
+    /// In seconds.
+    #[serde(skip)]
+    retry_after: u64,
+    /// Nothing more is heard on this connection.
+    #[serde(skip)]
+    ends: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
@@ -38,11 +48,32 @@ impl Problem {
     pub(super) fn new(status: StatusCode, kind: ErrorKind, detail: impl Into<String>) -> Self {
         let of = format!("urn:idmill:problem:{kind}");
         let title = status.canonical_reason().unwrap_or("Error");
-        Self { of, title, status, detail: detail.into(), kind, outcome: Status::Permanent }
+        Self {
+            of,
+            title,
+            status,
+            detail: detail.into(),
+            kind,
+            outcome: Status::Permanent,
+            refused: None,
+            retry_after: 1,
+            ends: false,
+        }
     }
 
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, ErrorKind::InvalidInput, detail)
+    }
+
+    /// The connection ends with it.
+    pub(super) fn last(mut self) -> Self {
+        self.ends = true;
+        self
+    }
+
+    /// For the audit: what was wrong, and whether it was the caller who was, rather than the store.
+    pub(super) fn why(&self) -> (&str, bool) {
+        (&self.detail, self.status.is_client_error())
     }
 }
 
@@ -66,25 +97,34 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal {
             Refusal::Nobody | Refusal::Wrong | Refusal::Ended => StatusCode::UNAUTHORIZED,
+            _ if refusal.is_transient() => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::FORBIDDEN,
         };
-        Self::new(status, ErrorKind::Denied, refusal.to_string())
+        let (refused, retry_after) = (Some(refusal.reason()), refusal.retry_after());
+        let kind = refusal.kind();
+        Self { outcome: kind.status(), refused, retry_after, ..Self::new(status, kind, refusal.to_string()) }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        if let Some(reason) = self.refused {
+            measures::refused(reason);
+        }
         let mut response = (self.status, Json(&self)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self.status {
-            StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(header::RETRY_AFTER, self.retry_after.into());
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             _ => {}
+        }
+        if self.ends {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

@@ -9,13 +9,14 @@ use super::request::Command;
 use super::session::{Failure, Session, text};
 use crate::access::Right;
 
-type Outcome = Result<Answer, Failure>;
+pub(super) type Outcome = Result<Answer, Failure>;
 
 /// What is known, with the words of each: the name and its arguments.
-const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 16] = [
+const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 17] = [
     ("incr", 2..=2),
     ("incrby", 3..=3),
     ("idmill.take", 3..=3),
+    ("idmill.store", 3..=3),
     ("get", 2..=2),
     ("exists", 2..=usize::MAX),
     ("ping", 1..=2),
@@ -49,12 +50,13 @@ impl Session {
             "incr" => self.incr_of(word(1)).await,
             "incrby" => self.incrby(word(1), word(2)).await,
             "idmill.take" => self.take(word(1), word(2)).await,
+            "idmill.store" => self.store(word(1), word(2)).await,
             "get" => self.get(word(1)),
             "exists" => self.exists(command).await,
             "ping" if command.len() == 1 => Ok(Answer::Word("PONG")),
             "ping" | "echo" => Ok(Answer::Bytes(word(1).to_vec())),
-            "auth" => self.auth(word(command.len() - 1)),
-            "hello" => self.hello(command),
+            "auth" => self.auth(word(command.len() - 1)).await,
+            "hello" => self.hello(command).await,
             "client" => self.client(command),
             "select" => select(word(1)),
             "command" => Ok(Answer::List(Vec::new())),
@@ -122,16 +124,16 @@ impl Session {
         Ok(Answer::Integer(found))
     }
 
-    fn auth(&mut self, secret: &[u8]) -> Outcome {
+    async fn auth(&mut self, secret: &[u8]) -> Outcome {
         if self.core.access.is_open() {
             return Err(Failure::usage("this server has no tokens: anybody may do anything, without AUTH"));
         }
-        self.authenticate(text(secret)?)?;
+        self.authenticate(text(secret)?).await?;
         Ok(Answer::OK)
     }
 
     /// `HELLO [2|3 [AUTH USER TOKEN] [SETNAME NAME]]`.
-    fn hello(&mut self, command: Command<'_>) -> Outcome {
+    async fn hello(&mut self, command: Command<'_>) -> Outcome {
         let version = match command.word(1) {
             None => None,
             Some(b"2") => Some(2),
@@ -147,7 +149,7 @@ impl Session {
         while at < command.len() {
             match (command.word(at + 1), command.word(at + 2)) {
                 (Some(_), Some(secret)) if command.is(at, "auth") => {
-                    self.auth(secret)?;
+                    self.auth(secret).await?;
                     at += 3;
                 }
                 (Some(name), _) if command.is(at, "setname") => {

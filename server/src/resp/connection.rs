@@ -1,20 +1,22 @@
 //! One connection: reads commands, answers them in their order, and holds no more than a little of either.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use futures_util::poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::reply::{Answer, Replies};
-use super::request::{Words, parse};
+use super::request::{Kept, Words, parse};
 use super::session::{Failure, Session};
 use crate::core::Core;
+use crate::peer::Peer;
 
 /// What an idle connection keeps of either buffer.
 const KEPT: usize = 4 * 1024;
@@ -22,11 +24,13 @@ const KEPT: usize = 4 * 1024;
 const READ: usize = 16 * 1024;
 /// Answers are written when there are so many, and nothing is read until they are.
 const FULL: usize = 64 * 1024;
+/// A client that sends nothing for so long has nothing under way.
+const QUIET: Duration = Duration::from_millis(200);
 /// How long a client may take over the rest of a command, and over taking answers off our hands.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves one client until it leaves, or breaks the protocol, or the server ends.
-pub(crate) async fn serve<S>(core: Arc<Core>, stream: S, id: i64)
+pub(crate) async fn serve<S>(core: Arc<Core>, stream: S, peer: Peer, id: i64)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -37,7 +41,7 @@ where
         words: Words::default(),
         replies: Replies::new(),
         ids: 0,
-        session: Session::new(core, id),
+        session: Session::new(core, Arc::new(peer), id),
     };
     if let Err(error) = connection.serve(&ending).await {
         tracing::debug!(id, lost = connection.ids, %error, "a connection broke");
@@ -59,7 +63,7 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let lost = self.ids + self.session.drawn;
         if lost > 0 {
-            metrics::counter!("idmill_server_unread_ids_total").increment(lost);
+            metrics::counter!(crate::measures::UNREAD).increment(lost);
         }
     }
 }
@@ -67,19 +71,33 @@ impl<S> Drop for Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn serve(&mut self, ending: &CancellationToken) -> io::Result<()> {
         let mut ending = pin!(ending.cancelled());
+        // By when the rest of a command has to have come, however small its pieces are.
+        let mut due = None;
         loop {
+            let came = self.read.len();
             self.answer_all().await?;
             if self.session.ends {
                 return self.stream.shutdown().await;
             }
             self.rest();
             let begun = !self.read.is_empty();
+            if !begun || self.read.len() < came {
+                due = None;
+            }
+            if begun && due.is_none() {
+                due = Some(Instant::now() + PATIENCE);
+            }
             self.read.reserve(if begun { READ } else { KEPT });
             let read = self.stream.read_buf(&mut self.read);
-            let read = async { if begun { timeout(PATIENCE, read).await? } else { read.await } };
+            let read = async {
+                match due {
+                    Some(due) => timeout_at(due, read).await?,
+                    None => read.await,
+                }
+            };
             let read = tokio::select! {
                 biased;
-                () = &mut ending => return self.stream.shutdown().await,
+                () = &mut ending => return self.leave().await,
                 read = read => read?,
             };
             if read == 0 {
@@ -88,6 +106,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Err(refusal) = self.session.confirm() {
                 self.replies.answer(&Failure::Refused(refusal).answer());
                 self.session.ends = true;
+            }
+        }
+    }
+
+    /// Says that no more answers come, and hears the client out: a connection that is closed with bytes unread
+    /// is reset, and answers that are still on their way are lost with it. A client that goes on for ever is
+    /// cut off when the drain time is over.
+    async fn leave(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        loop {
+            self.read.clear();
+            self.read.reserve(READ);
+            match timeout(QUIET, self.stream.read_buf(&mut self.read)).await {
+                Ok(Ok(1..)) => {}
+                _ => return Ok(()),
             }
         }
     }
@@ -123,21 +156,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if command.len() == 0 {
             return Ok(());
         }
-        // What was answered already is not kept from the client by what has to wait.
-        let answer = {
-            let mut answer = pin!(self.session.answer(command));
-            match poll!(&mut answer) {
-                std::task::Poll::Ready(answer) => answer,
-                std::task::Poll::Pending => {
-                    write(&mut self.stream, &mut self.replies, &mut self.ids).await?;
-                    answer.await
-                }
+        match self.session.exec(command) {
+            None => {
+                let answer = Box::pin(self.session.answer(command));
+                let answer = soon(&mut self.stream, &mut self.replies, &mut self.ids, answer).await?;
+                self.note(&answer);
             }
-        };
+            Some(Err(answer)) => self.note(&answer),
+            Some(Ok(commands)) => self.carry_out(&commands).await?,
+        }
+        Ok(())
+    }
+
+    /// Answers each as it comes: together, they may be more than is held for a client.
+    async fn carry_out(&mut self, commands: &[Kept]) -> io::Result<()> {
+        self.replies.list(commands.len());
+        for kept in commands {
+            let outcome = Box::pin(self.session.outcome(kept.command()));
+            let outcome = soon(&mut self.stream, &mut self.replies, &mut self.ids, outcome).await?;
+            self.note(&outcome.unwrap_or_else(Failure::answer));
+            if self.replies.bytes().len() >= FULL {
+                self.write().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, answer: &Answer) {
         self.ids += std::mem::take(&mut self.session.drawn);
         self.replies.version = self.session.version;
-        self.replies.answer(&answer);
-        Ok(())
+        self.replies.answer(answer);
     }
 
     async fn write(&mut self) -> io::Result<()> {
@@ -148,6 +196,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn rest(&mut self) {
         if self.read.is_empty() && self.read.capacity() > READ {
             self.read = BytesMut::new();
+        }
+    }
+}
+
+/// What was answered already is not kept from the client by what has to wait. What is waited for is in a box:
+/// every connection has room for what it awaits, and most are idle.
+async fn soon<S: AsyncWrite + Unpin, T>(
+    stream: &mut S,
+    replies: &mut Replies,
+    ids: &mut u64,
+    mut answer: Pin<Box<impl Future<Output = T>>>,
+) -> io::Result<T> {
+    match poll!(&mut answer) {
+        Poll::Ready(answer) => Ok(answer),
+        Poll::Pending => {
+            write(stream, replies, ids).await?;
+            Ok(answer.await)
         }
     }
 }

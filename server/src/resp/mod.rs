@@ -5,6 +5,7 @@ mod connection;
 mod reply;
 mod request;
 mod session;
+mod store;
 mod transaction;
 
 pub(crate) use connection::serve;

@@ -58,6 +58,11 @@ impl Replies {
         self.head(b':', integer);
     }
 
+    /// So many answers follow, which are one.
+    pub(crate) fn list(&mut self, len: usize) {
+        self.len(b'*', len);
+    }
+
     pub(crate) fn answer(&mut self, answer: &Answer) {
         match answer {
             Answer::Word(word) => self.line(b'+', &[word]),
@@ -66,7 +71,7 @@ impl Replies {
             Answer::Bytes(bytes) => self.bulk(bytes),
             Answer::Null => self.bytes.extend(if self.version == 3 { "_\r\n" } else { "$-1\r\n" }.bytes()),
             Answer::List(list) => {
-                self.len(b'*', list.len());
+                self.list(list.len());
                 for answer in list {
                     self.answer(answer);
                 }

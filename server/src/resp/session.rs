@@ -9,12 +9,15 @@ use super::request::Command;
 use super::transaction::Queue;
 use crate::access::{Caller, Refusal, Right};
 use crate::core::Core;
+use crate::measures;
+use crate::peer::Peer;
 use crate::served::Served;
 
 pub(super) struct Session {
     pub(super) core: Arc<Core>,
     /// `None` until it has said so, where it has to.
     pub(super) caller: Option<Caller>,
+    pub(super) peer: Arc<Peer>,
     pub(super) id: i64,
     /// As the client calls itself.
     pub(super) name: Vec<u8>,
@@ -24,6 +27,10 @@ pub(super) struct Session {
     pub(super) drawn: u64,
     /// Since `MULTI`.
     pub(super) queue: Option<Queue>,
+    /// The time since the start when bytes came last, where commands are to be paid for.
+    metered: Option<u64>,
+    /// The command at hand was.
+    paid: bool,
     /// Drawn from last, by somebody who may.
     recent: Option<(Vec<u8>, Arc<Served>)>,
     /// What follows is not answered any more.
@@ -31,16 +38,19 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(core: Arc<Core>, id: i64) -> Self {
+    pub(super) fn new(core: Arc<Core>, peer: Arc<Peer>, id: i64) -> Self {
         let caller = core.access.anybody().ok();
         Self {
             core,
             caller,
+            peer,
             id,
             name: Vec::new(),
             version: 2,
             drawn: 0,
             queue: None,
+            metered: None,
+            paid: false,
             recent: None,
             ends: false,
         }
@@ -48,35 +58,66 @@ impl Session {
 
     /// `INCR` of the sequence that was drawn from last, if memory has an id: no lock, no allocation, no wait.
     #[inline]
-    pub(super) fn incr(&self, command: Command<'_>) -> Option<i64> {
+    pub(super) fn incr(&mut self, command: Command<'_>) -> Option<i64> {
         if command.len() != 2 || !command.is(0, "incr") || self.queue.is_some() {
             return None;
         }
         let (name, served) = self.recent.as_ref().filter(|(name, _)| Some(&name[..]) == command.word(1))?;
         debug_assert!(!name.is_empty());
-        served.try_next().ok()
+        if let (Some(now), Some(caller)) = (self.metered, &self.caller) {
+            caller.pays(now).ok()?;
+            self.paid = true;
+        }
+        let id = served.try_next().ok();
+        self.paid &= id.is_none();
+        id
+    }
+
+    /// For a command that is answered any other way.
+    pub(super) fn pay(&mut self) -> Result<(), Refusal> {
+        let paid = std::mem::take(&mut self.paid);
+        match &self.caller {
+            Some(caller) if !paid => self.core.pays(caller),
+            _ => Ok(()),
+        }
     }
 
     /// To be called when bytes have come: whether the client still is who it said.
     pub(super) fn confirm(&mut self) -> Result<(), Refusal> {
         let Some(caller) = &mut self.caller else { return Ok(()) };
-        let same = self.core.access.confirm(caller)?;
+        let access = &self.core.access;
+        let same = access.confirm(caller).inspect_err(|refusal| {
+            self.core.audit.guessed(&self.peer, *refusal, access.clock());
+        })?;
         if !same {
             self.recent = None;
         }
+        self.metered = caller.is_metered().then(|| access.clock().elapsed());
         Ok(())
     }
 
-    pub(super) fn authenticate(&mut self, secret: &str) -> Result<(), Refusal> {
-        self.recent = None;
-        self.caller = None;
-        self.caller = Some(self.core.access.caller(secret)?);
-        Ok(())
+    pub(super) async fn authenticate(&mut self, secret: &str) -> Result<(), Refusal> {
+        (self.recent, self.caller, self.metered) = (None, None, None);
+        self.peer.forgets();
+        match self.core.caller(secret, &self.peer) {
+            Ok(caller) => {
+                self.metered = caller.is_metered().then(|| self.core.access.clock().elapsed());
+                self.caller = Some(caller);
+                Ok(())
+            }
+            Err(refusal) => {
+                if refusal.is_guess() {
+                    self.ends |= self.peer.guessed().await;
+                }
+                Err(refusal)
+            }
+        }
     }
 
     /// As it was when it connected.
     pub(super) fn reset(&mut self) {
-        *self = Self::new(self.core.clone(), self.id);
+        self.peer.forgets();
+        *self = Self::new(self.core.clone(), self.peer.clone(), self.id);
     }
 
     pub(super) fn caller(&self) -> Result<&Caller, Failure> {
@@ -87,7 +128,7 @@ impl Session {
     pub(super) async fn sequence(&mut self, name: &[u8]) -> Result<Arc<Served>, Failure> {
         let text = text(name)?;
         self.caller()?.may(Right::Draw, text)?;
-        let served = self.core.draws.find(text).await?;
+        let served = self.core.sequence::<Failure>(self.caller()?, text).await?;
         self.recent = Some((name.to_vec(), served.clone()));
         Ok(served)
     }
@@ -124,12 +165,18 @@ impl Failure {
     }
 
     pub(super) fn answer(self) -> Answer {
+        if let Self::Refused(refusal) = &self {
+            measures::refused(refusal.reason());
+        }
         match self {
             Self::Refused(Refusal::Nobody) => {
                 Answer::Error("NOAUTH", "Authentication required: AUTH with a token of this server".into())
             }
             Self::Refused(refusal @ (Refusal::Wrong | Refusal::Ended)) => {
                 Answer::Error("WRONGPASS", refusal.to_string().into())
+            }
+            Self::Refused(refusal) if refusal.is_transient() => {
+                Answer::Error("TRYAGAIN", refusal.to_string().into())
             }
             Self::Refused(refusal) => Answer::Error("NOPERM", refusal.to_string().into()),
             Self::Failed(error) => Answer::Error(code(&error), error.to_string().into()),

@@ -18,20 +18,24 @@ pub(super) struct Queue {
 }
 
 impl Session {
-    /// Answers a command that has at least its name.
+    /// Answers a command that has at least its name, and is not `EXEC`.
     pub(super) async fn answer(&mut self, command: Command<'_>) -> Answer {
         let alone = command.len() == 1;
         if alone && command.is(0, "multi") {
             return self.multi();
         }
-        if alone && command.is(0, "exec") {
-            return self.exec().await;
-        }
         if alone && command.is(0, "discard") {
             let dropped = self.queue.take();
             return dropped.map_or(Answer::error("DISCARD without MULTI"), |_| Answer::OK);
         }
+        // Those around a transaction cost nothing, so that one which was begun can be ended.
         let leaves = command.is(0, "reset") || command.is(0, "quit");
+        if let Err(refusal) = if leaves { Ok(()) } else { self.pay() } {
+            if let Some(queue) = &mut self.queue {
+                queue.broken = true;
+            }
+            return Failure::Refused(refusal).answer();
+        }
         match &mut self.queue {
             Some(queue) if !leaves => queue.add(command),
             _ => self.outcome(command).await.unwrap_or_else(Failure::answer),
@@ -46,17 +50,19 @@ impl Session {
         Answer::OK
     }
 
-    async fn exec(&mut self) -> Answer {
-        let Some(queue) = self.queue.take() else { return Answer::error("EXEC without MULTI") };
-        if queue.broken {
-            let message = "Transaction discarded because of previous errors: nothing was carried out";
-            return Answer::Error("EXECABORT", message.into());
+    /// What is to be carried out now, if this is `EXEC`; or why nothing is.
+    pub(super) fn exec(&mut self, command: Command<'_>) -> Option<Result<Vec<Kept>, Answer>> {
+        if command.len() != 1 || !command.is(0, "exec") {
+            return None;
         }
-        let mut answers = Vec::with_capacity(queue.commands.len());
-        for kept in &queue.commands {
-            answers.push(self.outcome(kept.command()).await.unwrap_or_else(Failure::answer));
-        }
-        Answer::List(answers)
+        Some(match self.queue.take() {
+            None => Err(Answer::error("EXEC without MULTI")),
+            Some(queue) if queue.broken => {
+                let message = "Transaction discarded because of previous errors: nothing was carried out";
+                Err(Answer::Error("EXECABORT", message.into()))
+            }
+            Some(queue) => Ok(queue.commands),
+        })
     }
 }
 

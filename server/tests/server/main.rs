@@ -1,11 +1,20 @@
 //! The server, as its clients see it.
 
 mod access;
+mod audit;
+mod certificates;
+mod clock;
 mod common;
 mod endings;
 mod hostile;
 mod http;
+mod limits;
 mod openapi;
+mod page;
+mod patience;
+mod ready;
 mod redis;
+mod security;
 mod tls;
+mod tokens;
 mod wire;

@@ -8,6 +8,7 @@ use reqwest::{Client, Method, Response};
 use serde_json::{Value, json};
 
 use crate::common::Running;
+use crate::page::Events;
 
 /// The description, and which operations were tried.
 struct Described {
@@ -20,6 +21,14 @@ impl Described {
     fn followed<'a>(&'a self, value: &'a Value) -> &'a Value {
         let path = value["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
         path.map_or(value, |path| self.text.pointer(path).unwrap_or_else(|| panic!("{path} leads nowhere")))
+    }
+
+    fn hold(&self, schema: &Value, body: &Value, of: &str) {
+        assert!(schema.is_object(), "{of} is not described");
+        let schema = json!({ "components": self.text["components"], "allOf": [schema] });
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let faults: Vec<_> = validator.iter_errors(body).map(|fault| fault.to_string()).collect();
+        assert!(faults.is_empty(), "{of}: {body}: {faults:?}");
     }
 
     /// Holds an answer against what is said of it, and returns its body.
@@ -36,6 +45,12 @@ impl Described {
             assert!(response.headers().contains_key(header), "{method} {path}: no {header}");
         }
         let name = operation["operationId"].as_str().unwrap().to_owned();
+        if kind.as_ref().is_some_and(|kind| kind == "text/event-stream") {
+            let (_, data) = Events::of(response).next().await.unwrap();
+            self.hold(&described["content"]["text/event-stream"]["schema"], &data, path);
+            self.tried.insert(name);
+            return data;
+        }
         let text = response.text().await.unwrap();
         let body = match kind {
             None => {
@@ -49,12 +64,9 @@ impl Described {
                 let kind = kind.to_str().unwrap().split(';').next().unwrap().to_owned();
                 let schema = &described["content"][&kind]["schema"];
                 assert!(schema.is_object(), "{method} {path}: {status} as {kind} is not described");
-                let body =
-                    if kind == "text/plain" { json!(text) } else { serde_json::from_str(&text).unwrap() };
-                let schema = json!({ "components": self.text["components"], "allOf": [schema] });
-                let validator = jsonschema::validator_for(&schema).unwrap();
-                let faults: Vec<_> = validator.iter_errors(&body).map(|fault| fault.to_string()).collect();
-                assert!(faults.is_empty(), "{method} {path}: {status} {body}: {faults:?}");
+                let is_text = kind == "text/plain" || kind == "text/html";
+                let body = if is_text { json!(text) } else { serde_json::from_str(&text).unwrap() };
+                self.hold(schema, &body, &format!("{method} {path}: {status}"));
                 body
             }
         };
@@ -99,6 +111,10 @@ async fn each_answer_is_as_described() {
         ("/readyz", Method::GET, "", "", None),
         ("/metrics", Method::GET, "", "", None),
         ("/openapi.json", Method::GET, "", "", None),
+        ("/", Method::GET, "", "?search=o&sort=-rate&page=1", None),
+        ("/", Method::GET, "", "?sort=nothing", None),
+        ("/v1/events", Method::GET, "", "?search=o&sort=-rate&page=1", None),
+        ("/v1/events", Method::GET, "", "?page=x", None),
     ] {
         let url = server.url(&(path.replace("{name}", name) + query));
         let mut request = http.request(method.clone(), url);

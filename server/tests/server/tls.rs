@@ -17,13 +17,13 @@ use tokio_rustls::TlsConnector;
 use crate::common::Running;
 
 /// An authority, and files of what it has signed.
-struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     directory: TempDir,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -32,14 +32,20 @@ impl Authority {
         Self { issuer, directory }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// A certificate and its key, of `localhost`.
-    fn signs(&self, name: &str) -> [PathBuf; 2] {
+    pub(crate) fn signs(&self, name: &str) -> [PathBuf; 2] {
+        self.signs_with(name, |_| {})
+    }
+
+    /// One that says something else.
+    pub(crate) fn signs_with(&self, name: &str, with: impl FnOnce(&mut CertificateParams)) -> [PathBuf; 2] {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        with(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let files = [self.file(&format!("{name}.pem")), self.file(&format!("{name}.key"))];
         std::fs::write(&files[0], certificate.pem()).unwrap();
@@ -48,7 +54,7 @@ impl Authority {
     }
 
     /// A client that believes this authority, and shows a certificate if it has one.
-    fn client(&self, shown: Option<&[PathBuf; 2]>) -> TlsConnector {
+    pub(crate) fn client(&self, shown: Option<&[PathBuf; 2]>) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -67,7 +73,11 @@ impl Authority {
 }
 
 /// What comes after this was sent; or why nothing does.
-async fn asked(client: &TlsConnector, address: std::net::SocketAddr, text: &str) -> std::io::Result<String> {
+pub(crate) async fn asked(
+    client: &TlsConnector,
+    address: std::net::SocketAddr,
+    text: &str,
+) -> std::io::Result<String> {
     let stream = TcpStream::connect(address).await?;
     let mut stream = client.connect(ServerName::try_from("localhost").unwrap(), stream).await?;
     stream.write_all(text.as_bytes()).await?;

@@ -205,8 +205,18 @@ mod tests {
 
     #[test]
     fn no_password_is_shown_by_a_store_that_reads_a_url_wrongly() {
-        let schemes =
-            ["postgres", "postgresql", "mysql", "mariadb", "mongodb", "cassandra", "redis", "rediss", "etcd"];
+        let schemes = [
+            "postgres",
+            "postgresql",
+            "mysql",
+            "mariadb",
+            "mongodb",
+            "cassandra",
+            "redis",
+            "rediss",
+            "etcd",
+            "idmill",
+        ];
         for scheme in schemes {
             for rest in [
                 "//app:hunter2@db/shop",

@@ -2,7 +2,18 @@
 
 mod reload;
 mod settings;
+#[cfg(target_os = "linux")]
+mod systemd;
+#[cfg(not(target_os = "linux"))]
+#[path = "unmanaged.rs"]
+mod systemd;
 mod tokens;
+mod totals;
+#[cfg(feature = "otel")]
+mod traces;
+#[cfg(not(feature = "otel"))]
+#[path = "untraced.rs"]
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +26,10 @@ use tokio::time::interval;
 
 use crate::args::{Global, Serve};
 use crate::failure::{Failure, Outcome};
-use crate::{opening, signalled};
+use crate::{logging, opening, signalled};
 use settings::Settings;
+use systemd::Handed;
+use traces::Traces;
 
 /// A sequence that nobody draws from is let go after this long.
 const IDLE: Duration = Duration::from_secs(600);
@@ -25,12 +38,17 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     let check = args.check;
-    let settings = Settings::of(global, args)?;
+    let handed = systemd::handed()?;
+    let settings = Settings::of(global, args, &handed)?;
     if check {
         return settings.print();
     }
+    let traces = Traces::begin()?;
+    logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
-    let server = bound(&settings, metrics.clone()).await?;
+    let server = bound(&settings, handed, metrics.clone()).await?;
+    let figures = server.figures();
+    systemd::ready(&figures);
     for (what, address) in [("Redis protocol", server.resp_address()), ("HTTP", server.http_address())] {
         if let Some(address) = address {
             tracing::info!(%address, "{what} is served");
@@ -38,18 +56,21 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     }
     let told_to_end = async {
         signalled().await;
+        systemd::stopping();
         tracing::info!("told to end; clients that are being answered have {:?}", settings.drain);
     };
     tokio::select! {
-        () = server.run(told_to_end) => tracing::info!("ended"),
-        () = reload::keep(&settings) => {}
+        () = server.run(told_to_end) => totals::report(&metrics.render()),
+        () = reload::keep(&settings, &figures) => {}
+        () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
         () = told_twice() => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
     }
+    traces.end().await;
     Ok(())
 }
 
-async fn bound(settings: &Settings, metrics: PrometheusHandle) -> Outcome<Server> {
+async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -> Outcome<Server> {
     let store = opening::create(&settings.global, StoreUrl::CONNECT_TIMEOUT).await?;
     let administered = Sequences::new(store.clone())?;
     let drawn: Arc<dyn Store> = if settings.creates { store } else { Arc::new(Existing::of(store)) };
@@ -62,18 +83,25 @@ async fn bound(settings: &Settings, metrics: PrometheusHandle) -> Outcome<Server
         .access(settings.access.clone())
         .patience(settings.patience)
         .drain(settings.drain)
+        .drain_delay(settings.drain_delay)
         .max_connections(settings.max_connections)
+        .http_hosts(settings.http_hosts.clone())
+        .store_url(&opening::url(&settings.global)?.to_string())
         .metrics(move || metrics.render());
     if let Some(certificate) = &settings.certificate {
         server = server.tls(certificate.tls.clone());
     }
-    if let Some(address) = settings.resp {
-        server = server.resp(address);
-    }
-    if let Some(address) = settings.http {
-        server = server.http(address);
-    }
-    Ok(server.bind().await?)
+    server = match (handed.resp, settings.resp) {
+        (Some(listener), _) => server.resp_listener(listener),
+        (None, Some(address)) => server.resp(address),
+        (None, None) => server,
+    };
+    server = match (handed.http, settings.http) {
+        (Some(listener), _) => server.http_listener(listener),
+        (None, Some(address)) => server.http(address),
+        (None, None) => server,
+    };
+    Ok(traces::adopt(server).bind().await?)
 }
 
 fn recorder() -> Outcome<PrometheusHandle> {

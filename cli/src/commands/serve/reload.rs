@@ -4,10 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use idmill_server::Figures;
 use tokio::time::interval;
 
 use super::settings::Settings;
-use super::tokens;
+use super::{systemd, tokens};
 use crate::failure::Outcome;
 
 /// How often the files are looked at.
@@ -15,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Reads tokens and certificates again when their files have changed, and when the process is told to. What
 /// cannot be read changes nothing.
-pub(super) async fn keep(settings: &Settings) {
+pub(super) async fn keep(settings: &Settings, figures: &Figures) {
     let certificates = settings.certificate.iter().flat_map(super::settings::Certificate::files);
     let files: Vec<_> = settings.tokens.iter().cloned().chain(certificates).collect();
     let (mut ticks, mut told, mut seen) = (interval(LOOK), Told::new(), changed(&files));
@@ -24,11 +25,17 @@ pub(super) async fn keep(settings: &Settings) {
             _ = ticks.tick() => false,
             () = told.again() => true,
         };
+        if asked {
+            systemd::reloading();
+        }
         let now = changed(&files);
         if asked || now != seen {
             seen = now;
             report("tokens", read_tokens(settings));
             report("certificates", read_certificates(settings));
+        }
+        if asked {
+            systemd::ready(figures);
         }
     }
 }

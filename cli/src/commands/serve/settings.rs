@@ -2,22 +2,21 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use idmill_server::{Access, Tls};
+use idmill_server::{Access, Server, Tls};
 
+use super::systemd::Handed;
 use super::tokens;
-use crate::args::{Global, Keys, Serve, Spot};
+use crate::args::{Global, Keys, LogFormat, Serve, Spot};
 use crate::failure::{Failure, Outcome};
 use crate::{opening, output};
-
-const RESP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7380);
-const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7381);
 
 pub(super) struct Settings {
     pub(super) global: Global,
     pub(super) resp: Option<SocketAddr>,
     pub(super) http: Option<SocketAddr>,
+    pub(super) http_hosts: Vec<String>,
     pub(super) tokens: Option<PathBuf>,
     pub(super) access: Access,
     pub(super) certificate: Option<Certificate>,
@@ -25,18 +24,22 @@ pub(super) struct Settings {
     pub(super) patience: Duration,
     pub(super) freshness: Option<Duration>,
     pub(super) drain: Duration,
+    pub(super) drain_delay: Duration,
     pub(super) max_connections: usize,
+    pub(super) logs_json: bool,
 }
 
 impl Settings {
-    pub(super) fn of(global: &Global, args: Serve) -> Outcome<Self> {
+    pub(super) fn of(global: &Global, args: Serve, handed: &Handed) -> Outcome<Self> {
         let Serve { config, keys, .. } = args;
         let keys = match config {
             None => keys,
             Some(file) => keys.over(tokens::in_toml::<Keys>(&file)?),
         };
         let address = |spot: Option<Spot>, default| spot.map_or(Some(default), |Spot(address)| address);
-        let (resp, http) = (address(keys.resp, RESP), address(keys.http, HTTP));
+        // What was handed over is listened at already.
+        let resp = Handed::address(handed.resp.as_ref())?.or_else(|| address(keys.resp, Server::RESP));
+        let http = Handed::address(handed.http.as_ref())?.or_else(|| address(keys.http, Server::HTTP));
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
         }
@@ -53,19 +56,23 @@ impl Settings {
             global: opening::with(global, keys.store, keys.guard),
             resp,
             http,
+            http_hosts: keys.http_hosts.unwrap_or_default(),
             tokens: keys.tokens,
             access,
             certificate,
             creates: keys.create.unwrap_or(false),
-            patience: keys.patience.unwrap_or(Duration::from_secs(5)),
+            patience: keys.patience.unwrap_or(Server::PATIENCE),
             freshness: keys.freshness,
-            drain: keys.drain.unwrap_or(Duration::from_secs(10)),
-            max_connections: keys.max_connections.map_or(20_000, |clients| clients as usize),
+            drain: keys.drain.unwrap_or(Server::DRAIN),
+            max_connections: keys.max_connections.map_or(Server::MAX_CONNECTIONS, |clients| clients as usize),
+            drain_delay: keys.drain_delay.unwrap_or_default(),
+            logs_json: keys.log_format.map_or(global.json, |format| format == LogFormat::Json),
         })
     }
 
     /// What would be done.
     pub(super) fn print(&self) -> Outcome {
+        self.warn();
         let store = opening::url(&self.global)?;
         let at = |address: Option<SocketAddr>| {
             address.map_or_else(|| "none".to_owned(), |address| address.to_string())
@@ -77,11 +84,15 @@ impl Settings {
                 "guard": store.guard().map(ToString::to_string),
                 "resp": at(self.resp),
                 "http": at(self.http),
+                "http-hosts": self.http_hosts,
                 "tokens": tokens,
                 "tls": self.certificate.is_some(),
+                "certificate-expires": self.expires(),
                 "create": self.creates,
                 "patience": humantime::format_duration(self.patience).to_string(),
                 "freshness": self.freshness.map(|age| humantime::format_duration(age).to_string()),
+                "drain-delay": humantime::format_duration(self.drain_delay).to_string(),
+                "log-format": if self.logs_json { "json" } else { "text" },
                 "drain": humantime::format_duration(self.drain).to_string(),
                 "max-connections": self.max_connections,
             }));
@@ -91,10 +102,33 @@ impl Settings {
             .map_or_else(|| "everybody who reaches it".to_owned(), |file| format!("the tokens of {file}"));
         output::print(&format!(
             "would serve {store}\n  TLS             {}\n  Redis protocol  {}\n  HTTP            {}\n  for             {who}\n  sequences       {created}\n",
-            if self.certificate.is_some() { "yes" } else { "no" },
+            self.encryption(),
             at(self.resp),
             at(self.http),
         ))
+    }
+}
+
+impl Settings {
+    /// Tells what has to be seen to before long.
+    fn warn(&self) {
+        let shown = self.certificate.as_ref();
+        if let Some(warning) = shown.and_then(|shown| shown.tls.warning(SystemTime::now())) {
+            output::note(self.global.json, &warning);
+        }
+    }
+
+    fn encryption(&self) -> String {
+        match self.expires() {
+            Some(end) => format!("yes, until {end}"),
+            None => if self.certificate.is_some() { "yes" } else { "no" }.to_owned(),
+        }
+    }
+
+    /// When the certificate ends.
+    fn expires(&self) -> Option<String> {
+        let end = self.certificate.as_ref()?.tls.expires()?;
+        Some(humantime::format_rfc3339_seconds(end).to_string())
     }
 }
 
@@ -137,5 +171,31 @@ fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
         ))
         .hint("in a network that is trusted, or behind a proxy that sees to both, say --insecure")),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    /// The help is one in every build, also in those without a server to ask.
+    #[test]
+    fn the_help_has_the_servers_own_defaults() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
+        let time = |time| humantime::format_duration(time).to_string();
+        for (option, default) in [
+            ("--resp", Server::RESP.to_string()),
+            ("--http", Server::HTTP.to_string()),
+            ("--patience", time(Server::PATIENCE)),
+            ("--drain", time(Server::DRAIN)),
+            ("--max-connections", Server::MAX_CONNECTIONS.to_string()),
+        ] {
+            let of = help.split(&format!("{option} <")).nth(1).unwrap().split("\n      --").next().unwrap();
+            assert!(of.contains(&format!("[default: {default}]")), "{option}: {of}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::SystemTime;
@@ -29,6 +30,10 @@ struct Entry {
     rights: Vec<String>,
     sequences: Vec<String>,
     max_ids: Option<u64>,
+    requests_per_second: Option<NonZeroU32>,
+    burst: Option<NonZeroU32>,
+    max_connections: Option<u32>,
+    new_sequences: Option<u32>,
     expires: Option<toml::value::Datetime>,
 }
 
@@ -43,7 +48,14 @@ impl Entry {
             })
         });
         let mut token = Token::new(self.name, self.hash.parse()?, rights, sequences);
+        if self.burst.is_some() && self.requests_per_second.is_none() {
+            return Err(idmill::Error::invalid(
+                "burst is of requests-per-second, which is not there; write both",
+            ));
+        }
         (token.max_ids, token.expires) = (self.max_ids, expires.transpose()?);
+        (token.requests_per_second, token.burst) = (self.requests_per_second, self.burst);
+        (token.max_connections, token.new_sequences) = (self.max_connections, self.new_sequences);
         Ok(token)
     }
 }
@@ -98,8 +110,16 @@ fn entry(args: &Args, secret: &Secret) -> String {
         list(&args.rights),
         list(&args.sequences),
     );
-    if let Some(ids) = args.max_ids {
-        let _ = writeln!(entry, "max-ids = {ids}");
+    for (key, limit) in [
+        ("max-ids", args.max_ids),
+        ("requests-per-second", args.requests_per_second.map(|limit| limit.get().into())),
+        ("burst", args.burst.map(|limit| limit.get().into())),
+        ("max-connections", args.max_connections.map(u64::from)),
+        ("new-sequences", args.new_sequences.map(u64::from)),
+    ] {
+        if let Some(limit) = limit {
+            let _ = writeln!(entry, "{key} = {limit}");
+        }
     }
     if let Some(time) = args.expires {
         let _ = writeln!(entry, "expires = {}", humantime::format_rfc3339_seconds(SystemTime::now() + time));
@@ -120,6 +140,10 @@ mod tests {
             rights: vec!["draw".to_owned()],
             sequences: vec!["orders".to_owned(), "shop.*".to_owned()],
             max_ids: Some(1000),
+            requests_per_second: NonZeroU32::new(500),
+            burst: NonZeroU32::new(2000),
+            max_connections: Some(8),
+            new_sequences: Some(0),
             expires: Some(Duration::from_secs(60)),
         };
         let secret = Secret::fresh().unwrap();
@@ -129,6 +153,8 @@ mod tests {
         let tokens = read(&file).unwrap();
         let [token] = &tokens[..] else { panic!("{tokens:?}") };
         assert_eq!((&*token.name, token.hash, token.max_ids), ("the \"shop\"", secret.hash(), Some(1000)));
+        assert_eq!((token.requests_per_second, token.burst), (NonZeroU32::new(500), NonZeroU32::new(2000)));
+        assert_eq!((token.max_connections, token.new_sequences), (Some(8), Some(0)));
         assert!(token.expires.unwrap() > SystemTime::now() && token.sequences.len() == 2);
     }
 
@@ -140,6 +166,7 @@ mod tests {
             ("[[token]]\nname = \"a\"\nhash = \"topsecret\"\nrights = []\nsequences = []\n", "sha256:"),
             ("[[token]]\nsecret = \"topsecret\"\n", "line 2"),
             ("[[token]]\nname = topsecret\n", "line 2"),
+            ("[[token]]\nname = \"a\"\nrequests-per-second = 0\n", "line 3"),
         ] {
             fs::write(&file, text).unwrap();
             let message = read(&file).unwrap_err().message().to_owned();

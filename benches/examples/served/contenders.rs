@@ -1,0 +1,131 @@
+//! What is measured: each as a process of its own, which ends with this one.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::post;
+use tempfile::TempDir;
+
+/// How long a process may take until it listens.
+const TO_START: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contender {
+    /// Over an SQLite file, which is synced before ids are handed out.
+    Idmill,
+    /// Nothing is written to a disk: what a counter in Redis costs at the least.
+    RedisInMemory,
+    /// Each write is synced before it is answered, as an id that may not come twice needs it.
+    RedisSynced,
+    /// One constant answer, from the HTTP library that idmill has.
+    Hello,
+}
+
+impl Contender {
+    pub(crate) const ALL: &[Self] = &[Self::Idmill, Self::RedisInMemory, Self::RedisSynced, Self::Hello];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Idmill => "idmill serve, over SQLite",
+            Self::RedisInMemory => "Redis, nothing saved",
+            Self::RedisSynced => "Redis, each write synced",
+            Self::Hello => "a constant, by the same HTTP library",
+        }
+    }
+
+    pub(crate) fn start(self, idmill: &Path) -> Running {
+        let directory = TempDir::new().expect("a temporary directory");
+        let [resp, http] = free_ports();
+        let mut command = self.command(idmill, directory.path(), resp, http);
+        let log = File::create(directory.path().join("log")).expect("a log");
+        command.stdout(Stdio::null()).stderr(log);
+        let process = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let running = Running { contender: self, resp, http, process, _directory: directory };
+        await_port(if self == Self::Hello { http } else { resp });
+        running
+    }
+
+    fn command(self, idmill: &Path, directory: &Path, resp: u16, http: u16) -> Command {
+        if matches!(self, Self::RedisInMemory | Self::RedisSynced) {
+            let mut command = Command::new("redis-server");
+            let synced = if self == Self::RedisSynced { "yes" } else { "no" };
+            command.args(["--bind", "127.0.0.1", "--port", &resp.to_string(), "--save", ""]);
+            command.args(["--appendonly", synced, "--appendfsync", "always", "--maxclients", "20000"]);
+            command.arg("--dir").arg(directory);
+            return command;
+        }
+        if self == Self::Hello {
+            let mut command = Command::new(env::current_exe().expect("this program"));
+            command.arg("hello").env("PORT", http.to_string());
+            return command;
+        }
+        let mut command = Command::new(idmill);
+        command
+            .arg("serve")
+            .arg("--create")
+            .arg("--store")
+            .arg(format!("sqlite:{}/ids.db", directory.display()));
+        command.args(["--resp", &format!("127.0.0.1:{resp}"), "--http", &format!("127.0.0.1:{http}")]);
+        command
+    }
+}
+
+pub(crate) struct Running {
+    pub(crate) contender: Contender,
+    pub(crate) resp: u16,
+    pub(crate) http: u16,
+    pub(crate) process: Child,
+    _directory: TempDir,
+}
+
+impl Running {
+    /// How long processors have worked for it, by the system's count, to a hundredth of a second.
+    pub(crate) fn work(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
+        // Behind the name, which may have spaces: the 12th and the 13th, in ticks of a hundredth of a second.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 10)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Both at once, so that they differ.
+fn free_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("its address").port())
+}
+
+fn await_port(port: u16) {
+    let begun = Instant::now();
+    while let Err(error) = TcpStream::connect(("127.0.0.1", port)) {
+        let is_early = error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < TO_START;
+        assert!(is_early, "nothing listens at {port}: {error}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Answers each `POST /` with an answer as long as idmill's.
+pub(crate) fn say_hello() {
+    let port: u16 = env::var("PORT").ok().and_then(|port| port.parse().ok()).expect("a port");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let answer =
+            || async { ([("content-type", "application/json")], r#"{"sequence":"orders","ids":[1234567]}"#) };
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("the port");
+        let _ = axum::serve(listener, Router::new().route("/", post(answer))).await;
+    });
+}

@@ -1,0 +1,98 @@
+//! Spans, to a collector of OpenTelemetry, as the variables of its specification say.
+
+use idmill_server::ServerBuilder;
+use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::{Layer, Registry};
+
+use crate::failure::{Failure, Outcome};
+
+/// One of them says where the collector is. Without, spans go nowhere.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const SERVICE: &str = "idmill";
+
+/// What hands spans to the collector; `None` where none is named.
+pub(super) struct Traces(Option<SdkTracerProvider>);
+
+impl Traces {
+    pub(super) fn begin() -> Outcome<Self> {
+        let is_wanted = ENDPOINTS.iter().any(|name| !variable(name).is_empty())
+            && !variable("OTEL_SDK_DISABLED").eq_ignore_ascii_case("true")
+            && variable("OTEL_TRACES_EXPORTER") != "none";
+        if !is_wanted {
+            return Ok(Self(None));
+        }
+        let exporter = SpanExporter::builder().with_http().build();
+        let exporter = exporter
+            .map_err(|error| Failure::usage(format!("spans cannot be sent to the collector: {error}")))?;
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource());
+        Ok(Self(Some(provider.build())))
+    }
+
+    /// Takes the spans of this server and of the engine, and what is logged within them.
+    pub(super) fn layer(&self) -> Option<impl Layer<Registry> + Send + Sync + use<>> {
+        let tracer = self.0.as_ref()?.tracer(SERVICE);
+        let layer =
+            tracing_opentelemetry::layer().with_tracer(tracer).with_location(false).with_threads(false);
+        Some(layer.with_filter(Targets::new().with_target("idmill", LevelFilter::DEBUG)))
+    }
+
+    /// Hands over what is left. A collector that is away has a time of its own for this.
+    pub(super) async fn end(self) {
+        let Some(provider) = self.0 else { return };
+        match tokio::task::spawn_blocking(move || provider.shutdown()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the last spans were not sent"),
+            Err(error) => tracing::warn!(%error, "the last spans were not sent"),
+        }
+    }
+}
+
+/// The span of a request is a child of the one that its `traceparent` names.
+pub(super) fn adopt(server: ServerBuilder) -> ServerBuilder {
+    let propagator = TraceContextPropagator::new();
+    server.parents(move |span, headers| {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let parent = propagator.extract(&Given { parent: text("traceparent"), state: text("tracestate") });
+        // Fails where nobody takes spans.
+        let _ = span.set_parent(parent);
+    })
+}
+
+/// What a request says of its trace.
+struct Given<'a> {
+    parent: Option<&'a str>,
+    state: Option<&'a str>,
+}
+
+impl Extractor for Given<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        match key {
+            "traceparent" => self.parent,
+            "tracestate" => self.state,
+            _ => None,
+        }
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec!["traceparent", "tracestate"]
+    }
+}
+
+/// What sends the spans: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say, else it is `idmill`.
+fn resource() -> Resource {
+    let is_named = !variable("OTEL_SERVICE_NAME").is_empty()
+        || variable("OTEL_RESOURCE_ATTRIBUTES").contains("service.name=");
+    let resource = Resource::builder();
+    if is_named { resource.build() } else { resource.with_service_name(SERVICE).build() }
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}

@@ -1,0 +1,208 @@
+//! `idmill serve` under a service manager, as systemd does it: listeners that are handed over, and what it is told.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use command_fds::{CommandFdExt, FdMapping};
+use common::{Place, Ran};
+
+/// Long enough for anything that comes at all.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn tell(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `idmill serve` with these descriptors from 3 on, and their names. A shell sets LISTEN_PID, and becomes it.
+fn handing(place: &Place, listeners: Vec<OwnedFd>, names: &str, args: &str) -> Command {
+    let idmill = place.command(&[]);
+    let mut command = Command::new("sh");
+    let script = format!("LISTEN_PID=$$ exec '{}' serve {args}", idmill.get_program().to_str().unwrap());
+    command.args(["-c", &script]).current_dir(place.path()).stdin(Stdio::null());
+    command.env("LISTEN_FDS", listeners.len().to_string()).env("LISTEN_FDNAMES", names);
+    let mappings = listeners.into_iter().zip(3..);
+    let mappings = mappings.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
+    command.fd_mappings(mappings).unwrap();
+    command
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+fn ask(address: SocketAddr, words: &str) -> String {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = BufReader::new(stream);
+    stream.get_mut().write_all(format!("{words}\r\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// A socket that stands for the manager's own.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn at(place: &Place) -> Self {
+        let socket = UnixDatagram::bind(place.path().join("notify")).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(socket)
+    }
+
+    /// What it is told until a message has this line; that is the last.
+    fn hears(&self, line: &str) -> Vec<String> {
+        let (mut all, begun) = (Vec::new(), Instant::now());
+        loop {
+            assert!(begun.elapsed() < PATIENCE, "{line} after {all:?}");
+            let mut message = [0; 4096];
+            let length =
+                self.0.recv(&mut message).unwrap_or_else(|error| panic!("{line} after {all:?}: {error}"));
+            all.push(String::from_utf8(message[..length].to_vec()).unwrap());
+            if all.last().unwrap().lines().any(|said| said == line) {
+                return all;
+            }
+        }
+    }
+}
+
+#[test]
+fn listeners_that_are_handed_over_are_served_by_their_names() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let ((resp, resp_at), (http, http_at)) = (listener(), listener());
+    // In the other order than they are named in the settings.
+    let mut command = handing(&place, vec![http.into(), resp.into()], "http:resp", "--resp none");
+    let _server = Running(command.stderr(Stdio::null()).spawn().unwrap());
+    assert_eq!(ask(resp_at, "INCR orders"), ":1");
+    let mut http = TcpStream::connect(http_at).unwrap();
+    write!(http, "POST /v1/sequences/orders/ids HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    http.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("{\"sequence\":\"orders\",\"ids\":[2]}"), "{answer}");
+}
+
+#[test]
+fn what_is_handed_over_and_cannot_be_served_is_refused_with_what_to_do() {
+    let place = Place::new();
+    let open = |address: &str| OwnedFd::from(TcpListener::bind(address).unwrap());
+    let here = || open("127.0.0.1:0");
+    let unix = UnixListener::bind(place.path().join("socket")).unwrap();
+    for (listeners, names, words) in [
+        (vec![here()], "idmill.socket", "one named \"idmill.socket\""),
+        (vec![here()], "", "FileDescriptorName="),
+        (vec![here(), here()], "resp:resp", "two named \"resp\""),
+        (vec![unix.into()], "resp", "no listener of TCP"),
+        // As an address in the settings would be.
+        (vec![open("0.0.0.0:0")], "resp", "--insecure"),
+    ] {
+        let ran: Ran = handing(&place, listeners, names, "").output().unwrap().into();
+        assert_eq!(ran.code, 2, "{names}: {ran:?}");
+        assert!(ran.err.contains(words), "{names}: {ran:?}");
+    }
+}
+
+/// Somebody else's, that came by inheritance, are left alone.
+#[test]
+fn listeners_that_are_for_another_process_are_not_touched() {
+    let place = Place::new();
+    let mut command = place.command(&["serve", "--check", "--json"]);
+    command.env("LISTEN_PID", "1").env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "resp");
+    let ran: Ran = command.output().unwrap().into();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("127.0.0.1:7380"), "{ran:?}");
+}
+
+#[test]
+fn the_manager_is_told_from_the_beginning_to_the_end() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let manager = Manager::at(&place);
+    let (resp, address) = listener();
+    let mut command = handing(&place, vec![resp.into()], "resp", "--http none --drain-delay 100ms");
+    command.env("NOTIFY_SOCKET", place.path().join("notify")).env("WATCHDOG_USEC", "100000");
+    let server = Running(command.stderr(Stdio::null()).spawn().unwrap());
+    let first = manager.hears("READY=1");
+    assert_eq!(first.len(), 1, "{first:?}");
+    manager.hears("STATUS=serving 0 sequences, 0 clients");
+    manager.hears("WATCHDOG=1");
+    manager.hears("WATCHDOG=1");
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"INCR orders\r\n").unwrap();
+    manager.hears("STATUS=serving 1 sequences, 1 clients");
+    drop(client);
+    manager.hears("STATUS=serving 1 sequences, 0 clients");
+    server.tell("-HUP");
+    let told = manager.hears("RELOADING=1");
+    let since = told.last().unwrap().lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
+    assert!(since.and_then(|since| since.parse::<u64>().ok()).is_some_and(|since| since > 0), "{told:?}");
+    manager.hears("READY=1");
+    server.tell("-TERM");
+    manager.hears("STOPPING=1");
+    let mut server = server;
+    assert!(server.0.wait().unwrap().success());
+}
+
+/// The first that it says of itself is no success: the manager would go on to start what needs it.
+#[test]
+fn the_manager_of_a_server_that_cannot_begin_is_not_told_that_it_is_ready() {
+    let place = Place::new();
+    let manager = Manager::at(&place);
+    let mut command =
+        place.command(&["serve", "--store", "sqlite:none/ids.db", "--resp", "127.0.0.1:0", "--http", "none"]);
+    let ran: Ran = command.env("NOTIFY_SOCKET", place.path().join("notify")).output().unwrap().into();
+    assert_ne!(ran.code, 0, "{ran:?}");
+    manager.0.set_nonblocking(true).unwrap();
+    assert!(manager.0.recv(&mut [0; 4096]).is_err());
+}
+
+#[test]
+fn the_log_is_written_in_the_format_that_is_asked_for() {
+    let place = Place::new();
+    fs::write(place.path().join("idmill.toml"), "log-format = \"json\"\n").unwrap();
+    for (args, variable, is_json) in [
+        (&[][..], None, false),
+        (&["--json"], None, true),
+        (&["--log-format", "json"], None, true),
+        (&["--json", "--log-format", "text"], None, false),
+        (&[], Some("json"), true),
+        (&["--config", "idmill.toml"], None, true),
+        (&["--config", "idmill.toml"], Some("text"), false),
+    ] {
+        let mut command = place.command(&[&["serve", "--resp=127.0.0.1:0", "--http=none"], args].concat());
+        command.envs(variable.map(|format| ("IDMILL_SERVE_LOG_FORMAT", format)));
+        let mut server = Running(command.stderr(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
+        let line = lines.map(Result::unwrap).find(|line| line.contains("is served")).unwrap();
+        let event = serde_json::from_str::<serde_json::Value>(&line);
+        assert_eq!(event.is_ok(), is_json, "{args:?} {variable:?}: {line}");
+        if let Ok(event) = event {
+            assert!(event["timestamp"].is_string() && event["level"] == "INFO", "{line}");
+        }
+    }
+}

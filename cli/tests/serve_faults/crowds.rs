@@ -1,0 +1,180 @@
+//! More clients than are at work, than there are files for, and than there are places for.
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use idmill_testing::fleet::{Fleet, Http, Load, Pace, Recorder, Resp, Server};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{interval, sleep};
+
+use crate::common::Place;
+use crate::{command, started, with_orders};
+
+const CROWD: usize = 10_000;
+/// What an idle client may cost.
+const EACH: u64 = 32; // KiB
+/// What all that is not idle may cost besides: the clients that draw, and the allocator's own.
+const BESIDES: u64 = 16 << 10; // KiB
+/// An answer that does not come at all: a guard against hanging.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server that may have so many files open, or as many as the system lets it.
+fn with_files(place: &Place, files: &str, args: &[&str]) -> Server {
+    let inner = command(place, args);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]).arg(inner.get_program());
+    shell.args(inner.get_args()).current_dir(place.path());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    Server::start(&mut shell)
+}
+
+/// How many files this process may have open, raised as far as the system lets it.
+fn files() -> usize {
+    let pid = std::process::id().to_string();
+    // Where there is no prlimit(1), it stays as it is.
+    let _ = Command::new("sh")
+        .args(["-c", "prlimit --pid $1 --nofile=$(ulimit -Hn):$(ulimit -Hn)", "sh", &pid])
+        .status();
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(1024)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_that_are_idle_cost_little_and_harm_nobody() {
+    let crowd = CROWD.min(files().saturating_sub(1000));
+    let place = with_orders();
+    let server = with_files(&place, "$(ulimit -Hn)", &[]);
+    let (resp, http, before) = (server.resp, server.http, server.rss());
+    let (recorder, fleet) = (Recorder::new(), Fleet::of([server]));
+    let load = Load::start(&recorder, &fleet, &Pace::default());
+    let mut idle = Vec::with_capacity(crowd);
+    for at in 0..crowd {
+        if at % 10 == 0 {
+            let mut client = Http::connect(http).await.unwrap();
+            assert_eq!(client.ask("GET /healthz").await.unwrap().0, 200);
+            idle.push(client.into_stream());
+        } else {
+            let mut client = Resp::connect(resp).await.unwrap();
+            assert_eq!(client.ask("PING").await.unwrap(), "+PONG");
+            idle.push(client.into_stream());
+        }
+    }
+    // Two hundred a second come and go.
+    let (mut ticks, drawn) = (interval(Duration::from_millis(5)), recorder.count());
+    for _ in 0..600 {
+        ticks.tick().await;
+        assert_eq!(Resp::connect(resp).await.unwrap().ask("PING").await.unwrap(), "+PONG");
+    }
+    let used = fleet.at(0, |server| server.rss()).unwrap() - before;
+    println!("{crowd} idle clients: {used} KiB, {:.1} each", used as f64 / crowd as f64);
+    assert!(used <= crowd as u64 * EACH + BESIDES, "{used} KiB for {crowd} clients");
+    assert!(recorder.count() > drawn, "nobody drew meanwhile");
+    let waits = load.end().await;
+    assert_eq!((waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed)), (0, 0));
+    drop(idle);
+    let drawn = recorder.none_twice_and_in_order();
+    assert_eq!(fleet.take(0).end_in_order().had(), drawn);
+}
+
+/// The system refuses it more connections. Those that it has are served, and so are others once some have
+/// left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_files_for_more_clients_it_goes_on_with_those_that_it_has() {
+    let place = with_orders();
+    let server = with_files(&place, "64", &[]);
+    let mut first = Resp::connect(server.resp).await.unwrap();
+    let mut web = Http::connect(server.http).await.unwrap();
+    assert_eq!(first.ask("INCR orders").await.unwrap(), ":1");
+    assert_eq!(web.ask("GET /healthz").await.unwrap().0, 200);
+    let mut crowd = Vec::new();
+    for _ in 0..100 {
+        crowd.push(TcpStream::connect(server.resp).await.unwrap());
+    }
+    while !server.log().contains("a connection was not accepted") {
+        sleep(Duration::from_millis(10)).await;
+    }
+    for id in 2..100 {
+        assert_eq!(first.ask("INCR orders").await.unwrap(), format!(":{id}"));
+        assert_eq!(web.ask("GET /healthz").await.unwrap().0, 200);
+    }
+    drop(crowd);
+    // Those who wait to be accepted are, and these come behind them.
+    let mut late = Resp::connect(server.resp).await.unwrap();
+    assert_eq!(late.ask("INCR orders").await.unwrap(), ":100");
+    let mut late = Http::connect(server.http).await.unwrap();
+    assert_eq!(late.ask("GET /healthz").await.unwrap().0, 200);
+    drop((first, web));
+    assert_eq!(server.end_in_order().had(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_places_for_more_clients_it_says_so_and_those_who_have_one_go_on() {
+    let place = with_orders();
+    let server = started(&place, &["--max-connections=40"]);
+    let (resp, http) = (server.resp, server.http);
+    let (recorder, fleet) = (Recorder::new(), Fleet::of([server]));
+    // Each has a connection of either protocol, and keeps it.
+    let load = Load::start(&recorder, &fleet, &Pace { clients: 5, ..Pace::default() });
+    while recorder.count() < 1000 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut crowd = Vec::new();
+    let mut turned_away = 0;
+    for at in 0..60 {
+        let mut client = Resp::connect(resp).await.unwrap();
+        // Its question may meet a connection that is closed already.
+        match client.ask("PING").await {
+            Ok(said) if said == "+PONG" => crowd.push(client),
+            Ok(said) => {
+                assert_eq!(said, "-ERR max number of clients reached", "client {at}");
+                turned_away += 1;
+            }
+            Err(_) => turned_away += 1,
+        }
+    }
+    assert!(crowd.len() <= 40 && turned_away >= 20, "{} served, {turned_away} turned away", crowd.len());
+    let mut answer = Vec::new();
+    let _ = TcpStream::connect(http).await.unwrap().read_to_end(&mut answer).await;
+    assert!(answer.starts_with(b"HTTP/1.1 503") && answer.escape_ascii().to_string().contains("Retry-After"));
+    drop(crowd);
+    let recovers = async {
+        while Resp::connect(resp).await.unwrap().ask("PING").await.ok().as_deref() != Some("+PONG") {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, recovers).await.expect("there are places again");
+    let waits = load.end().await;
+    assert_eq!((waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed)), (0, 0));
+    let drawn = recorder.none_twice_and_in_order();
+    assert_eq!(fleet.take(0).end_in_order().had(), drawn);
+}
+
+/// One that vanishes without a word, as with its machine, is found by the system's own probes: Linux says which
+/// connections those are on for.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_vanished_are_looked_for() {
+    let place = with_orders();
+    let server = started(&place, &[]);
+    let mut client = Resp::connect(server.resp).await.unwrap();
+    assert_eq!(client.ask("PING").await.unwrap(), "+PONG");
+    let mut web = Http::connect(server.http).await.unwrap();
+    assert_eq!(web.ask("GET /healthz").await.unwrap().0, 200);
+    let (client, web) = (client.into_stream(), web.into_stream());
+    for (server, client) in [(server.resp, &client), (server.http, &web)] {
+        let ends =
+            format!("0100007F:{:04X} 0100007F:{:04X} 01", server.port(), client.local_addr().unwrap().port());
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let line = table.lines().find(|line| line.contains(&ends)).expect("the connection");
+        let timer = line.split_whitespace().nth(5).unwrap();
+        assert!(timer.starts_with("02:"), "no probe is due: {line}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Servers that end under load, by SIGKILL and by SIGTERM.
+
+use std::time::{Duration, Instant};
+
+use idmill_testing::fleet::{Fleet, Load, Pace, Recorder, Resp, Totals, Way};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::time::{sleep, timeout};
+
+use crate::{next, started, with_orders};
+
+/// Whoever is killed, the others go on, and so do its clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_are_killed_one_after_the_other_repeat_nothing() {
+    let place = with_orders();
+    let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &[]))));
+    let load = Load::start(&recorder, &fleet, &Pace::default());
+    for round in 0..9 {
+        let before = recorder.count();
+        while recorder.count() < before + 500 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        fleet.take(round % 3).kill();
+        fleet.put(round % 3, started(&place, &[]));
+    }
+    load.end().await;
+    (0..3).for_each(|at| {
+        fleet.take(at).end_in_order();
+    });
+    assert!(recorder.none_twice_and_in_order() >= 4500);
+    // What those had in memory that were killed.
+    assert!(recorder.missing(next(&place)) > 0);
+}
+
+/// What was read is answered, the rest is given back, and what is neither is counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_are_told_to_end_account_for_every_id() {
+    let place = with_orders();
+    let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &[]))));
+    let mut pace = Pace::default();
+    // More than is read at once, so that some of it is not read when the server is told.
+    pace.ways.push(Way::Incr(5000));
+    let load = Load::start(&recorder, &fleet, &pace);
+    let mut ended = Totals::default();
+    for round in 0..9 {
+        let before = recorder.count();
+        while recorder.count() < before + 3000 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        ended = ended.plus(fleet.take(round % 3).end_in_order());
+        fleet.put(round % 3, started(&place, &[]));
+    }
+    load.end().await;
+    (0..3).for_each(|at| ended = ended.plus(fleet.take(at).end_in_order()));
+    let count = recorder.none_twice_and_in_order();
+    assert_eq!(count, ended.had(), "what was handed out, has come: {ended:?}");
+    let (next, counted) = (next(&place), ended.gaps + ended.unread + ended.skipped);
+    let perhaps = counted..=counted + ended.unknown;
+    assert!(perhaps.contains(&recorder.missing(next)), "{} of {ended:?}", recorder.missing(next));
+    assert!(ended.given_back > 0, "{ended:?}");
+}
+
+/// It leaves answers with the server until the drain time is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_in_answers_that_nobody_took_are_counted() {
+    let place = with_orders();
+    let (server, recorder) = (started(&place, &["--drain=1s"]), Recorder::new());
+    let mut connection = recorder.connection(server.number);
+    let mut stream = Resp::connect(server.resp).await.unwrap().into_stream();
+    let commands = "INCR orders\r\n".repeat(4096);
+    while timeout(Duration::from_secs(2), stream.write_all(commands.as_bytes())).await.is_ok() {}
+    let asked = Instant::now();
+    let ended = server.end_in_order();
+    let mut answers = BufReader::new(stream).lines();
+    // As much as had come before the server left, which may cut an answer in two.
+    while let Ok(Some(answer)) = answers.next_line().await {
+        if let Some(id) = answer.strip_prefix(':').and_then(|id| id.parse().ok()) {
+            connection.given(id, id, asked);
+        }
+    }
+    let had = recorder.none_twice_and_in_order();
+    assert!(ended.unread > 0 && had + ended.unread <= ended.handed_out, "{had} of {ended:?}");
+}
+
+/// It asks for more all the time, and is behind with reading: what was answered has not reached it when the
+/// server ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_reads_slowly_gets_all_that_was_answered() {
+    let place = with_orders();
+    let (server, recorder) = (started(&place, &[]), Recorder::new());
+    let mut connection = recorder.connection(server.number);
+    let (read, mut write) = Resp::connect(server.resp).await.unwrap().into_stream().into_split();
+    let (asked, commands) = (Instant::now(), "INCR orders\r\n".repeat(4096));
+    let writer = tokio::spawn(async move { while write.write_all(commands.as_bytes()).await.is_ok() {} });
+    // Until the buffers of the system are full.
+    sleep(Duration::from_secs(1)).await;
+    let ending = tokio::task::spawn_blocking(|| server.end_in_order());
+    let mut answers = BufReader::new(read).lines();
+    let mut count = 0;
+    while let Some(answer) = answers.next_line().await.expect("the end, and no reset") {
+        let id = answer.strip_prefix(':').and_then(|id| id.parse().ok()).expect("an id");
+        connection.given(id, id, asked);
+        count += 1;
+        if count % 20_000 == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    writer.abort();
+    let ended = ending.await.unwrap();
+    assert_eq!(recorder.none_twice_and_in_order(), ended.had(), "{ended:?}");
+    assert_eq!(ended.unread, 0, "{ended:?}");
+}

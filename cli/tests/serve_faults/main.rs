@@ -1,0 +1,43 @@
+//! Servers under faults, as processes over SQLite: every client writes down what it was given, and all of it is
+//! compared.
+
+#![cfg(unix)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod crowds;
+mod ends;
+mod garbage;
+mod held;
+mod pauses;
+
+use std::process::Command;
+
+use common::Place;
+use idmill_testing::fleet::Server;
+
+const ANYWHERE: [&str; 4] = ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"];
+
+/// A directory whose store has the sequence `orders`.
+fn with_orders() -> Place {
+    let place = Place::new();
+    let made = place.run(&["create", "orders"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    place
+}
+
+fn command(place: &Place, args: &[&str]) -> Command {
+    let mut command = place.command(&[&ANYWHERE, args].concat());
+    // Unless the arguments say otherwise, whoever is answered has time.
+    command.env("IDMILL_SERVE_DRAIN", "60s");
+    command
+}
+
+fn started(place: &Place, args: &[&str]) -> Server {
+    Server::start(&mut command(place, args))
+}
+
+/// The next id of `orders`, as it is stored.
+fn next(place: &Place) -> u64 {
+    place.json(&["show", "orders", "--json"])["next"].as_u64().expect("not exhausted")
+}

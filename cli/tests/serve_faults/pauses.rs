@@ -1,0 +1,68 @@
+//! A server that stands still for longer than others, its clients and its settings have patience.
+
+use std::time::Duration;
+
+use idmill_testing::fleet::{Fleet, Http, Load, Pace, Recorder, Resp, Way};
+use tokio::time::sleep;
+
+use crate::{next, started, with_orders};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_three_stands_still_and_goes_on_and_repeats_nothing() {
+    let place = with_orders();
+    let args = ["--freshness=1s", "--patience=500ms"];
+    let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &args))));
+    let pace = Pace { patience: Duration::from_millis(300), ..Pace::default() };
+    let load = Load::start(&recorder, &fleet, &pace);
+    for round in 0..3 {
+        fleet.at(round, |server| server.pause());
+        // Longer than its freshness, its clients' patience and its own.
+        sleep(Duration::from_millis(1500)).await;
+        fleet.at(round, |server| server.resume());
+        sleep(Duration::from_millis(300)).await;
+    }
+    let waits = load.end().await;
+    assert!(waits.broken.load(std::sync::atomic::Ordering::Relaxed) > 0, "nobody met one that stands");
+    (0..3).for_each(|at| {
+        fleet.take(at).end_in_order();
+    });
+    assert!(recorder.none_twice_and_in_order() > 1000);
+    recorder.missing(next(&place));
+}
+
+/// Its ids are revoked while it stands. It hears of it once it goes on: by then, what is in its memory is older
+/// than its freshness allows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_revoked_while_it_stood_is_not_handed_out_for_long() {
+    let place = with_orders();
+    let server = started(&place, &["--freshness=1s"]);
+    let recorder = Recorder::new();
+    let mut connection = recorder.connection(server.number);
+    let mut client = Resp::connect(server.resp).await.unwrap();
+    for _ in 0..50 {
+        client.draw(Way::Take(2000), "orders", &mut connection).await.unwrap().unwrap();
+    }
+    let (_, _, metrics) = Http::connect(server.http).await.unwrap().ask("GET /metrics").await.unwrap();
+    let remaining =
+        metrics.lines().find_map(|line| line.strip_prefix("idmill_remaining{sequence=\"orders\"} "));
+    assert!(remaining.unwrap().parse::<f64>().unwrap() > 1000.0, "more than is drawn below: {remaining:?}");
+    server.pause();
+    // It may stand in the midst of a reserve, with the file locked.
+    while place.run(&["revoke", "orders"]).code != 0 {
+        server.resume();
+        sleep(Duration::from_millis(50)).await;
+        server.pause();
+    }
+    sleep(Duration::from_secs(2)).await;
+    let revoked = next(&place);
+    server.resume();
+    let mut old = 0;
+    while recorder.largest() < revoked {
+        client.draw(Way::Incr(1), "orders", &mut connection).await.unwrap().unwrap();
+        old += u32::from(recorder.largest() < revoked);
+        assert!(old < 1000, "what was revoked is handed out for ever");
+        sleep(Duration::from_millis(20)).await;
+    }
+    recorder.none_twice_and_in_order();
+    server.end_in_order();
+}

@@ -1,0 +1,178 @@
+//! Servers whose PostgreSQL is away for a time, or is put back from a backup: every client writes down what it
+//! was given, and all of it is compared.
+
+#![cfg(unix)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::Place;
+use idmill_conformance::Proxy;
+use idmill_testing::engines::Engine;
+use idmill_testing::fleet::{Fleet, Http, Load, Pace, Recorder, Resp, Server, Waits, Way};
+use idmill_testing::restores::Backup;
+use tokio::time::{sleep, timeout};
+
+/// What no log may have, at whichever level.
+const PASSWORD: &str = "hunter2";
+/// What does not come at all: a guard against hanging.
+const LONG: Duration = Duration::from_secs(120);
+
+struct Scene {
+    place: Place,
+    store: String,
+    more: Vec<&'static str>,
+}
+
+impl Scene {
+    /// A store with the sequence `orders`; more arguments of servers.
+    fn new(address: std::net::SocketAddr, more: &[&'static str]) -> Self {
+        let store = format!("postgres://postgres:{PASSWORD}@{address}/postgres?timeout=2s");
+        let scene = Self { place: Place::new(), store, more: more.to_vec() };
+        let guard = scene.more.iter().filter(|arg| arg.starts_with("--guard")).copied();
+        let args: Vec<_> = ["create", "orders", "--store", &scene.store].into_iter().chain(guard).collect();
+        let made = scene.place.run(&args);
+        assert_eq!(made.code, 0, "{made:?}");
+        scene
+    }
+
+    /// A server that logs everything.
+    fn start(&self) -> Server {
+        let mut command =
+            self.place.command(&["serve", "-vv", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+        command.args(["--patience=500ms", "--store", &self.store]).args(&self.more);
+        Server::try_start(&mut command, &[PASSWORD])
+            .unwrap_or_else(|said| panic!("it does not start: {said}"))
+    }
+
+    fn next(&self) -> u64 {
+        let shown = self.place.json(&["show", "orders", "--json", "--store", &self.store]);
+        shown["next"].as_u64().expect("not exhausted")
+    }
+}
+
+async fn status(server: &Server, request: &str) -> (u16, String) {
+    let (status, head, body) = Http::connect(server.http).await.unwrap().ask(request).await.unwrap();
+    (status, head + &body)
+}
+
+/// Draws until the server has no more in memory; what it says then, over both protocols.
+async fn draws_all(server: &Server, recorder: &Arc<Recorder>) {
+    let mut connection = recorder.connection(server.number);
+    let mut client = Resp::connect(server.resp).await.unwrap();
+    let said = loop {
+        if let Err(refused) = client.draw(Way::Take(100), "orders", &mut connection).await.unwrap() {
+            break refused.0;
+        }
+    };
+    assert!(said.starts_with("-TRYAGAIN") || said.starts_with("-UNKNOWN"), "{said}");
+    assert!(!said.contains(PASSWORD), "{said}");
+    // What the take could not use is there for smaller ones.
+    while client.draw(Way::Incr(1), "orders", &mut connection).await.unwrap().is_ok() {}
+    let (code, text) = status(server, "POST /v1/sequences/orders/ids").await;
+    assert!([503, 504].contains(&code) && !text.contains(PASSWORD), "{code} {text}");
+    assert!(code == 504 || text.contains("retry-after: "), "{text}");
+}
+
+/// It serves from memory, then it says so, and then it recovers by itself.
+async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Output = ()>) {
+    let before = recorder.count();
+    draws_all(server, recorder).await;
+    assert!(recorder.count() > before, "nothing was served from memory");
+    is_ready(server, false).await;
+    assert_eq!(status(server, "GET /healthz").await.0, 200, "it runs");
+    back.await;
+    let mut connection = recorder.connection(server.number);
+    let recovers = async {
+        let mut client = Resp::connect(server.resp).await.unwrap();
+        while client.draw(Way::IncrBy(3), "orders", &mut connection).await.unwrap().is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LONG, recovers).await.expect("it recovers by itself");
+    is_ready(server, true).await;
+}
+
+/// Waits until it says so: a store that is silent has not failed before its time is over.
+async fn is_ready(server: &Server, ready: bool) {
+    let says = async {
+        while status(server, "GET /readyz").await.0 != if ready { 200 } else { 503 } {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LONG, says).await.unwrap_or_else(|_| panic!("it does not say that ready is {ready}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_store_is_away_memory_serves_then_errors_say_so_and_then_it_recovers() {
+    let Some(engine) = Engine::start("postgres").await else { return };
+    let proxy = Proxy::start(engine.address()).await.unwrap();
+    let scene = Scene::new(proxy.address(), &[]);
+    let (server, recorder) = (scene.start(), Recorder::new());
+    let mut connection = recorder.connection(server.number);
+    let mut client = Resp::connect(server.resp).await.unwrap();
+    client.draw(Way::Take(1), "orders", &mut connection).await.unwrap().unwrap();
+    assert_eq!(status(&server, "GET /readyz").await.0, 200);
+    // Its connections are cut, and no other comes through.
+    proxy.refuse(true);
+    suffers(&server, &recorder, async { proxy.refuse(false) }).await;
+    // It says nothing any more.
+    engine.pause();
+    suffers(&server, &recorder, async { engine.resume() }).await;
+    // It ends, and is started again.
+    engine.kill();
+    suffers(&server, &recorder, engine.restart()).await;
+    let ended = server.end_in_order();
+    assert_eq!(recorder.none_twice_and_in_order(), ended.had(), "{ended:?}");
+    recorder.missing(scene.next());
+}
+
+fn relaxed(waits: &Waits) -> (u64, u64) {
+    (waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed))
+}
+
+/// Three servers behind one witness; their store is put back to where it was long ago, twice, while they serve.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_put_back_under_servers_with_a_guard_repeats_nothing() {
+    let Some(engine) = Engine::start("postgres").await else { return };
+    let scene = Scene::new(engine.address(), &["--guard=file:ids.witness"]);
+    let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| scene.start())));
+    let load = Load::start(&recorder, &fleet, &Pace::default());
+    let drawn = async |more: u64| {
+        let enough = recorder.count() + more;
+        let draws = async {
+            while recorder.count() < enough {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LONG, draws).await.unwrap_or_else(|_| panic!("no ids come any more"));
+    };
+    drawn(2000).await;
+    let backup = Backup::of_engine(&engine, &engine.dir().join("data")).await;
+    drawn(50_000).await;
+    backup.put_back_under(&engine).await;
+    drawn(50_000).await;
+    // Whoever starts over the backup remembers nothing: the witness alone does.
+    (0..3).for_each(|at| drop(fleet.take(at).kill()));
+    backup.put_back_under(&engine).await;
+    (0..3).for_each(|at| fleet.put(at, scene.start()));
+    drawn(50_000).await;
+    let waits = load.end().await;
+    recorder.none_twice_and_in_order();
+    let said = waits.said.lock().clone();
+    let odd = said.iter().find(|said| {
+        let transient = ["-TRYAGAIN", "-UNKNOWN", "503", "504"];
+        !transient.iter().any(|code| said.starts_with(code)) || said.contains(PASSWORD)
+    });
+    assert_eq!(odd, None, "of {:?}", relaxed(&waits));
+    let logs: String = (0..3).filter_map(|at| fleet.at(at, |server| server.log())).collect();
+    assert!(logs.contains("the store went back in time"), "nobody noticed");
+    (0..3).for_each(|at| {
+        fleet.take(at).end_in_order();
+    });
+    recorder.missing(scene.next());
+}

@@ -1,0 +1,36 @@
+//! Servers over PostgreSQL and over etcd, under load and faults without an end: no id comes twice, memory stays
+//! flat, and clients that go on with another server are answered.
+//!
+//! `IDMILL_SOAK_SECONDS` (20) is for how long, `IDMILL_SOAK_SEED` which faults.
+
+#![cfg(unix)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod figures;
+mod plan;
+mod trio;
+
+use std::time::Duration;
+
+use idmill_testing::engines::Engine;
+use trio::Trio;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_id_comes_twice_whatever_befalls_servers_and_engines() {
+    let time = Duration::from_secs(setting("IDMILL_SOAK_SECONDS", 20));
+    let seed = setting("IDMILL_SOAK_SEED", fastrand::u64(..));
+    println!("IDMILL_SOAK_SECONDS={} IDMILL_SOAK_SEED={seed}", time.as_secs());
+    let (Some(postgres), Some(etcd)) = (Engine::start("postgres").await, Engine::start("etcd").await) else {
+        return;
+    };
+    let postgres = Trio::over("PostgreSQL", postgres, "postgres://postgres@{}/postgres?timeout=2s").await;
+    let etcd = Trio::over("etcd", etcd, "etcd://{}?timeout=2s").await;
+    let (postgres, etcd) = tokio::join!(postgres.soak(time, seed), etcd.soak(time, seed.wrapping_add(1)));
+    postgres.hold();
+    etcd.hold();
+}

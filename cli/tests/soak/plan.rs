@@ -1,0 +1,72 @@
+//! Which fault comes next: a seed says.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// One thing that befalls a trio. The servers are numbered; the first is never ended, so that its memory is
+/// that of a server that runs for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// SIGKILL; another is started after this time.
+    Killed(usize, Duration),
+    /// SIGTERM; another is started after this time.
+    Ended(usize, Duration),
+    /// SIGSTOP for this time.
+    Paused(usize, Duration),
+    EnginePaused(Duration),
+    /// Killed; started again after this time.
+    EngineKilled(Duration),
+    /// Every connection to the engine, once.
+    Cut,
+    /// As behind a firewall that forgot them.
+    Forgotten,
+    /// No connection to the engine for this time.
+    Refused(Duration),
+    /// A client that does no good, of this kind, for this time; and the seed of what it sends.
+    Hostile(usize, usize, Duration, u64),
+}
+
+impl Fault {
+    pub(crate) const NAMES: [&str; 9] = [
+        "kill -9",
+        "SIGTERM",
+        "SIGSTOP",
+        "engine paused",
+        "engine killed",
+        "connections cut",
+        "forgotten",
+        "refused",
+        "hostile clients",
+    ];
+
+    pub(crate) fn kind(self) -> usize {
+        match self {
+            Self::Killed(..) => 0,
+            Self::Ended(..) => 1,
+            Self::Paused(..) => 2,
+            Self::EnginePaused(_) => 3,
+            Self::EngineKilled(_) => 4,
+            Self::Cut => 5,
+            Self::Forgotten => 6,
+            Self::Refused(_) => 7,
+            Self::Hostile(..) => 8,
+        }
+    }
+
+    pub(crate) fn any(random: &mut Rng) -> Self {
+        let brief = Duration::from_millis(random.u64(0..1500));
+        let long = Duration::from_millis(random.u64(200..6000));
+        match random.usize(0..12) {
+            0 | 1 => Self::Killed(random.usize(1..3), brief),
+            2 | 3 => Self::Ended(random.usize(1..3), brief),
+            4 => Self::Paused(random.usize(0..3), long),
+            5 => Self::EnginePaused(long),
+            6 => Self::EngineKilled(brief),
+            7 => Self::Cut,
+            8 => Self::Forgotten,
+            9 => Self::Refused(long),
+            _ => Self::Hostile(random.usize(0..3), random.usize(0..5), brief, random.u64(..)),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Three servers over one engine, and what befalls them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use idmill_conformance::Proxy;
+use idmill_testing::engines::Engine;
+use idmill_testing::fleet::{Fleet, Hostile, Load, Pace, Recorder, Resp, Server, Totals, Way};
+use tokio::time::sleep;
+
+use crate::common::Place;
+use crate::figures::{Figures, Memory};
+use crate::plan::Fault;
+
+const SERVERS: usize = 3;
+/// How long a server may take to come back once its engine has: a guard against hanging.
+const LONG: Duration = Duration::from_secs(120);
+
+pub(crate) struct Trio {
+    name: &'static str,
+    engine: Engine,
+    /// Between the servers and the engine.
+    proxy: Proxy,
+    place: Place,
+    store: String,
+    fleet: Arc<Fleet>,
+    recorder: Arc<Recorder>,
+    befell: [u32; Fault::NAMES.len()],
+    ended: Totals,
+    memory: Memory,
+}
+
+impl Trio {
+    /// With the sequence `orders`. The URL has `{}` for the address.
+    pub(crate) async fn over(name: &'static str, engine: Engine, url: &str) -> Self {
+        let proxy = Proxy::start(engine.address()).await.unwrap();
+        let store = url.replace("{}", &proxy.address().to_string());
+        let place = Place::new();
+        let made = tokio::task::block_in_place(|| place.run(&["create", "orders", "--store", &store]));
+        assert_eq!(made.code, 0, "{made:?}");
+        let (fleet, recorder) = (Fleet::new(SERVERS), Recorder::new());
+        let trio = Self {
+            name,
+            engine,
+            proxy,
+            place,
+            store,
+            fleet,
+            recorder,
+            befell: [0; Fault::NAMES.len()],
+            ended: Totals::default(),
+            memory: Memory::of(SERVERS),
+        };
+        for at in 0..SERVERS {
+            trio.start(at).await;
+        }
+        trio
+    }
+
+    /// As a supervisor does: again and again, until it runs.
+    async fn start(&self, at: usize) {
+        let begun = Instant::now();
+        loop {
+            let mut command =
+                self.place.command(&["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+            command.args(["--patience=500ms", "--drain=5s", "--store", &self.store]);
+            match tokio::task::block_in_place(|| Server::try_start(&mut command, &[])) {
+                Ok(server) => return self.fleet.put(at, server),
+                Err(said) => assert!(begun.elapsed() < LONG, "it does not start: {said}"),
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Load and faults for this long, and then the end.
+    pub(crate) async fn soak(mut self, time: Duration, seed: u64) -> Figures {
+        let pace = Pace {
+            pause: Duration::from_millis(15),
+            patience: Duration::from_millis(250),
+            ..Pace::default()
+        };
+        let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
+        let load = Load::start(&self.recorder, &self.fleet, &pace);
+        let mut minutes = 0;
+        while begun.elapsed() < time {
+            if begun.elapsed().as_secs() / 60 > minutes {
+                minutes += 1;
+                let (ids, available) = (self.recorder.count(), load.waits.availability() * 100.0);
+                println!(
+                    "{} after {minutes} min: {ids} ids, {available:.4} % answered within 1 s",
+                    self.name
+                );
+            }
+            let fault = Fault::any(&mut random);
+            self.befell[fault.kind()] += 1;
+            self.suffer(fault).await;
+            self.memory.look(&self.fleet);
+            sleep(Duration::from_millis(random.u64(100..1000))).await;
+            // Told at once, and not after an hour.
+            self.recorder.none_twice_and_in_order();
+        }
+        let lasted = begun.elapsed();
+        self.all_serve().await;
+        let waits = load.end().await;
+        for at in 0..SERVERS {
+            let server = self.fleet.take(at);
+            self.ended = self.ended.plus(tokio::task::block_in_place(|| server.end_in_order()));
+        }
+        let next = self.next();
+        self.proxy.cut();
+        Figures {
+            name: self.name,
+            lasted,
+            recorder: self.recorder.clone(),
+            next,
+            ended: self.ended,
+            waits,
+            befell: self.befell,
+            memory: self.memory,
+        }
+    }
+
+    async fn suffer(&mut self, fault: Fault) {
+        match fault {
+            Fault::Killed(at, time) => {
+                let server = self.fleet.take(at);
+                tokio::task::block_in_place(|| server.kill());
+                sleep(time).await;
+                self.start(at).await;
+            }
+            Fault::Ended(at, time) => {
+                let server = self.fleet.take(at);
+                self.ended = self.ended.plus(tokio::task::block_in_place(|| server.end_in_order()));
+                sleep(time).await;
+                self.start(at).await;
+            }
+            Fault::Paused(at, time) => {
+                self.fleet.at(at, |server| server.pause());
+                sleep(time).await;
+                self.fleet.at(at, |server| server.resume());
+            }
+            Fault::EnginePaused(time) => {
+                self.engine.pause();
+                sleep(time).await;
+                self.engine.resume();
+            }
+            Fault::EngineKilled(time) => {
+                self.engine.kill();
+                sleep(time).await;
+                self.engine.restart().await;
+            }
+            Fault::Cut => self.proxy.cut(),
+            Fault::Forgotten => self.proxy.forget(),
+            Fault::Refused(time) => {
+                self.proxy.refuse(true);
+                sleep(time).await;
+                self.proxy.refuse(false);
+            }
+            Fault::Hostile(at, kind, time, seed) => {
+                let (_, resp, http) = self.fleet.spot(at).expect("it runs");
+                let hostile = Hostile::of(kind, seed);
+                tokio::join!(hostile.act(resp, time), hostile.act(http, time), hostile.act(resp, time));
+            }
+        }
+    }
+
+    /// After all faults, every server hands out ids.
+    async fn all_serve(&self) {
+        for at in 0..SERVERS {
+            let (number, resp, _) = self.fleet.spot(at).expect("it runs");
+            let begun = Instant::now();
+            loop {
+                let mut connection = self.recorder.connection(number);
+                let mut client = Resp::connect(resp).await.expect("it listens");
+                match client.draw(Way::Take(100_000), "orders", &mut connection).await.expect("it answers") {
+                    Ok(()) => break,
+                    Err(refused) => assert!(begun.elapsed() < LONG, "it does not recover: {refused:?}"),
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    /// The next id, as it is stored.
+    fn next(&self) -> u64 {
+        let begun = Instant::now();
+        loop {
+            let args = ["show", "orders", "--json", "--store", &self.store];
+            let ran = tokio::task::block_in_place(|| self.place.run(&args));
+            if ran.code == 0 {
+                let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+                return shown["next"].as_u64().expect("not exhausted");
+            }
+            assert!(begun.elapsed() < LONG, "{ran:?}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A server for the fuzz targets, and a client that cuts what it sends into parts.
+
+use std::future::Future;
+use std::sync::OnceLock;
+
+use idmill::Sequences;
+use idmill::store::MemoryStore;
+use idmill_server::Server;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+
+/// Answers that nobody reads would stop the server, so they are read while it is written to.
+const BUFFER: usize = 16 * 1024;
+
+/// What a server over an empty store answers to these bytes, which come in parts of at most `part` bytes.
+/// Afterwards another client is served as if nothing had been.
+pub fn answers<C>(bytes: &[u8], part: usize, client: impl Fn(&Server, DuplexStream) -> C) -> Vec<u8>
+where
+    C: Future<Output = ()> + Send + 'static,
+{
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
+    runtime.block_on(async {
+        let sequences = Sequences::new(MemoryStore::new()).unwrap();
+        let server = Server::builder(sequences).bind().await.unwrap();
+        let answers = sent(bytes, part, |stream| client(&server, stream)).await;
+        let other = sent(b"INCR other\r\n", usize::MAX, |stream| server.resp_client(stream)).await;
+        assert!(other.starts_with(b":"), "{}", other.escape_ascii());
+        answers
+    })
+}
+
+async fn sent<C>(bytes: &[u8], part: usize, client: impl FnOnce(DuplexStream) -> C) -> Vec<u8>
+where
+    C: Future<Output = ()> + Send + 'static,
+{
+    let (ours, theirs) = duplex(BUFFER);
+    let served = tokio::spawn(client(theirs));
+    let (mut reading, mut writing) = split(ours);
+    let writer = async {
+        for part in bytes.chunks(part.max(1)) {
+            // The server may have left: what it said before is read.
+            if writing.write_all(part).await.is_err() {
+                break;
+            }
+            yield_now().await;
+        }
+        let _ = writing.shutdown().await;
+    };
+    let mut answers = Vec::new();
+    let (_, read) = tokio::join!(writer, reading.read_to_end(&mut answers));
+    read.unwrap();
+    // It did not panic.
+    served.await.unwrap();
+    answers
+}

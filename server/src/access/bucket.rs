@@ -1,0 +1,117 @@
+//! So much in a time, and some of it at once.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How fast a bucket fills, and how much it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// Nanoseconds until there is one more.
+    every: u64,
+    /// Nanoseconds in which an empty bucket is full.
+    room: u64,
+}
+
+impl Flow {
+    pub(crate) fn new(amount: NonZeroU32, time: Duration, most: NonZeroU32) -> Self {
+        let every = nanos(time) / u64::from(amount.get());
+        Self { every, room: every.saturating_mul(most.get().into()) }
+    }
+}
+
+/// One number: the moment at which the bucket is full again, in nanoseconds since the [clock](super::Clock)
+/// began. What was taken has moved it ahead.
+///
+/// Relaxed throughout: nothing else is read by what it says.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket(AtomicU64);
+
+impl Bucket {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// How long it is until there is one.
+    pub(crate) fn take(&self, flow: Flow, now: u64) -> Result<(), Duration> {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            let full = seen.max(now).saturating_add(flow.every);
+            if let Some(wait @ 1..) = (full - now).checked_sub(flow.room) {
+                return Err(Duration::from_nanos(wait));
+            }
+            match self.0.compare_exchange_weak(seen, full, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// From now on it holds what this flow says: where it held more, it may be empty, and no more than that.
+    pub(crate) fn fit(&self, flow: Flow, now: u64) {
+        self.0.fetch_min(now.saturating_add(flow.room), Ordering::Relaxed);
+    }
+
+    /// One that was taken was not needed.
+    pub(crate) fn give_back(&self, flow: Flow) {
+        let back = |full: u64| Some(full.saturating_sub(flow.every));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
+    }
+}
+
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn flow(amount: u32, most: u32) -> Flow {
+        let some = |number| NonZeroU32::new(number).unwrap();
+        Flow::new(some(amount), Duration::from_secs(1), some(most))
+    }
+
+    fn taken(bucket: &Bucket, flow: Flow, now: u64) -> usize {
+        (0..10_000).take_while(|_| bucket.take(flow, now).is_ok()).count()
+    }
+
+    #[test]
+    fn it_holds_so_much_and_fills_so_fast() {
+        let (bucket, flow) = (Bucket::default(), flow(10, 30));
+        assert_eq!(taken(&bucket, flow, 5 * SECOND), 30);
+        assert_eq!(bucket.take(flow, 5 * SECOND), Err(Duration::from_millis(100)));
+        assert_eq!(taken(&bucket, flow, 5 * SECOND + SECOND / 2), 5);
+        assert_eq!(taken(&bucket, flow, 100 * SECOND), 30);
+        bucket.give_back(flow);
+        assert_eq!(taken(&bucket, flow, 100 * SECOND), 1);
+    }
+
+    /// Whoever made it smaller does not mean that everybody waits for what was allowed before.
+    #[test]
+    fn one_that_was_made_smaller_is_empty_and_no_more_than_that() {
+        let (bucket, much) = (Bucket::default(), flow(1, 1000));
+        assert_eq!(taken(&bucket, much, 0), 1000);
+        let little = flow(1, 10);
+        bucket.fit(little, 0);
+        assert_eq!(bucket.take(little, 0), Err(Duration::from_secs(1)));
+        assert_eq!(taken(&bucket, little, 2 * SECOND), 2);
+    }
+
+    proptest! {
+        /// Whenever they come, no more are let in than the bucket held and what came in since.
+        #[test]
+        fn no_more_are_taken_than_came_in(amount in 1..1000_u32, most in 1..100_u32, pauses in prop::collection::vec(0..SECOND / 4, 1..200)) {
+            let (bucket, flow) = (Bucket::default(), flow(amount, most));
+            let (mut now, mut taken) = (0, 0_u64);
+            for pause in pauses {
+                now += pause;
+                taken += u64::from(bucket.take(flow, now).is_ok());
+                prop_assert!(taken <= u64::from(most) + now / flow.every);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What was used of a token's limits.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::Token;
+use super::bucket::{Bucket, Flow};
+use super::refusal::Refusal;
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Of one token, by its hash: it stays when the tokens are read again, and what the token allows by then
+/// counts from there. It lasts as long as the server.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    requests: Bucket,
+    created: Bucket,
+    connections: AtomicU32,
+}
+
+/// How fast a token's limits let things through, worked out once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flows {
+    requests: Option<Flow>,
+    created: Option<Flow>,
+}
+
+impl Flows {
+    pub(crate) fn of(token: &Token) -> Self {
+        let requests =
+            token.requests_per_second.map(|amount| Flow::new(amount, SECOND, token.burst.unwrap_or(amount)));
+        let created = token.new_sequences.and_then(NonZeroU32::new).map(|most| Flow::new(most, DAY, most));
+        Self { requests, created }
+    }
+
+    pub(crate) fn limits_requests(&self) -> bool {
+        self.requests.is_some()
+    }
+}
+
+impl Usage {
+    /// From now on, these are the limits.
+    pub(crate) fn fit(&self, flows: &Flows, now: u64) {
+        for (bucket, flow) in [(&self.requests, flows.requests), (&self.created, flows.created)] {
+            if let Some(flow) = flow {
+                bucket.fit(flow, now);
+            }
+        }
+    }
+
+    pub(crate) fn request(&self, flows: &Flows, now: u64) -> Result<(), Refusal> {
+        match flows.requests {
+            None => Ok(()),
+            Some(flow) => self.requests.take(flow, now).map_err(Refusal::Rate),
+        }
+    }
+
+    /// A sequence is created. What is returned undoes it, if it then was not.
+    pub(crate) fn create(self: &Arc<Self>, flows: &Flows, now: u64) -> Result<Created, Refusal> {
+        let flow = flows.created.ok_or(Refusal::NoneNew)?;
+        self.created.take(flow, now).map_err(Refusal::Created)?;
+        Ok(Created { usage: self.clone(), flow })
+    }
+
+    /// A connection begins; `most` are allowed.
+    pub(crate) fn connect(self: &Arc<Self>, most: Option<u32>) -> Result<Place, Refusal> {
+        let one_more = |taken: u32| most.is_none_or(|most| taken < most).then_some(taken + 1);
+        // Relaxed: a count, and nothing else.
+        let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.map_err(|_| Refusal::Connections(most.unwrap_or(u32::MAX)))?;
+        Ok(Place(self.clone()))
+    }
+}
+
+/// A sequence that counts as created.
+#[derive(Debug)]
+pub(crate) struct Created {
+    usage: Arc<Usage>,
+    flow: Flow,
+}
+
+impl Created {
+    pub(crate) fn undo(self) {
+        self.usage.created.give_back(self.flow);
+    }
+}
+
+/// A connection that counts, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Usage>);
+
+impl Place {
+    pub(crate) fn is_of(&self, usage: &Arc<Usage>) -> bool {
+        Arc::ptr_eq(&self.0, usage)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,124 @@
+//! Who did what, or tried to, for whoever asks later: events of the target `idmill::audit`.
+//!
+//! What was done always has its line. What was refused has one while there are few: whoever is refused can
+//! come back as often as they like, and may not fill a disk.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idmill::store::SequenceInfo;
+
+use crate::access::{Bucket, Caller, Clock, Flow, Refusal};
+use crate::peer::Peer;
+
+/// So many lines at once, and in a minute.
+const LINES: NonZeroU32 = NonZeroU32::new(20).unwrap();
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Somebody wants to change a sequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Act<'a> {
+    /// `None` for somebody without a token that is known.
+    pub(crate) by: Option<&'a Caller>,
+    pub(crate) peer: &'a Peer,
+    pub(crate) did: &'static str,
+    pub(crate) sequence: &'a str,
+}
+
+/// It was done, and this is the sequence now; `None` once it is gone.
+pub(crate) fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
+    tracing::info!(
+        target: "idmill::audit",
+        by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
+        sequence = act.sequence, outcome = "done",
+        next = info.and_then(|info| info.next), max = info.map(|info| info.bounds.max()),
+        incarnation = info.map(|info| info.identity.incarnation), epoch = info.map(|info| info.identity.epoch),
+        "{}", act.did
+    );
+}
+
+/// The store failed, and whether it was done is said by `why`.
+pub(crate) fn failed(act: Act<'_>, why: &str) {
+    tracing::warn!(
+        target: "idmill::audit",
+        by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
+        sequence = act.sequence, outcome = "failed", why,
+        "{}", act.did
+    );
+}
+
+/// What was written of those who were refused.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    /// Of tokens.
+    known: Lines,
+    /// Of those who have none.
+    unknown: Lines,
+}
+
+impl Audit {
+    /// It was not done, since they may not, or asked for what cannot be.
+    pub(crate) fn refused(&self, act: Act<'_>, why: &str, clock: &Clock) {
+        let lines = if act.by.is_some() { &self.known } else { &self.unknown };
+        let Some(unlogged) = lines.one_more(clock) else { return };
+        tracing::warn!(
+            target: "idmill::audit",
+            by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
+            sequence = act.sequence, outcome = "refused", why, unlogged,
+            "{}", act.did
+        );
+    }
+
+    /// Somebody showed a token that is not known, or has ended.
+    pub(crate) fn guessed(&self, peer: &Peer, refusal: Refusal, clock: &Clock) {
+        let Some(unlogged) = self.unknown.one_more(clock) else { return };
+        tracing::warn!(
+            target: "idmill::audit",
+            certificate = peer.subject(), peer = %peer, outcome = "refused", why = %refusal, unlogged,
+            "authenticate"
+        );
+    }
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    written: Bucket,
+    unlogged: AtomicU64,
+}
+
+impl Lines {
+    /// How many were not written since the last; `None` where this one is not either.
+    fn one_more(&self, clock: &Clock) -> Option<u64> {
+        let flow = Flow::new(LINES, MINUTE, LINES);
+        // Relaxed: a count, and nothing else.
+        if self.written.take(flow, clock.elapsed()).is_ok() {
+            return Some(self.unlogged.swap(0, Ordering::Relaxed));
+        }
+        self.unlogged.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+/// Tokens were read again: these came, and these went.
+pub(crate) fn exchanged(came: &[&str], went: &[&str]) {
+    if !came.is_empty() || !went.is_empty() {
+        tracing::info!(target: "idmill::audit", ?came, ?went, outcome = "done", "exchange tokens");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_refused_writes_so_many_lines_and_the_rest_are_counted() {
+        let (lines, clock) = (Lines::default(), Clock::of(SystemTime::now));
+        let written = (0..1000).filter(|_| lines.one_more(&clock).is_some()).count();
+        assert_eq!(written, 20);
+        tokio::time::advance(MINUTE).await;
+        assert_eq!((lines.one_more(&clock), lines.one_more(&clock)), (Some(980), Some(0)));
+    }
+}

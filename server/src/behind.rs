@@ -1,0 +1,240 @@
+//! The store itself, for processes that have this server for their store.
+//!
+//! Nothing is answered from memory here. But reserves that come while others are under way go to the store
+//! together: a thousand processes at a server are then a few statements in the database, and not a thousand
+//! that wait for each other's locks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use idmill::store::{Grant, Reserve, Store};
+use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// How many batches are under way at once. More than one, so that a batch which waits for a lock does not
+/// stop all others.
+const AT_ONCE: usize = 4;
+/// How many reserves are in one batch at most.
+const MOST: usize = 256;
+
+/// The store, for those who draw and for those who administer.
+#[derive(Clone)]
+pub(crate) struct Behind {
+    drawn: Arc<dyn Store>,
+    administered: Arc<dyn Store>,
+    queue: Arc<Mutex<Queue>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Waiting>,
+    under_way: usize,
+}
+
+struct Waiting {
+    request: Reserve,
+    /// To whoever asked, and may have gone.
+    answer: oneshot::Sender<Result<Grant>>,
+}
+
+impl Behind {
+    pub(crate) fn of(drawn: &Sequences, administered: &Sequences) -> Self {
+        let (drawn, administered) = (drawn.store().clone(), administered.store().clone());
+        Self { drawn, administered, queue: Arc::default() }
+    }
+
+    /// Where sequences are created only if the server was told to create them.
+    pub(crate) fn drawn(&self) -> &dyn Store {
+        &*self.drawn
+    }
+
+    /// Where they can be created.
+    pub(crate) fn administered(&self) -> &dyn Store {
+        &*self.administered
+    }
+
+    /// Reserves, together with others where the store can do that. The results are in the order of the
+    /// requests.
+    pub(crate) async fn reserve(&self, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
+        if !self.drawn.capabilities().batches {
+            return join_all(requests.iter().map(|request| self.drawn.reserve(request))).await;
+        }
+        let (waiting, answers): (Vec<_>, Vec<_>) = requests.into_iter().map(Waiting::of).unzip();
+        let begins = {
+            let mut queue = self.queue.lock();
+            queue.waiting.extend(waiting);
+            let begins = queue.under_way < AT_ONCE;
+            queue.under_way += usize::from(begins);
+            begins
+        };
+        if begins {
+            // In a task of its own: others wait for it too, and this caller may go.
+            tokio::spawn(self.clone().reserve_what_waits());
+        }
+        join_all(answers).await.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(lost()))).collect()
+    }
+
+    async fn reserve_what_waits(self) {
+        let mut turn = Turn(Some(&self.queue));
+        loop {
+            let batch: Vec<Waiting> = {
+                let mut queue = self.queue.lock();
+                if queue.waiting.is_empty() {
+                    queue.under_way -= 1;
+                    turn.0 = None;
+                    return;
+                }
+                let most = queue.waiting.len().min(MOST);
+                queue.waiting.drain(..most).collect()
+            };
+            let (requests, callers): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|Waiting { request, answer }| (request, answer)).unzip();
+            let grants = self.drawn.reserve_many(&requests).await;
+            for (caller, grant) in callers.into_iter().zip(grants) {
+                // One that has gone leaves a gap.
+                let _ = caller.send(grant);
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn of(request: Reserve) -> (Self, oneshot::Receiver<Result<Grant>>) {
+        let (answer, answered) = oneshot::channel();
+        (Self { request, answer }, answered)
+    }
+}
+
+/// One of the batches that may be under way; taken back also if the store panics.
+struct Turn<'a>(Option<&'a Mutex<Queue>>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.0 {
+            let mut queue = queue.lock();
+            queue.under_way -= 1;
+            if queue.under_way == 0 {
+                // Nobody would come for them: their callers hear that it is not known.
+                queue.waiting.clear();
+            }
+        }
+    }
+}
+
+/// The store did not answer for this one: it panicked, or answers fewer than it was asked.
+fn lost() -> Error {
+    Error::from(ErrorKind::UnknownOutcome).during(Operation::Reserve)
+}
+
+impl fmt::Debug for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Behind").field("store", &self.drawn).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::{Bounds, Capabilities, MemoryStore, StoreFuture};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A store whose reserves wait until they are let go; and how many batches have come.
+    #[derive(Debug)]
+    struct Slow {
+        memory: MemoryStore,
+        let_go: Semaphore,
+        panics: bool,
+    }
+
+    impl Store for Slow {
+        fn capabilities(&self) -> Capabilities {
+            self.memory.capabilities()
+        }
+
+        fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+            Box::pin(async move {
+                self.let_go.acquire().await.unwrap().forget();
+                assert!(!self.panics, "as it was told to");
+                self.memory.reserve_many(requests).await
+            })
+        }
+
+        idmill::store_calls!(|this| this.memory => reserve give_back create inspect list set remove);
+    }
+
+    fn behind(panics: bool) -> (Arc<Slow>, Behind) {
+        let slow = Arc::new(Slow { memory: MemoryStore::new(), let_go: Semaphore::new(0), panics });
+        let ids = Sequences::new(slow.clone()).unwrap();
+        (slow, Behind::of(&ids, &ids))
+    }
+
+    fn request(name: &str) -> Reserve {
+        Reserve::new(name.parse().unwrap(), 5).create(Bounds::new(1, u64::MAX).unwrap())
+    }
+
+    async fn waiting(behind: &Behind, many: usize) {
+        while behind.queue.lock().waiting.len() != many {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_while_others_are_under_way_goes_together() {
+        let (slow, behind) = behind(false);
+        let ask = |n: usize| {
+            let behind = behind.clone();
+            tokio::spawn(async move { behind.reserve(vec![request(&format!("s{}", n % 3))]).await })
+        };
+        let mut first = Vec::new();
+        for n in 1..=AT_ONCE {
+            first.push(ask(n));
+            while behind.queue.lock().under_way < n {
+                tokio::task::yield_now().await;
+            }
+            waiting(&behind, 0).await;
+        }
+        let then: Vec<_> = (0..100).map(ask).collect();
+        waiting(&behind, 100).await;
+        slow.let_go.add_permits(1_000);
+        let mut granted = Vec::new();
+        for asked in first.into_iter().chain(then) {
+            granted.extend(asked.await.unwrap().into_iter().map(Result::unwrap));
+        }
+        assert_eq!(granted.len(), 104);
+        assert_eq!(slow.memory.reserves(), AT_ONCE as u64 + 1, "round trips to the store");
+        let grants = |epoch: &Grant| (epoch.identity.incarnation, epoch.range.start());
+        granted.sort_by_key(grants);
+        let twice = granted.windows(2).any(|pair| grants(&pair[0]) == grants(&pair[1]));
+        assert!(!twice && behind.queue.lock().under_way == 0, "{granted:?}");
+    }
+
+    #[tokio::test]
+    async fn whoever_goes_leaves_the_others_alone() {
+        let (slow, behind) = behind(false);
+        let gone = behind.clone();
+        let gone = tokio::spawn(async move { gone.reserve(vec![request("s")]).await });
+        while behind.queue.lock().under_way == 0 {
+            tokio::task::yield_now().await;
+        }
+        gone.abort();
+        let stays = behind.clone();
+        let stays = tokio::spawn(async move { stays.reserve(vec![request("s"), request("t")]).await });
+        slow.let_go.add_permits(2);
+        let grants = stays.await.unwrap();
+        assert!(grants.iter().all(Result::is_ok), "{grants:?}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_panics_is_unknown_and_is_asked_again_by_the_next() {
+        let (slow, behind) = behind(true);
+        slow.let_go.add_permits(10);
+        for _ in 0..2 * AT_ONCE {
+            let error = behind.reserve(vec![request("s")]).await.pop().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+        }
+        assert_eq!(behind.queue.lock().under_way, 0);
+    }
+}

@@ -1,0 +1,94 @@
+//! Under which names the server is asked for.
+//!
+//! A page of another site cannot read what this server answers; but the owner of a domain can have its name lead
+//! to this machine, and then the browser takes both for one site. What cannot be hidden is the name, which is in
+//! `Host`. So a server that only this machine reaches, and that asks nobody who they are, answers to addresses
+//! and to `localhost`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::Request;
+use axum::http::{StatusCode, header, uri::Authority};
+use idmill::ErrorKind;
+
+use super::problem::Problem;
+use crate::core::Core;
+
+/// The names that the server answers to.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    /// Besides addresses and `localhost`.
+    names: Vec<String>,
+    is_of_this_machine: bool,
+}
+
+impl Hosts {
+    pub(crate) fn of(names: Vec<String>, address: Option<SocketAddr>) -> Self {
+        Self { names, is_of_this_machine: address.is_some_and(|address| address.ip().is_loopback()) }
+    }
+
+    /// Whether a request for this host is answered, where everybody may do everything or not.
+    fn answers(&self, host: &str, is_open: bool) -> bool {
+        let is_checked = !self.names.is_empty() || (is_open && self.is_of_this_machine);
+        if !is_checked {
+            return true;
+        }
+        let Ok(authority) = host.parse::<Authority>() else { return false };
+        let name = authority.host().trim_end_matches('.');
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        address.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Refuses what is asked of another host.
+pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
+    // Browsers always send it.
+    let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+    match host {
+        Some(host) if !core.hosts.answers(host, core.access.is_open()) => {
+            let detail = format!(
+                "this server does not answer to the host {host:?}; ask for localhost or for its address, or have it answer to the \
+                 name: `idmill serve --http-hosts NAME`"
+            );
+            Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, ErrorKind::Denied, detail))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(names: &[&str], address: &str) -> Hosts {
+        Hosts::of(names.iter().map(ToString::to_string).collect(), Some(address.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_server_of_this_machine_that_asks_nobody_answers_to_its_own_names_alone() {
+        let local = hosts(&[], "127.0.0.1:7381");
+        for host in
+            ["localhost", "LOCALHOST:7381", "localhost.:1", "127.0.0.1:7381", "[::1]:7381", "10.0.0.1"]
+        {
+            assert!(local.answers(host, true), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:7381", "127.0.0.1.evil.example", "localhost.evil", "", "a b"]
+        {
+            assert!(!local.answers(host, true), "{host}");
+            assert!(local.answers(host, false), "{host}: who has no token is told nothing");
+            assert!(hosts(&[], "0.0.0.0:7381").answers(host, true), "{host}: others reach it by its name");
+        }
+    }
+
+    #[test]
+    fn names_that_are_given_are_the_only_ones() {
+        for address in ["127.0.0.1:1", "0.0.0.0:1"] {
+            let named = hosts(&["ids.internal"], address);
+            assert!(named.answers("ids.internal:7381", false) && named.answers("127.0.0.1", false));
+            assert!(!named.answers("evil.example", false) && !named.answers("evil.example", true));
+        }
+    }
+}

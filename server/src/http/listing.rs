@@ -1,0 +1,184 @@
+//! Pages of the sequences that a token is for.
+//!
+//! A store's cursor mostly is the name that the page ended with. So that it is none that the caller may not
+//! see, only what their patterns match is read: their beginnings as prefixes, one after the other.
+
+use idmill::store::{Cursor, Page, SequenceInfo};
+use idmill::{Result, Sequences};
+
+use crate::access::Pattern;
+
+/// What is read for a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    Beginning(String),
+    Name(String),
+}
+
+/// Rows, and where the next page begins.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) sequences: Vec<SequenceInfo>,
+    pub(crate) next: Option<String>,
+    pub(crate) unreadable: usize,
+}
+
+/// Those that begin with `prefix` and match one of the patterns, after what `after` says.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a cursor that is none.
+pub(crate) async fn page(
+    sequences: &Sequences,
+    patterns: &[Pattern],
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Rows> {
+    let scopes = scopes(patterns, prefix);
+    let (first, mut cursor) = after.map_or(Ok((0, None)), begun)?;
+    let mut rows = Rows::default();
+    for (at, scope) in scopes.iter().enumerate().skip(first) {
+        let left = limit.saturating_sub(rows.sequences.len());
+        if left == 0 {
+            rows.next = Some(format!("{at}."));
+            break;
+        }
+        match scope {
+            Scope::Name(name) => rows.sequences.extend(sequences.inspect(name.as_str()).await?),
+            Scope::Beginning(prefix) => {
+                let listing = sequences.list(Page::of(prefix).limit(left).after(cursor.take())).await?;
+                rows.sequences.extend(listing.sequences);
+                rows.unreadable += listing.unreadable.len();
+                if let Some(next) = listing.next {
+                    rows.next = Some(format!("{at}.{}", next.as_str()));
+                    break;
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// In which scope a page begins, and after what.
+fn begun(cursor: &str) -> Result<(usize, Option<Cursor>)> {
+    let parts = cursor.split_once('.').and_then(|(at, rest)| Some((at.parse().ok()?, rest)));
+    let (at, rest) = parts.ok_or_else(|| {
+        idmill::Error::invalid("after is no cursor of this server; give it what the page before said")
+    })?;
+    Ok((at, Some(rest).filter(|rest| !rest.is_empty()).map(Cursor::new)))
+}
+
+/// What matches, each of it once, in the order of names.
+fn scopes(patterns: &[Pattern], prefix: &str) -> Vec<Scope> {
+    let mut beginnings: Vec<&str> = patterns
+        .iter()
+        .filter_map(Pattern::beginning)
+        .filter_map(|beginning| both(beginning, prefix))
+        .collect();
+    beginnings.sort_unstable();
+    // Whatever begins with another of them comes right behind it.
+    beginnings.dedup_by(|later, kept| later.starts_with(*kept));
+    let is_new =
+        |name: &&str| name.starts_with(prefix) && !beginnings.iter().any(|known| name.starts_with(known));
+    let mut names: Vec<&str> = patterns.iter().filter_map(Pattern::name).filter(is_new).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut all: Vec<_> = beginnings.iter().map(|text| Scope::Beginning((*text).to_owned())).collect();
+    all.extend(names.into_iter().map(|text| Scope::Name(text.to_owned())));
+    all.sort_by(|a, b| a.text().cmp(b.text()));
+    all
+}
+
+/// The beginning of all that begins with both; `None` if nothing does.
+fn both<'a>(one: &'a str, other: &'a str) -> Option<&'a str> {
+    if one.starts_with(other) {
+        Some(one)
+    } else if other.starts_with(one) {
+        Some(other)
+    } else {
+        None
+    }
+}
+
+impl Scope {
+    fn text(&self) -> &str {
+        match self {
+            Self::Beginning(text) | Self::Name(text) => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::{Bounds, MemoryStore, Store};
+
+    use super::*;
+
+    fn patterns(texts: &[&str]) -> Vec<Pattern> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_name_is_read_once() {
+        let of = |texts: &[&str], prefix| {
+            let scopes = scopes(&patterns(texts), prefix);
+            scopes
+                .iter()
+                .map(|scope| match scope {
+                    Scope::Beginning(text) => format!("{text}*"),
+                    Scope::Name(text) => text.clone(),
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["*"], ""), ["*"]);
+        assert_eq!(of(&["*", "shop.*", "orders"], "s"), ["s*"]);
+        assert_eq!(
+            of(&["shop.eu.*", "users", "shop.*", "orders", "shop.eu.a", "users"], ""),
+            ["orders", "shop.*", "users"]
+        );
+        assert_eq!(of(&["shop.*", "shops", "orders"], "shop"), ["shop.*", "shops"]);
+        assert_eq!(of(&["shop.*", "orders"], "shop.eu"), ["shop.eu*"]);
+        assert!(of(&["shop.*", "orders"], "users").is_empty());
+    }
+
+    /// Whatever the size of a page, they come once each, and no cursor has the name of another.
+    #[tokio::test]
+    async fn pages_have_what_matches_and_their_cursors_nothing_else() {
+        let store = MemoryStore::new();
+        let names = [
+            "orders",
+            "secret",
+            "shop",
+            "shop.a",
+            "shop.b",
+            "shop.c",
+            "shop2",
+            "users",
+            "users.secret",
+            "z.1",
+            "z.2",
+        ];
+        for name in names {
+            store.create(&name.parse().unwrap(), Bounds::new(1, 9).unwrap()).await.unwrap();
+        }
+        let sequences = Sequences::new(store).unwrap();
+        let patterns = patterns(&["shop.*", "orders", "users", "none", "z.*"]);
+        for limit in 1..9 {
+            let (mut seen, mut after) = (Vec::new(), None);
+            loop {
+                let rows = page(&sequences, &patterns, "", after.as_deref(), limit).await.unwrap();
+                assert!(rows.sequences.len() <= limit);
+                seen.extend(rows.sequences.iter().map(|info| info.name.to_string()));
+                after = rows.next;
+                let Some(cursor) = &after else { break };
+                let name = cursor.split_once('.').unwrap().1;
+                assert!(name.is_empty() || patterns.iter().any(|pattern| pattern.matches(name)), "{cursor}");
+            }
+            assert_eq!(seen, ["orders", "shop.a", "shop.b", "shop.c", "users", "z.1", "z.2"]);
+        }
+        for none in ["", "shop.a", "-1.x", "x.y"] {
+            assert!(page(&sequences, &patterns, "", Some(none), 9).await.is_err(), "{none}");
+        }
+        assert!(page(&sequences, &patterns, "", Some("99.x"), 9).await.unwrap().sequences.is_empty());
+    }
+}

@@ -1,0 +1,83 @@
+//! `GET /`: what goes on, for people; and `GET /v1/events`, by which the page stays up to date.
+
+mod events;
+mod format;
+mod render;
+mod view;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::map_response;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+
+use super::problem::Problem;
+use crate::access::{Caller, Right};
+use crate::core::Core;
+use view::{Asked, View};
+
+/// Nothing from elsewhere, nothing inline, no frame around it, and no text becomes script or markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+     trusted-types 'none'";
+
+pub(super) fn routes() -> Router<Arc<Core>> {
+    Router::new()
+        .route("/", get(page))
+        .route("/page/page.css", file("text/css; charset=utf-8", include_str!("page.css")))
+        .route("/page/page.js", file("text/javascript; charset=utf-8", include_str!("page.js")))
+        .route("/page/theme.js", file("text/javascript; charset=utf-8", include_str!("theme.js")))
+        .route("/page/icon.svg", file("image/svg+xml", include_str!("icon.svg")))
+        .route("/v1/events", get(events::stream))
+        .layer(map_response(guarded))
+}
+
+fn file(kind: &'static str, text: &'static str) -> MethodRouter<Arc<Core>> {
+    get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })
+}
+
+async fn guarded(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    for (name, value) in
+        [("cross-origin-opener-policy", "same-origin"), ("cross-origin-resource-policy", "same-origin")]
+    {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The page. Where a token is required, a browser has none to send yet: then it is the page that asks for one.
+async fn page(
+    State(core): State<Arc<Core>>,
+    caller: Result<Caller, Problem>,
+    headers: header::HeaderMap,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let caller = match caller {
+        Err(_) if !headers.contains_key(header::AUTHORIZATION) => {
+            return Ok(Html(render::locked()).into_response());
+        }
+        other => other?,
+    };
+    let asked = asked_of(asked)?;
+    caller.has(Right::Observe)?;
+    let view = View::of(&core, &core.observed.latest(), &caller, &asked);
+    Ok(Html(render::open(&view, &asked)).into_response())
+}
+
+fn asked_of(asked: Result<Query<Asked>, QueryRejection>) -> Result<Asked, Problem> {
+    asked.map(|Query(asked)| asked).map_err(|error| Problem::invalid(error.body_text()))
+}

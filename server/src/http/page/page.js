@@ -1,0 +1,320 @@
+// Keeps the page up to date. The server has rendered it, decides what is shown, and writes every figure; here, text is
+// put where it belongs, never as markup.
+'use strict';
+
+const LONGEST_PAUSE = 30_000;
+const FIRST_PAUSE = 500;
+// The server speaks once a second: after so long, nobody is there.
+const SILENCE = 6_000;
+const SAMPLES = 60;
+const MOST_HISTORIES = 2_000;
+const TOKEN = 'idmill.token';
+const THEME = 'idmill.theme';
+
+const at = (id) => document.getElementById(id);
+const body = document.body;
+const asked = new URLSearchParams(location.search);
+const wish = { search: asked.get('search') ?? '', sort: asked.get('sort') ?? 'health', page: Number(asked.get('page')) || 1 };
+const histories = new Map();
+
+let attempt = null; // the stream that counts; older ones are over
+let pause = FIRST_PAUSE;
+let timer = 0;
+let lastAt = null;
+let heardAt = 0;
+let known = { state: null, troubles: null, summary: null };
+
+// What may not be kept is kept for as long as the page is open.
+function keep(storage, key, value) {
+  try {
+    if (value === null) storage().removeItem(key); else storage().setItem(key, value);
+  } catch { /* as above */ }
+}
+function kept(storage, key) {
+  try { return storage().getItem(key); } catch { return null; }
+}
+const ofTab = () => sessionStorage;
+const ofBrowser = () => localStorage;
+let token = kept(ofTab, TOKEN);
+
+function write(element, text) {
+  if (element && element.textContent !== text) element.textContent = text;
+}
+function announce(text) {
+  write(at('news'), text);
+}
+
+// --- The stream
+
+function query() {
+  const params = new URLSearchParams({ sort: wish.sort });
+  if (wish.search) params.set('search', wish.search);
+  if (wish.page > 1) params.set('page', wish.page);
+  return params.toString();
+}
+
+async function connect() {
+  clearTimeout(timer);
+  attempt?.abort();
+  const mine = attempt = new AbortController();
+  const headers = { Accept: 'text/event-stream' };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  heardAt = Date.now();
+  try {
+    const response = await fetch(`/v1/events?${query()}`, {
+      headers, signal: mine.signal, cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer',
+    });
+    if (response.status === 401 || response.status === 403) {
+      const problem = await response.json().catch(() => ({}));
+      if (mine === attempt) lock(token ? problem.detail ?? 'The token was refused.' : '');
+      return;
+    }
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    await read(response.body, mine);
+  } catch { /* it broke, or was silent */ }
+  if (mine === attempt) lost();
+}
+
+async function read(stream, mine) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done || mine !== attempt) return;
+    text += value;
+    let end;
+    while ((end = text.indexOf('\n\n')) >= 0) {
+      hear(text.slice(0, end));
+      text = text.slice(end + 2);
+      if (mine !== attempt) return;
+    }
+  }
+}
+
+function hear(event) {
+  const field = (name) => event.split('\n').find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+  const data = JSON.parse(field('data'));
+  const name = field('event');
+  if (name === 'refused') {
+    lock(data.detail);
+    return;
+  }
+  heardAt = Date.now();
+  pause = FIRST_PAUSE;
+  unlock();
+  body.dataset.link = 'live';
+  write(at('link'), '');
+  show(data);
+}
+
+// The stream ended: what is shown gets old, and the server is asked again after growing pauses.
+function lost() {
+  attempt = null;
+  body.dataset.link = 'lost';
+  const old = body.dataset.access === 'open' ? ` What is shown is of ${lastAt ?? 'when the page was loaded'}.` : '';
+  write(at('link'), `Not connected to the server.${old} It is tried again.`);
+  timer = setTimeout(connect, pause * (0.75 + Math.random() / 2));
+  pause = Math.min(pause * 2, LONGEST_PAUSE);
+}
+
+setInterval(() => {
+  if (attempt && Date.now() - heardAt > SILENCE) attempt.abort();
+}, 1_000);
+addEventListener('online', () => { if (body.dataset.link === 'lost') connect(); });
+
+// --- What it says
+
+function show(view) {
+  const { server } = view;
+  document.querySelector('.state').dataset.state = server.state;
+  for (const element of document.querySelectorAll('[data-field]')) {
+    write(element, server.shown[element.dataset.field] ?? server[element.dataset.field] ?? '');
+  }
+  lastAt = server.shown.at;
+  tell(view);
+  wish.page = view.page;
+  showRows(view.sequences);
+  showPages(view);
+  showSort();
+}
+
+// What changes seldom, and matters: each second would be too often.
+function tell({ server, sequences }) {
+  const { state, summary } = server.shown;
+  const troubles = sequences.filter((one) => one.health !== 'serving').map((one) => `${one.name} is ${one.health}`);
+  const news = [];
+  if (known.state !== null && known.state !== state) news.push(`The server is ${state.toLowerCase()}. ${server.shown.reason}`);
+  if (known.troubles !== null) {
+    news.push(...troubles.filter((one) => !known.troubles.includes(one)).slice(0, 3));
+    if (known.troubles.length > 0 && troubles.length === 0) news.push('All sequences that are shown are serving.');
+  }
+  if (known.summary !== null && known.summary !== summary) news.push(summary);
+  if (news.length > 0) announce(news.join(' '));
+  known = { state, troubles, summary };
+}
+
+function showRows(sequences) {
+  const rows = at('rows');
+  const before = new Map([...rows.children].map((row) => [row.querySelector('[data-cell="name"]').textContent, row]));
+  const now = sequences.map((sequence) => {
+    const row = before.get(sequence.name) ?? at('row').content.querySelector('tr').cloneNode(true);
+    fill(row, sequence);
+    return row;
+  });
+  if (now.length !== rows.children.length || now.some((row, index) => row !== rows.children[index])) rows.replaceChildren(...now);
+}
+
+function fill(row, sequence) {
+  row.dataset.health = sequence.health;
+  for (const cell of row.querySelectorAll('[data-cell]')) {
+    write(cell, sequence.shown[cell.dataset.cell] ?? sequence[cell.dataset.cell] ?? '');
+  }
+  row.querySelector('.bar .part').setAttribute('width', ((sequence.used ?? 0) * 100).toFixed(2));
+  const history = remember(sequence);
+  for (const spark of row.querySelectorAll('[data-spark]')) {
+    spark.firstElementChild.setAttribute('d', line(history[spark.dataset.spark]));
+  }
+}
+
+function remember({ name, rate, remaining }) {
+  const history = histories.get(name) ?? { rate: [], remaining: [] };
+  histories.delete(name);
+  histories.set(name, history);
+  if (histories.size > MOST_HISTORIES) histories.delete(histories.keys().next().value);
+  for (const [samples, value] of [[history.rate, rate ?? 0], [history.remaining, remaining]]) {
+    samples.push(value);
+    if (samples.length > SAMPLES) samples.shift();
+  }
+  return history;
+}
+
+// Within the 64 by 18 of the picture; the newest sample is at the right.
+function line(samples) {
+  const most = Math.max(...samples, 1e-9);
+  const from = SAMPLES - samples.length;
+  return samples
+    .map((value, index) => {
+      const x = ((from + index) / (SAMPLES - 1)) * 64;
+      return `${index ? 'L' : 'M'}${x.toFixed(1)} ${(17 - (value / most) * 16).toFixed(1)}`;
+    })
+    .join('');
+}
+
+// --- What is asked for
+
+function link(sort, page) {
+  const params = new URLSearchParams({ sort });
+  if (wish.search) params.set('search', wish.search);
+  if (page > 1) params.set('page', page);
+  return `?${params}`;
+}
+
+function showPages({ page, pages }) {
+  write(at('pages'), pages > 1 ? `Page ${page} of ${pages}` : '');
+  for (const [id, to, there] of [['previous', page - 1, page > 1], ['next', page + 1, page < pages]]) {
+    at(id).hidden = !there;
+    at(id).href = link(wish.sort, to);
+  }
+}
+
+function showSort() {
+  const falling = wish.sort.startsWith('-');
+  const by = wish.sort.replace('-', '');
+  for (const heading of document.querySelectorAll('thead a')) {
+    const { sort } = heading.dataset;
+    const mine = sort === by;
+    const next = mine ? !falling : 'falling' in heading.dataset;
+    heading.href = link((next ? '-' : '') + sort, 1);
+    heading.closest('th').setAttribute('aria-sort', mine ? (falling ? 'descending' : 'ascending') : 'none');
+  }
+  const options = [...at('sort').options];
+  const option = options.find((one) => one.value === wish.sort) ?? options.find((one) => one.value.replace('-', '') === by);
+  if (option) at('sort').value = option.value;
+}
+
+function want(change) {
+  Object.assign(wish, { page: 1 }, change);
+  history.replaceState(null, '', link(wish.sort, wish.page));
+  showSort();
+  if (token || body.dataset.access === 'open') connect();
+}
+
+document.addEventListener('click', (event) => {
+  const anchor = event.target.closest('thead a, .pages a');
+  if (!anchor || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const params = new URLSearchParams(anchor.search);
+  want({ sort: params.get('sort'), page: Number(params.get('page')) || 1 });
+});
+
+let typing = 0;
+const search = () => {
+  clearTimeout(typing);
+  if (at('search').value !== wish.search) want({ search: at('search').value });
+};
+at('search').addEventListener('input', () => {
+  clearTimeout(typing);
+  typing = setTimeout(search, 200);
+});
+at('sort').addEventListener('change', () => want({ sort: at('sort').value }));
+at('find').addEventListener('submit', (event) => {
+  event.preventDefault();
+  search();
+});
+at('find').querySelector('button').hidden = true;
+
+// --- The token
+
+function lock(why) {
+  attempt?.abort();
+  attempt = null;
+  clearTimeout(timer);
+  token = null;
+  keep(ofTab, TOKEN, null);
+  histories.clear();
+  known = { state: null, troubles: null, summary: null };
+  lastAt = null;
+  at('rows').replaceChildren();
+  at('forget').hidden = true;
+  write(at('link'), '');
+  body.dataset.link = 'none';
+  body.dataset.access = 'locked';
+  write(at('token-error'), why ? why[0].toUpperCase() + why.slice(1) : '');
+  at('token').value = '';
+  at('token').focus();
+}
+
+function unlock() {
+  at('forget').hidden = !token;
+  if (body.dataset.access === 'open') return;
+  body.dataset.access = 'open';
+  write(at('token-error'), '');
+  at('token').value = '';
+  at('search').focus();
+}
+
+at('token-form').hidden = false;
+at('token-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  token = at('token').value.trim();
+  if (!token) return;
+  keep(ofTab, TOKEN, token);
+  write(at('token-error'), '');
+  connect();
+});
+at('forget').addEventListener('click', () => lock(''));
+for (const element of document.querySelectorAll('.without-script')) element.hidden = true;
+
+// --- The theme
+
+const theme = at('theme');
+theme.value = document.documentElement.dataset.theme ?? 'auto';
+theme.closest('label').hidden = false;
+theme.addEventListener('change', () => {
+  if (theme.value === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme.value;
+  keep(ofBrowser, THEME, theme.value === 'auto' ? null : theme.value);
+});
+
+if (token || body.dataset.access === 'open') connect();
+else at('token').focus();

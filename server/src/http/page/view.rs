@@ -1,0 +1,453 @@
+//! What one reader sees: those sequences that they may, sorted, a page of them.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use idmill::{Gaps, Health};
+use serde::{Deserialize, Serialize};
+
+use super::format::{self, NOTHING};
+use crate::access::{Caller, Right};
+use crate::core::Core;
+use crate::http::number::Number;
+use crate::observed::{Look, MOST, Row};
+
+/// The most rows of a page.
+pub(super) const ROWS: usize = 50;
+
+/// What a reader asks for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Asked {
+    /// What names have in them, in any case of letters.
+    pub(super) search: String,
+    pub(super) sort: Sort,
+    /// From 1 on.
+    page: usize,
+}
+
+/// What rows are sorted by. What is not known comes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct Sort {
+    pub(super) by: Column,
+    pub(super) falling: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Column {
+    /// Those in trouble first.
+    #[default]
+    Health,
+    Name,
+    Last,
+    Rate,
+    Stock,
+    Dry,
+    Waiting,
+    Latency,
+    Gaps,
+    Used,
+    Exhausted,
+}
+
+impl Column {
+    const ALL: [(&str, Self); 11] = [
+        ("health", Self::Health),
+        ("name", Self::Name),
+        ("last", Self::Last),
+        ("rate", Self::Rate),
+        ("stock", Self::Stock),
+        ("dry", Self::Dry),
+        ("waiting", Self::Waiting),
+        ("latency", Self::Latency),
+        ("gaps", Self::Gaps),
+        ("used", Self::Used),
+        ("exhausted", Self::Exhausted),
+    ];
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, column)| column)
+    }
+}
+
+impl TryFrom<String> for Sort {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let (name, falling) = text.strip_prefix('-').map_or((&*text, false), |name| (name, true));
+        let by = Column::named(name).ok_or_else(|| {
+            let known = Column::ALL.map(|(known, _)| known).join(", ");
+            format!("rows are not sorted by {name:?}; there are {known}, each with `-` before it for the largest first")
+        })?;
+        Ok(Self { by, falling })
+    }
+}
+
+impl From<Sort> for String {
+    fn from(sort: Sort) -> Self {
+        sort.to_string()
+    }
+}
+
+impl fmt::Display for Sort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, _) = Column::ALL[self.by as usize];
+        write!(f, "{}{name}", if self.falling { "-" } else { "" })
+    }
+}
+
+/// All that the page shows at one time: as figures, and as text.
+#[derive(Debug, Serialize)]
+pub(super) struct View {
+    pub(super) server: Server,
+    pub(super) sequences: Vec<Sequence>,
+    pub(super) sort: Sort,
+    pub(super) page: usize,
+    pub(super) pages: usize,
+    /// How many of those that the reader may see are matched by the search.
+    matching: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Server {
+    pub(super) state: State,
+    at: Option<String>,
+    version: &'static str,
+    uptime_seconds: u64,
+    store: Option<String>,
+    connections: usize,
+    max_connections: usize,
+    pub(super) shown: ServerShown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Ready,
+    NotReady,
+    Ending,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::NotReady => "not_ready",
+            Self::Ending => "ending",
+        }
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::NotReady => "Not ready",
+            Self::Ending => "Ending",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ServerShown {
+    pub(super) state: &'static str,
+    pub(super) reason: String,
+    pub(super) at: String,
+    pub(super) uptime: String,
+    pub(super) store: String,
+    pub(super) connections: String,
+    /// What the rows are of.
+    pub(super) summary: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Sequence {
+    pub(super) name: String,
+    pub(super) health: Health,
+    reason: Option<String>,
+    failures_in_a_row: u64,
+    last: Option<Number>,
+    rate: Option<f64>,
+    remaining: u64,
+    reached: Option<Number>,
+    waiting: usize,
+    seconds_to_dry: Option<f64>,
+    latency_p50_seconds: Option<f64>,
+    latency_p99_seconds: Option<f64>,
+    gaps: Gaps,
+    pub(super) used: Option<f64>,
+    seconds_to_exhaustion: Option<f64>,
+    exhausted_on: Option<String>,
+    pub(super) shown: Shown,
+}
+
+/// One row, as text.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    pub(super) health: &'static str,
+    pub(super) reason: String,
+    pub(super) last: String,
+    pub(super) rate: String,
+    pub(super) stock: String,
+    pub(super) reached: String,
+    pub(super) dry: String,
+    pub(super) waiting: String,
+    pub(super) p50: String,
+    pub(super) p99: String,
+    pub(super) gaps: String,
+    pub(super) used: String,
+    pub(super) exhausted: String,
+    pub(super) exhausted_in: String,
+}
+
+impl View {
+    pub(super) fn of(core: &Core, look: &Look, caller: &Caller, asked: &Asked) -> Self {
+        let seen = |row: &&Row| caller.may(Right::Observe, &row.name).is_ok();
+        let visible: Vec<_> = look.rows.iter().filter(seen).collect();
+        let search = asked.search.to_lowercase();
+        let mut rows: Vec<_> =
+            visible.iter().copied().filter(|row| row.name.to_lowercase().contains(&search)).collect();
+        rows.sort_by(|a, b| ordered(a, b, asked.sort).then_with(|| a.name.cmp(&b.name)));
+        let pages = rows.len().div_ceil(ROWS).max(1);
+        let page = asked.page.clamp(1, pages);
+        let from = (page - 1) * ROWS;
+        let sequences: Vec<_> =
+            rows.iter().skip(from).take(ROWS).map(|row| Sequence::of(row, look.at)).collect();
+        let summary = summary(look, rows.len(), from, sequences.len(), &asked.search);
+        let server = Server::of(core, look, &visible, summary);
+        Self { server, sequences, sort: asked.sort, page, pages, matching: rows.len() }
+    }
+}
+
+/// What the table has in it, and what it has not.
+fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str) -> String {
+    let which =
+        if search.is_empty() { String::new() } else { format!(" with “{search}” in their names") };
+    let rows = match matching {
+        0 => format!("No open sequences{which}"),
+        1 => format!("One open sequence{which}"),
+        _ if shown < matching => format!(
+            "{}–{} of {} open sequences{which}",
+            format::count(from as u64 + 1),
+            format::count((from + shown) as u64),
+            format::count(matching as u64)
+        ),
+        _ => format!("{matching} open sequences{which}"),
+    };
+    if look.open == look.rows.len() {
+        return rows;
+    }
+    let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
+    format!("{rows}. The server has {open} open, of which it shows the first {most} by name")
+}
+
+impl Server {
+    fn of(core: &Core, look: &Look, visible: &[&Row], summary: String) -> Self {
+        let state = match look.fault {
+            _ if core.readiness.is_leaving() => State::Ending,
+            None => State::Ready,
+            Some(_) => State::NotReady,
+        };
+        let about = &core.observed.about;
+        let (uptime, most) = (about.started.elapsed(), about.most);
+        let connections = most.saturating_sub(about.places.available_permits());
+        let at = format::stamp(look.at);
+        let shown = ServerShown {
+            state: state.shown(),
+            reason: reason(state, look.fault.unwrap_or_default(), visible),
+            at: at.as_deref().map_or(NOTHING.to_owned(), |at| format!("{} UTC", &at[11..19])),
+            uptime: format::span(uptime),
+            store: about.store.clone().unwrap_or_else(|| NOTHING.to_owned()),
+            connections: format!("{} of {}", format::count(connections as u64), format::count(most as u64)),
+            summary,
+        };
+        Self {
+            state,
+            at,
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_seconds: uptime.as_secs(),
+            store: about.store.clone(),
+            connections,
+            max_connections: most,
+            shown,
+        }
+    }
+}
+
+/// Why it is not ready, with the sequences that have no ids, of those that this token is for.
+fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
+    let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Dry).collect();
+    match (state, &without[..]) {
+        (State::Ready, _) => String::new(),
+        (State::Ending, _) => "it answers what it has read, and accepts nobody any more".to_owned(),
+        (State::NotReady, []) => fault.to_owned(),
+        (State::NotReady, [row]) => format!("{fault}; {} has no ids", row.name),
+        (State::NotReady, [row, more @ ..]) => {
+            format!("{fault}; {} and {} more have no ids", row.name, format::count(more.len() as u64))
+        }
+    }
+}
+
+impl Sequence {
+    fn of(row: &Row, now: SystemTime) -> Self {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let exhausted_on = row.to_exhaustion.and_then(|time| format::date(now, time));
+        Self {
+            name: row.name.clone(),
+            health: row.health,
+            reason: row.reason.clone(),
+            failures_in_a_row: row.failures,
+            last: row.last.map(Number),
+            rate: row.rate,
+            remaining: row.remaining,
+            reached: row.reached.map(Number),
+            waiting: row.waiting,
+            seconds_to_dry: seconds(row.to_dry),
+            latency_p50_seconds: seconds(row.latency.map(|[half, _]| half)),
+            latency_p99_seconds: seconds(row.latency.map(|[_, most]| most)),
+            gaps: row.gaps,
+            used: row.used,
+            seconds_to_exhaustion: seconds(row.to_exhaustion),
+            shown: Shown::of(row, exhausted_on.as_deref()),
+            exhausted_on,
+        }
+    }
+}
+
+impl Shown {
+    fn of(row: &Row, exhausted_on: Option<&str>) -> Self {
+        let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
+        let exhausted = match (exhausted_on, row.to_exhaustion) {
+            _ if row.health == Health::Ended => NOTHING.to_owned(),
+            (Some(date), _) => date.to_owned(),
+            (None, Some(_)) => "after 9999".to_owned(),
+            (None, None) => NOTHING.to_owned(),
+        };
+        Self {
+            health: row.health.as_str(),
+            reason: why(row),
+            last: known(row.last.map(format::count)),
+            rate: known(row.rate.map(format::rate)),
+            stock: format::count(row.remaining),
+            reached: row
+                .reached
+                .map_or_else(String::new, |reached| format!("up to {}", format::count(reached))),
+            dry: known(row.to_dry.map(format::span)),
+            waiting: format::count(row.waiting as u64),
+            p50: known(row.latency.map(|[half, _]| format::latency(half))),
+            p99: known(row.latency.map(|[_, most]| format::latency(most))),
+            gaps: format::count(row.gaps.total()),
+            used: known(row.used.map(format::share)),
+            exhausted_in: row
+                .to_exhaustion
+                .filter(|_| exhausted_on.is_some() && row.health != Health::Ended)
+                .map_or_else(String::new, |time| format!("in {}", format::span(time))),
+            exhausted,
+        }
+    }
+}
+
+fn why(row: &Row) -> String {
+    let Some(reason) = &row.reason else { return String::new() };
+    match row.failures {
+        0 => reason.clone(),
+        1 => format!("A reserve failed: {reason}"),
+        many => format!("{} reserves in a row failed: {reason}", format::count(many)),
+    }
+}
+
+fn ordered(a: &Row, b: &Row, Sort { by, falling }: Sort) -> Ordering {
+    let (a, b) = match by {
+        Column::Name => {
+            return if falling { b.name.cmp(&a.name) } else { a.name.cmp(&b.name) };
+        }
+        Column::Health => {
+            return if falling { b.health.cmp(&a.health) } else { a.health.cmp(&b.health) };
+        }
+        _ => (figure(a, by), figure(b, by)),
+    };
+    match (a, b) {
+        (Some(a), Some(b)) if falling => b.total_cmp(&a),
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+fn figure(row: &Row, by: Column) -> Option<f64> {
+    let of = |number: u64| number as f64;
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    match by {
+        Column::Health | Column::Name => None,
+        Column::Last => row.last.map(of),
+        Column::Rate => row.rate,
+        Column::Stock => Some(of(row.remaining)),
+        Column::Dry => seconds(row.to_dry),
+        Column::Waiting => Some(row.waiting as f64),
+        Column::Latency => seconds(row.latency.map(|[_, most]| most)),
+        Column::Gaps => Some(of(row.gaps.total())),
+        Column::Used => row.used,
+        Column::Exhausted => seconds(row.to_exhaustion),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, rate: Option<f64>, health: Health) -> Row {
+        Row {
+            name: name.to_owned(),
+            health,
+            reason: None,
+            failures: 0,
+            last: None,
+            rate,
+            remaining: 0,
+            reached: None,
+            waiting: 0,
+            to_dry: None,
+            latency: None,
+            gaps: Gaps::default(),
+            used: None,
+            to_exhaustion: None,
+        }
+    }
+
+    #[test]
+    fn rows_are_sorted_either_way_and_what_is_not_known_comes_last() {
+        let rows = [
+            row("b", Some(2.0), Health::Serving),
+            row("a", None, Health::Dry),
+            row("c", Some(1.0), Health::Failing),
+        ];
+        for (sort, names) in
+            [("", "acb"), ("rate", "cba"), ("-rate", "bca"), ("-name", "cba"), ("-health", "bca")]
+        {
+            let sort = Sort::try_from(sort.to_owned()).unwrap();
+            let mut sorted: Vec<_> = rows.iter().collect();
+            sorted.sort_by(|a, b| ordered(a, b, sort));
+            assert_eq!(sorted.iter().map(|row| &*row.name).collect::<String>(), names, "{sort}");
+        }
+        assert!(Sort::try_from("-nothing".to_owned()).unwrap_err().contains("exhausted"));
+    }
+
+    #[test]
+    fn each_column_has_its_own_name() {
+        for (name, column) in Column::ALL {
+            assert_eq!(Sort { by: column, falling: true }.to_string(), format!("-{name}"));
+        }
+    }
+
+    #[test]
+    fn who_may_not_see_a_sequence_is_not_told_its_name() {
+        let dry = row("secret", None, Health::Dry);
+        assert_eq!(
+            reason(State::NotReady, "the store is away", &[&dry]),
+            "the store is away; secret has no ids"
+        );
+        assert!(!reason(State::NotReady, "the store is away", &[]).contains("secret"));
+    }
+}

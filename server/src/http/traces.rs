@@ -1,0 +1,67 @@
+//! A span for each request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
+
+use crate::core::Core;
+
+/// What is asked every few seconds, by probes and scrapers, and has nothing to tell.
+const QUIET: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+type Adopt = dyn Fn(&Span, &HeaderMap) + Send + Sync;
+
+/// What gives the span of a request its parent.
+#[derive(Clone)]
+pub(crate) struct Parents(pub(crate) Arc<Adopt>);
+
+impl fmt::Debug for Parents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parents(…)")
+    }
+}
+
+/// The span of a request, where somebody listens to it. Its fields have the names that OpenTelemetry gives them.
+pub(super) fn span_of(core: &Core, request: &Request) -> Option<Span> {
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    if QUIET.contains(&route) {
+        return None;
+    }
+    let span = tracing::debug_span!(
+        "request",
+        otel.name = format!("{} {route}", request.method()).trim_end(),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = request.method().as_str(),
+        http.route = route,
+        http.response.status_code = Empty,
+        url.path = request.uri().path(),
+    );
+    if span.is_disabled() {
+        return None;
+    }
+    if let Some(Parents(adopt)) = &core.parents {
+        adopt(&span, request.headers());
+    }
+    Some(span)
+}
+
+/// Has the request answered within its span.
+pub(super) async fn within(span: Span, answer: impl Future<Output = Response>) -> Response {
+    let response = answer.instrument(span.clone()).await;
+    span.record("http.response.status_code", response.status().as_u16());
+    if response.status().is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+    response
+}
+
+/// The span of an administrative act.
+pub(super) fn act(did: &'static str, sequence: &str) -> Span {
+    tracing::debug_span!("administer", otel.name = did, sequence)
+}

@@ -1,0 +1,254 @@
+//! What goes on, looked at once a second for those who watch.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use idmill::{Gaps, Health, Snapshot};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::core::Core;
+use crate::readiness::Standing;
+use crate::served::Served;
+
+/// How often it is looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// The most sequences that are looked at; of more, the first by name.
+pub(crate) const MOST: usize = 5000;
+/// A rate is that of so many looks.
+const LOOKS: usize = 6;
+/// So many latencies of each sequence are kept.
+const LATENCIES: usize = 100;
+/// No id is larger.
+const CEILING: u64 = i64::MAX.unsigned_abs();
+
+/// The last look, and what the next one needs to know of those before.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub(crate) about: About,
+    histories: Mutex<HashMap<String, History>>,
+    latest: watch::Sender<Arc<Look>>,
+}
+
+/// What stays as it is while the server runs.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) started: Instant,
+    /// Where ids come from, without secrets.
+    pub(crate) store: Option<String>,
+    /// One for each client that could still connect, of so many.
+    pub(crate) places: Arc<Semaphore>,
+    pub(crate) most: usize,
+}
+
+/// What was seen at one time.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) at: SystemTime,
+    /// Why nobody should be sent here, as `/readyz` says it.
+    pub(crate) fault: Option<&'static str>,
+    /// How many sequences are open; more than there are rows, if there are more than [`MOST`].
+    pub(crate) open: usize,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One sequence, as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) health: Health,
+    /// Why it is not served as it should be.
+    pub(crate) reason: Option<String>,
+    /// Reserves that failed since the last grant.
+    pub(crate) failures: u64,
+    pub(crate) last: Option<u64>,
+    /// Ids a second; `None` before the second look.
+    pub(crate) rate: Option<f64>,
+    pub(crate) remaining: u64,
+    pub(crate) reached: Option<u64>,
+    pub(crate) waiting: usize,
+    pub(crate) to_dry: Option<Duration>,
+    /// The median, and what one in a hundred reserves exceeds.
+    pub(crate) latency: Option<[Duration; 2]>,
+    pub(crate) gaps: Gaps,
+    /// How much of the sequence was reserved, of 1.
+    pub(crate) used: Option<f64>,
+    pub(crate) to_exhaustion: Option<Duration>,
+}
+
+impl Observed {
+    pub(crate) fn new(about: About) -> Self {
+        let nothing = Look { at: SystemTime::now(), fault: None, open: 0, rows: Vec::new() };
+        Self { about, histories: Mutex::default(), latest: watch::Sender::new(Arc::new(nothing)) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_nothing() -> Self {
+        let places = Arc::new(Semaphore::new(1));
+        Self::new(About { started: Instant::now(), store: None, places, most: 1 })
+    }
+
+    pub(crate) fn latest(&self) -> Arc<Look> {
+        self.latest.borrow().clone()
+    }
+
+    /// Hears of each look, or of the newest where there were several.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Look>> {
+        self.latest.subscribe()
+    }
+
+    fn look(&self, core: &Core) {
+        let Standing { fault, report } = core.readiness.standing_now(core.draws.sequences());
+        let mut troubles: HashMap<_, _> =
+            report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
+        let mut served = core.draws.all();
+        let open = served.len();
+        served.truncate(MOST);
+        let (mut before, now) = (std::mem::take(&mut *self.histories.lock()), Instant::now());
+        let (rows, histories) = served
+            .iter()
+            .map(|served| {
+                let name = served.allocator().name();
+                let mut history = before.remove(name).unwrap_or_default();
+                let mut row = history.row(served, now);
+                if let Some(trouble) = troubles.remove(name) {
+                    (row.health, row.reason) = (trouble.health, Some(trouble.error.to_string()));
+                }
+                (row, (name.to_owned(), history))
+            })
+            .unzip();
+        *self.histories.lock() = histories;
+        let look = Look { at: SystemTime::now(), fault, open, rows };
+        self.latest.send_replace(Arc::new(look));
+    }
+}
+
+/// Looks for as long as it is polled.
+pub(crate) async fn observe(core: &Core) {
+    // A store that answers at all has answered by the first look.
+    core.readiness.standing(core.draws.sequences()).await;
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        core.observed.look(core);
+    }
+}
+
+/// What was seen of one sequence before.
+#[derive(Debug, Default)]
+struct History {
+    drawn: VecDeque<(Instant, u64)>,
+    reserves: u64,
+    latencies: VecDeque<Duration>,
+}
+
+impl History {
+    fn row(&mut self, served: &Served, now: Instant) -> Row {
+        let snapshot = served.allocator().snapshot();
+        self.note(&snapshot, now);
+        let rate = self.rate();
+        let lasts = |ids: u64| Duration::try_from_secs_f64(ids as f64 / rate?).ok();
+        let bounds = snapshot.bounds.zip(snapshot.reached);
+        let bounds = bounds.map(|(bounds, reached)| (bounds.start(), bounds.max().min(CEILING), reached));
+        Row {
+            name: served.allocator().name().to_owned(),
+            health: snapshot.health(),
+            reason: None,
+            failures: snapshot.failures_in_a_row,
+            last: served.last().map(i64::unsigned_abs),
+            rate,
+            remaining: snapshot.remaining,
+            reached: snapshot.reached,
+            waiting: served.waiting(),
+            to_dry: lasts(snapshot.remaining),
+            latency: self.latency(),
+            gaps: snapshot.gaps,
+            used: bounds.map(|(start, max, reached)| share(start, reached, max)),
+            to_exhaustion: bounds.and_then(|(_, max, reached)| {
+                lasts(max.saturating_sub(reached).saturating_add(snapshot.remaining))
+            }),
+        }
+    }
+
+    fn note(&mut self, snapshot: &Snapshot, now: Instant) {
+        // It was let go of, and opened again.
+        if self.drawn.back().is_some_and(|(_, drawn)| *drawn > snapshot.drawn) {
+            *self = Self::default();
+        }
+        push(&mut self.drawn, (now, snapshot.drawn), LOOKS);
+        if snapshot.reserves != self.reserves {
+            self.reserves = snapshot.reserves;
+            if let Some(latency) = snapshot.latency {
+                push(&mut self.latencies, latency, LATENCIES);
+            }
+        }
+    }
+
+    fn rate(&self) -> Option<f64> {
+        let ((from, before), (to, now)) = (self.drawn.front()?, self.drawn.back()?);
+        let seconds = to.duration_since(*from).as_secs_f64();
+        (seconds > 0.0).then(|| (now - before) as f64 / seconds)
+    }
+
+    fn latency(&self) -> Option<[Duration; 2]> {
+        let mut sorted: Vec<_> = self.latencies.iter().copied().collect();
+        sorted.sort_unstable();
+        let last = sorted.len().checked_sub(1)?;
+        Some([sorted[last / 2], sorted[last * 99 / 100]])
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
+    if queue.len() == most {
+        queue.pop_front();
+    }
+    queue.push_back(value);
+}
+
+/// How much of `start..=max` was reserved, if `reached` is the last that was.
+fn share(start: u64, reached: u64, max: u64) -> f64 {
+    let length = |to: u64| to.saturating_sub(start) as f64 + 1.0;
+    (length(reached) / length(max)).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_last_looks_and_ends_with_the_draws() {
+        let (mut history, start) = (History::default(), Instant::now());
+        let mut at = |second: u64, drawn| {
+            push(&mut history.drawn, (start + Duration::from_secs(second), drawn), LOOKS);
+            history.rate()
+        };
+        assert_eq!(at(0, 0), None);
+        assert_eq!(at(1, 100), Some(100.0));
+        assert_eq!(at(2, 300), Some(150.0));
+        for second in 3..8 {
+            at(second, 300);
+        }
+        assert_eq!(at(8, 300), Some(0.0));
+    }
+
+    #[test]
+    fn latencies_are_the_middle_one_and_the_largest_but_one_in_a_hundred() {
+        let mut history = History::default();
+        assert_eq!(history.latency(), None);
+        for millis in 1..=150 {
+            push(&mut history.latencies, Duration::from_millis(millis), LATENCIES);
+        }
+        let [half, most] = history.latency().unwrap().map(|latency| latency.as_millis());
+        assert_eq!((half, most), (100, 149), "of 51 to 150");
+    }
+
+    #[test]
+    fn how_much_is_used_counts_from_the_start() {
+        assert!((share(1, 50, 100) - 0.5).abs() < 1e-9);
+        assert!((share(1001, 1010, 1100) - 0.1).abs() < 1e-9);
+        assert!((share(0, u64::MAX, CEILING) - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,126 @@
+//! Who is at the other end of a connection, as far as the connection itself tells.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use crate::access::{Caller, Place, Refusal};
+use crate::certificate;
+use crate::tls::Stream;
+
+/// After a token that is not known, its next one is looked at this much later, and twice that after each more.
+const PAUSE: Duration = Duration::from_millis(100);
+/// With so many tokens that are not known, a connection ends.
+const GUESSES: u32 = 5;
+
+/// One connection.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    address: Option<SocketAddr>,
+    /// Of the certificate that it has shown.
+    subject: Option<String>,
+    guesses: AtomicU32,
+    /// It counts as a connection of the token that it showed last.
+    place: Mutex<Option<Place>>,
+}
+
+impl Peer {
+    pub(crate) fn of(stream: &Stream) -> Self {
+        let (stream, shown) = match stream {
+            Stream::Left(stream) => (stream, None),
+            Stream::Right(stream) => (stream.get_ref().0, stream.get_ref().1.peer_certificates()),
+        };
+        let subject = shown.and_then(|chain| certificate::subject(chain.first()?));
+        Self { address: stream.peer_addr().ok(), subject, ..Self::default() }
+    }
+
+    pub(crate) fn subject(&self) -> Option<&str> {
+        self.subject.as_deref()
+    }
+
+    /// From now on it is a connection of this token.
+    pub(crate) fn shows(&self, caller: &Caller) -> Result<(), Refusal> {
+        caller.connects(&mut self.place.lock())
+    }
+
+    /// It shows no token any more.
+    pub(crate) fn forgets(&self) {
+        *self.place.lock() = None;
+    }
+
+    /// It has shown a token that is not known, and waits for having done so. Whether it has to end.
+    ///
+    /// A token cannot be guessed, however fast: this keeps those who try from costing others anything.
+    pub(crate) async fn guessed(&self) -> bool {
+        // Relaxed: its requests come one after the other.
+        let before = self.guesses.fetch_add(1, Ordering::Relaxed).min(GUESSES - 1);
+        sleep(PAUSE * 2_u32.pow(before)).await;
+        before + 1 >= GUESSES
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{address}"),
+            None => f.write_str("unknown"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::access::Access;
+    use crate::core::Core;
+    use crate::{http, resp};
+
+    /// How long it took to answer this, in milliseconds, and the first bytes of the answer.
+    async fn asked(stream: &mut DuplexStream, text: &str) -> (u128, String) {
+        let (before, mut answer) = (Instant::now(), vec![0; 4096]);
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let len = stream.read(&mut answer).await.unwrap();
+        (before.elapsed().as_millis(), String::from_utf8_lossy(&answer[..len]).into_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_tokens_slow_a_client_of_redis_down_and_then_end_it() {
+        let (mut client, served) = tokio::io::duplex(1 << 16);
+        tokio::spawn(resp::serve(Core::of_memory(Access::by([])), served, Peer::default(), 1));
+        for wait in [100, 200, 400, 800] {
+            let (waited, answer) = asked(&mut client, "AUTH wrong\r\n").await;
+            assert!(waited == wait && answer.starts_with("-WRONGPASS"), "{waited} ms: {answer}");
+            // Neither does another command make up for it, nor to begin anew.
+            assert_eq!(asked(&mut client, "RESET\r\n").await, (0, "+RESET\r\n".to_owned()));
+            assert!(asked(&mut client, "INCR s\r\n").await.1.starts_with("-NOAUTH"));
+        }
+        let (waited, answer) = asked(&mut client, "HELLO 3 AUTH default wrong\r\nPING\r\n").await;
+        assert!(
+            waited == 1600 && answer.starts_with("-WRONGPASS") && !answer.contains("PONG"),
+            "{waited} ms: {answer}"
+        );
+        assert_eq!(client.read(&mut [0; 64]).await.unwrap(), 0, "it was not closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_tokens_slow_a_client_of_http_down_and_then_end_it() {
+        let (mut client, served) = tokio::io::duplex(1 << 16);
+        let core = Core::of_memory(Access::by([]));
+        let (router, ending) = (http::router(core.clone()), core.ending.clone());
+        tokio::spawn(http::serve(served, Peer::default(), router, ending));
+        for (wait, last) in [(100, false), (200, false), (400, false), (800, false), (1600, true)] {
+            let request = "GET /v1/sequences HTTP/1.1\r\nHost: ids\r\nAuthorization: Bearer wrong\r\n\r\n";
+            let (waited, answer) = asked(&mut client, request).await;
+            assert!(waited == wait && answer.starts_with("HTTP/1.1 401"), "{waited} ms: {answer}");
+            assert_eq!(answer.contains("connection: close"), last, "{answer}");
+        }
+        assert_eq!(client.read(&mut [0; 64]).await.unwrap(), 0, "it was not closed");
+    }
+}

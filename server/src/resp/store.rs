@@ -1,0 +1,211 @@
+//! `IDMILL.STORE`: the store behind this server, for processes that may not reach it themselves.
+//!
+//! What the store answers goes to the client as it is, its errors too. What a token may not do is refused
+//! here, each sequence by itself.
+
+mod reserves;
+
+use std::future::Future;
+
+use idmill::store::{Change, Cursor, GiveBack, Page, SequenceInfo, Store};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
+
+use super::commands;
+use super::reply::Answer;
+use super::session::{Failure, Session};
+use crate::access::{Caller, Pattern, Refusal, Right};
+use crate::audit::{self, Act};
+use crate::behind::Behind;
+use crate::http::listing;
+use crate::measures;
+
+/// The most rows of a page.
+const ROWS: usize = 1000;
+
+/// What the store says; or what the whole request is refused for.
+type Told = Result<Result<Said>, Failure>;
+
+impl Session {
+    pub(super) async fn store(&mut self, version: &[u8], request: &[u8]) -> commands::Outcome {
+        let caller = self.caller()?.clone();
+        if version != VERSION.to_string().as_bytes() {
+            let message = format!("this server speaks version {VERSION} of {}", protocol::COMMAND);
+            return Err(Failure::Said(protocol::UNKNOWN_VERSION, message));
+        }
+        let Request { number, ask } = Request::decode(request).map_err(|error| unread(&error))?;
+        let said = match ask {
+            Ask::Reserve(requests) => {
+                few(requests.len())?;
+                Said::Grants(self.reserved(&caller, requests).await)
+            }
+            ask => self.said(&caller, ask).await?.unwrap_or_else(|error| Said::Failed(Fault::of(&error))),
+        };
+        Ok(Answer::Bytes(protocol::Answer { number, said }.encode()))
+    }
+
+    async fn said(&self, caller: &Caller, ask: Ask) -> Told {
+        let store = self.core.behind.drawn();
+        let reserves = |name: &str| caller.may(Right::Reserve, name);
+        Ok(match ask {
+            Ask::Capabilities => {
+                caller
+                    .has(Right::Reserve)
+                    .or_else(|refusal| caller.has(Right::Administer).map_err(|_| refusal))?;
+                Ok(Said::Capabilities(store.capabilities()))
+            }
+            Ask::GiveBack { name, identity, rest } => {
+                reserves(&name)?;
+                store.give_back(&GiveBack::new(name, identity, rest)).await.map(Said::Done)
+            }
+            Ask::Inspect(names) => {
+                few(names.len())?;
+                Ok(Said::Sequences(inspected(store, caller, &names).await))
+            }
+            Ask::List(page) => self.listed(caller, page).await,
+            Ask::Record(name) => {
+                reserves(&name)?;
+                store.record(&name).await.map(Said::Record)
+            }
+            Ask::SwapRecord { name, seen, wanted } => {
+                reserves(&name)?;
+                store.swap_record(&name, seen.as_deref(), &wanted).await.map(Said::Done)
+            }
+            Ask::ListRecords(page) => {
+                caller.has(Right::Reserve)?;
+                records(&self.core.behind, caller, page).await
+            }
+            Ask::Create { name, bounds } => {
+                let created = self.core.behind.administered().create(&name, bounds);
+                self.changed(caller, "create", &name, created).await?
+            }
+            Ask::Set { name, change } => {
+                let set = self.core.behind.administered().set(&name, Change::from(change));
+                self.changed(caller, "change", &name, set).await?
+            }
+            Ask::Remove(name) => self.removed(caller, &name).await?,
+            // Answered above.
+            Ask::Reserve(_) => Err(ErrorKind::InvalidInput.into()),
+        })
+    }
+
+    async fn listed(&self, caller: &Caller, page: protocol::Page) -> Result<Said> {
+        let page = limited(page);
+        if sees_all(caller) {
+            let listing = self.core.behind.drawn().list(&page).await?;
+            return Ok(Said::Rows(Rows::of(listing, |name| sees(caller, name))));
+        }
+        let after = page.after.as_ref().map(Cursor::as_str);
+        let (sequences, limit) = (self.core.draws.sequences(), page.limit);
+        let found = listing::page(sequences, caller.patterns(), &page.prefix, after, limit).await?;
+        let sequences = found.sequences.into_iter().filter(|info| sees(caller, &info.name)).collect();
+        Ok(Said::Rows(Rows { sequences, unreadable: Vec::new(), next: found.next.map(Cursor::new) }))
+    }
+
+    /// A sequence is created or changed, and somebody will ask by whom.
+    async fn changed(
+        &self,
+        caller: &Caller,
+        did: &'static str,
+        name: &SequenceName,
+        change: impl Future<Output = Result<SequenceInfo>>,
+    ) -> Told {
+        self.administers(caller, did, name)?;
+        let outcome = change.await;
+        self.note(caller, did, name, outcome.as_ref().map(Some));
+        Ok(outcome.map(Said::Sequence))
+    }
+
+    async fn removed(&self, caller: &Caller, name: &SequenceName) -> Told {
+        self.administers(caller, "remove", name)?;
+        let outcome = self.core.behind.administered().remove(name).await;
+        if !matches!(outcome, Ok(false)) {
+            self.note(caller, "remove", name, outcome.as_ref().map(|_| None));
+        }
+        Ok(outcome.map(Said::Done))
+    }
+
+    fn administers(&self, caller: &Caller, did: &'static str, name: &SequenceName) -> Result<(), Refusal> {
+        caller.may(Right::Administer, name).inspect_err(|refusal| {
+            let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
+            self.core.audit.refused(act, &refusal.to_string(), self.core.access.clock());
+        })
+    }
+
+    fn note(
+        &self,
+        caller: &Caller,
+        did: &'static str,
+        name: &SequenceName,
+        outcome: Result<Option<&SequenceInfo>, &Error>,
+    ) {
+        let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
+        match outcome {
+            Ok(info) => audit::done(act, info),
+            Err(error) if error.status() == Status::Permanent => {
+                self.core.audit.refused(act, &error.to_string(), self.core.access.clock());
+            }
+            Err(error) => audit::failed(act, &error.to_string()),
+        }
+    }
+}
+
+/// Nothing was done.
+fn unread(error: &Error) -> Failure {
+    Failure::usage(format!("the request is not one of version {VERSION}: {error}"))
+}
+
+fn few(many: usize) -> Result<(), Failure> {
+    if many <= MOST {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("the request is for {many} sequences; {MOST} are the most")))
+}
+
+/// The refusal of one of several.
+fn refused(refusal: Refusal, name: &SequenceName, operation: Operation) -> Error {
+    measures::refused(refusal.reason());
+    Error::new(refusal.kind(), refusal.to_string()).of(name).during(operation)
+}
+
+/// Whoever may do something with a sequence may know of it.
+fn sees(caller: &Caller, name: &str) -> bool {
+    [Right::Draw, Right::Reserve, Right::Administer].iter().any(|right| caller.may(*right, name).is_ok())
+}
+
+fn sees_all(caller: &Caller) -> bool {
+    caller.patterns().contains(&Pattern::any())
+}
+
+async fn inspected(
+    store: &dyn Store,
+    caller: &Caller,
+    names: &[SequenceName],
+) -> Vec<Outcome<Option<SequenceInfo>>> {
+    let seen: Vec<_> = names.iter().filter(|name| sees(caller, name)).cloned().collect();
+    let mut found = store.inspect_many(&seen).await.into_iter();
+    let one = |name: &SequenceName| {
+        if !sees(caller, name) {
+            return Err(refused(Refusal::Sequence, name, Operation::Inspect));
+        }
+        found.next().unwrap_or_else(|| Err(ErrorKind::Unavailable.into()))
+    };
+    names.iter().map(one).map(Outcome::of).collect()
+}
+
+/// Where a page of records ends is the name of one, which only those may know who see all.
+async fn records(behind: &Behind, caller: &Caller, page: protocol::Page) -> Result<Said> {
+    if !sees_all(caller) {
+        let message =
+            "the token is for some sequences, and records are listed for those who see all: a token for `*`";
+        return Err(Error::new(ErrorKind::Denied, message).during(Operation::List));
+    }
+    let listed = behind.drawn().list_records(&limited(page)).await?;
+    Ok(Said::Records(Records::of(listed, |_| true)))
+}
+
+fn limited(page: protocol::Page) -> Page {
+    let page = Page::from(page);
+    let limit = page.limit.clamp(1, ROWS);
+    page.limit(limit)
+}

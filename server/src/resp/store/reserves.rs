@@ -1,0 +1,75 @@
+//! Reserves, of those sequences that a token allows.
+
+use idmill::store::{Grant, Reserve};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+use idmill_remote::protocol::{self, Outcome};
+
+use super::refused;
+use crate::access::{Caller, Created, Right};
+use crate::resp::session::Session;
+
+impl Session {
+    /// Those that the token allows, in one go.
+    pub(super) async fn reserved(
+        &mut self,
+        caller: &Caller,
+        requests: Vec<protocol::Reserve>,
+    ) -> Vec<Outcome<protocol::Grant>> {
+        let requests: Vec<Reserve> = requests.into_iter().map(Into::into).collect();
+        let new = self.new_among(caller, &requests).await;
+        let mut places: Vec<Result<Option<Created>>> = Vec::with_capacity(requests.len());
+        for (request, is_new) in requests.iter().zip(new) {
+            places.push(match is_new {
+                Ok(is_new) => self.allowed(caller, request, is_new),
+                Err(error) => Err(error),
+            });
+        }
+        let allowed = requests.into_iter().zip(&places).filter(|(_, place)| place.is_ok());
+        let allowed: Vec<Reserve> = allowed.map(|(request, _)| request).collect();
+        let mut grants = self.core.behind.reserve(allowed).await.into_iter();
+        let mut next = || grants.next().unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()));
+        let all: Vec<Result<Grant>> =
+            places.into_iter().map(|place| place.and_then(|created| settled(next(), created))).collect();
+        self.drawn += all.iter().flatten().map(|grant| grant.range.len()).fold(0, u64::saturating_add);
+        all.into_iter().map(Outcome::of).collect()
+    }
+
+    /// Which of them would be created, where the token creates some only.
+    async fn new_among(&self, caller: &Caller, requests: &[Reserve]) -> Vec<Result<bool>> {
+        if !caller.creates_some_only() {
+            return requests.iter().map(|_| Ok(false)).collect();
+        }
+        let names: Vec<SequenceName> = requests.iter().map(|request| request.name.clone()).collect();
+        let found = self.core.behind.drawn().inspect_many(&names).await;
+        let is_new = |(found, request): (Result<Option<_>>, &Reserve)| {
+            found.map(|found| found.is_none() && request.create.is_some()).map_err(unreserved)
+        };
+        found.into_iter().zip(requests).map(is_new).collect()
+    }
+
+    /// With its place among those that the token may create, where it is new.
+    fn allowed(&self, caller: &Caller, request: &Reserve, is_new: bool) -> Result<Option<Created>> {
+        let allowed = caller.may(Right::Reserve, &request.name).and_then(|()| caller.may_take(request.count));
+        let created = || is_new.then(|| caller.creates(self.core.access.clock().elapsed())).transpose();
+        allowed
+            .and_then(|()| created())
+            .map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))
+    }
+}
+
+/// What was certainly not created does not count.
+fn settled(grant: Result<Grant>, created: Option<Created>) -> Result<Grant> {
+    grant.inspect_err(|error| {
+        if let Some(created) = created.filter(|_| error.status() != Status::Unknown) {
+            created.undo();
+        }
+    })
+}
+
+/// A look that failed leaves nothing reserved.
+fn unreserved(error: Error) -> Error {
+    match error.status() {
+        Status::Unknown => Error::from(ErrorKind::Unavailable).because(error),
+        _ => error,
+    }
+}

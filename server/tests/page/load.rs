@@ -1,0 +1,26 @@
+//! Clients that draw without end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::common::Client;
+
+/// Draws so many of each, again and again, whatever is answered. Ends with the test.
+pub(crate) fn draws(address: SocketAddr, each: &'static [(&'static str, u64)]) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut client = Client(TcpStream::connect(address).await.unwrap());
+        loop {
+            for (name, ids) in each {
+                client.send(format!("INCRBY {name} {ids}\r\n")).await;
+                if client.rest_of_line().await.is_empty() {
+                    return;
+                }
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+}

@@ -1,0 +1,118 @@
+//! What the table shows.
+
+use std::time::Duration;
+
+use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::common::{Running, with_orders};
+use crate::load::draws;
+
+const HOSTILE: &str = "<img src=x onerror=window.hit=1>\"'{{rows}}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_on_is_shown_as_it_goes_on() {
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
+    store.create(&"orders".parse().unwrap(), Bounds::new(1, 1_000_000).unwrap()).await.unwrap();
+    let server = Running::with(store, |server| server.store_url("postgres://app:secret@db1/shop")).await;
+    let load = draws(server.resp, &[("orders", 7), ("users", 1)]);
+    let browser = Browser::at(&server.url("/")).await;
+    browser.until_cell("orders", "last", "Number(it.replaceAll(',', '')) > 100").await;
+    let before = browser.cell("orders", "last").await;
+    browser.until_cell("orders", "last", &format!("it !== {}", json!(before))).await;
+    browser.until_cell("orders", "rate", "Number(it.replaceAll(',', '')) > 1").await;
+    browser.until_cell("orders", "exhausted", r"/^20\d\d-\d\d-\d\d$/.test(it)").await;
+    browser.until_cell("orders", "p50", r"/^\d.* ms$/.test(it)").await;
+    browser.until_cell("orders", "used", r"/^[\d.]+ %$/.test(it)").await;
+    browser.until_cell("users", "exhausted", "it === 'after 9999'").await;
+    // A line with more than a point or two.
+    let lines = "[...document.querySelectorAll('.spark path')].every((line) => /^M[^M]+(L[^L]+){2,}$/.test(line.getAttribute('d')))";
+    browser.until(lines).await;
+    assert_eq!(browser.text("[data-field=state]").await, "Ready");
+    let store = browser.text("[data-field=store]").await;
+    assert!(store.contains("db1/shop") && !store.contains("secret"), "{store}");
+    // Figures change each second; what is read aloud does not.
+    let aloud = "window.aloud = 0; for (const one of document.querySelectorAll('[aria-live], [role=alert]'))
+        new MutationObserver((changes) => aloud += changes.length).observe(one, { childList: true, subtree: true, characterData: true });";
+    browser.driver.execute(aloud, Vec::new()).await.unwrap();
+    let at = browser.text("[data-field=at]").await;
+    for _ in 0..3 {
+        let now = browser.text("[data-field=at]").await;
+        browser
+            .until(&format!("document.querySelector('[data-field=at]').textContent !== {}", json!(now)))
+            .await;
+    }
+    assert_ne!(browser.text("[data-field=at]").await, at);
+    assert_eq!(browser.value("aloud").await, json!(0));
+    browser.is_clean().await;
+    load.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
+    let store = with_orders().await;
+    let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(1))).await;
+    let load = draws(server.resp, &[("orders", 50)]);
+    let browser = Browser::at(&server.url("/")).await;
+    browser.until_cell("orders", "health", "it === 'serving'").await;
+    store.set_faults(Faults::outage());
+    browser.until_cell("orders", "health", "it === 'dry'").await;
+    browser.until_cell("orders", "reason", "it.includes('failed')").await;
+    browser.until("document.querySelector('[data-field=state]').textContent === 'Not ready'").await;
+    assert_eq!(
+        browser.text("[data-field=reason]").await,
+        "the store is away, and memory does not last; orders has no ids"
+    );
+    browser.until("document.getElementById('news').textContent.includes('orders is dry')").await;
+    // Told by a sign and a word, too.
+    let sign = "getComputedStyle(document.querySelector('#rows tr .mark'), '::before').content";
+    assert_eq!(browser.value(sign).await, json!("\"■\""));
+    store.set_faults(Faults::none());
+    browser.until_cell("orders", "health", "it === 'serving'").await;
+    browser.until("document.querySelector('[data-field=state]').textContent === 'Ready'").await;
+    browser.until_cell("orders", "reason", "it === ''").await;
+    browser.is_clean().await;
+    load.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_that_nears_its_end_and_ends_is_told() {
+    let store = MemoryStore::new();
+    store.create(&"short".parse().unwrap(), Bounds::new(1, 3000).unwrap()).await.unwrap();
+    let server = Running::over(store).await;
+    let mut client = server.client().await;
+    assert_eq!(client.id("INCRBY short 2990").await, 2990);
+    let browser = Browser::at(&server.url("/")).await;
+    browser.until_cell("short", "last", "it === '2,990'").await;
+    browser.until_cell("short", "used", "parseFloat(it) > 99").await;
+    while client.ask("INCR short").await.starts_with(':') {}
+    browser.until_cell("short", "health", "it === 'ended'").await;
+    browser.until_cell("short", "last", "it === '3,000'").await;
+    browser.until_cell("short", "reason", "/exhausted|end/i.test(it)").await;
+    browser.until_cell("short", "used", "it === '100 %'").await;
+    browser.is_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_text_for_the_script_as_well() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{HOSTILE}\r\n", HOSTILE.len())).await;
+    assert_eq!(client.line().await, ":1");
+    let url = reqwest::Url::parse_with_params(&server.url("/"), [("search", "<img")]).unwrap();
+    let browser = Browser::at(url.as_str()).await;
+    browser.until_cell(HOSTILE, "last", "it === '1'").await;
+    browser.until("document.body.dataset.link === 'live'").await;
+    // Once more, made by the script from nothing.
+    browser.driver.execute("document.getElementById('rows').replaceChildren()", Vec::new()).await.unwrap();
+    browser.until_cell(HOSTILE, "last", "it === '1'").await;
+    assert!(browser.text("#summary").await.contains("“<img”"));
+    assert_eq!(
+        browser.value("[document.querySelectorAll('img').length, window.hit ?? null]").await,
+        json!([0, null])
+    );
+    // What would make markup of text is forbidden altogether.
+    let markup = "(() => { try { document.body.innerHTML = '<b>'; return 'made'; } catch (error) { return error.name; } })()";
+    assert_eq!(browser.value(markup).await, json!("TypeError"));
+}

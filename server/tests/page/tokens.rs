@@ -1,0 +1,62 @@
+//! A server that asks who one is.
+
+use idmill::store::MemoryStore;
+use idmill_server::{Access, Pattern, Right, Rights, Secret, Token};
+use serde_json::json;
+use thirtyfour::Key;
+
+use crate::browser::Browser;
+use crate::common::Running;
+
+fn token(secret: &Secret, rights: Rights) -> Token {
+    Token::new("t", secret.hash(), rights, vec![Pattern::any()])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
+    let (operator, shop) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+    let access =
+        Access::by([token(&operator, Rights::ALL), token(&shop, [Right::Draw].into_iter().collect())]);
+    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", operator.reveal())).await, "+OK");
+    assert_eq!(client.id("INCR orders").await, 1);
+    let browser = Browser::at(&server.url("/")).await;
+    // The field has the focus: a keyboard is enough.
+    browser.until("document.activeElement.id === 'token'").await;
+    assert_eq!(browser.value("document.body.innerText.includes('orders')").await, json!(false));
+    for (secret, told) in [("wrong", "not known here"), (shop.reveal(), "lacks the right `observe`")] {
+        browser.press(secret).await;
+        browser.press(Key::Enter + "").await;
+        browser
+            .until(&format!("document.getElementById('token-error').textContent.includes({})", json!(told)))
+            .await;
+        assert_eq!(browser.value("sessionStorage.length").await, json!(0), "what is refused is not kept");
+    }
+    browser.press(operator.reveal()).await;
+    browser.press(Key::Enter + "").await;
+    browser.until_cell("orders", "last", "it === '1'").await;
+    let kept =
+        browser.value("[sessionStorage.getItem('idmill.token'), localStorage.length, document.cookie]").await;
+    assert_eq!(kept, json!([operator.reveal(), 0, ""]));
+    let urls =
+        browser.value("[location.href, ...performance.getEntries().map((one) => one.name)].join()").await;
+    assert!(!urls.as_str().unwrap().contains(operator.reveal()), "{urls}");
+    assert!(!browser.driver.source().await.unwrap().contains(operator.reveal()));
+    // It holds for the tab, until somebody has it forgotten.
+    browser.driver.refresh().await.unwrap();
+    browser.until_cell("orders", "last", "it === '1'").await;
+    browser.is_clean().await;
+    access.replace([token(&shop, Rights::ALL)]);
+    browser.until("document.getElementById('token-error').textContent.includes('taken away')").await;
+    assert_eq!(
+        browser.value("[document.querySelectorAll('#rows tr').length, sessionStorage.length]").await,
+        json!([0, 0])
+    );
+    browser.press(shop.reveal()).await;
+    browser.press(Key::Enter + "").await;
+    browser.until_cell("orders", "last", "it === '1'").await;
+    browser.tab_to("#forget").await;
+    browser.press(Key::Enter + "").await;
+    browser.until("document.body.dataset.access === 'locked' && sessionStorage.length === 0").await;
+}

@@ -1,0 +1,216 @@
+//! What is left in logs: who did what, and no secret.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use idmill::store::{Faults, MemoryStore};
+use idmill_server::{Access, Pattern, Right, Rights, Secret, Tls, Token};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use parking_lot::Mutex;
+use reqwest::{Client as Http, Method, StatusCode};
+use serde_json::Value;
+use tracing::Dispatch;
+use tracing::level_filters::LevelFilter;
+
+use crate::common::{Running, with_orders};
+use crate::tls::{Authority, asked};
+
+/// What this thread logs, and with it all tasks of a test that has one thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// With a second subscriber, `tracing` asks each of them what it wants. With one alone, it asks the thread that
+/// comes first, which may be that of a test without any, and takes the answer for all.
+static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
+    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+    Dispatch::new(subscriber.with_writer(io::sink).finish())
+});
+
+impl Log {
+    fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+        LazyLock::force(&OTHER);
+        let log = Self::default();
+        let lines = log.clone();
+        let subscriber = tracing_subscriber::fmt().json().with_max_level(LevelFilter::TRACE);
+        let subscriber = subscriber.with_writer(move || lines.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+
+    /// The fields of all lines of the audit so far.
+    fn audit(&self) -> Vec<Value> {
+        let lines = self.text();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["target"] == "idmill::audit").map(|line| line["fields"].clone()).collect()
+    }
+
+    fn last(&self) -> Value {
+        self.audit().pop().unwrap()
+    }
+}
+
+struct Tokens {
+    operator: Secret,
+    shop: Secret,
+}
+
+impl Tokens {
+    fn new() -> Self {
+        Self { operator: Secret::fresh().unwrap(), shop: Secret::fresh().unwrap() }
+    }
+
+    fn access(&self) -> Access {
+        let draws = [Right::Draw].into_iter().collect();
+        Access::by([
+            Token::new("operator", self.operator.hash(), Rights::ALL, vec![Pattern::any()]),
+            Token::new("shop", self.shop.hash(), draws, vec![Pattern::any()]),
+        ])
+    }
+}
+
+async fn administer(server: &Running, method: Method, name: &str, secret: &str, body: &str) -> StatusCode {
+    let request =
+        Http::new().request(method, server.url(&format!("/v1/sequences/{name}"))).bearer_auth(secret);
+    let request = request.header("content-type", "application/json").body(body.to_owned());
+    request.send().await.unwrap().status()
+}
+
+#[tokio::test]
+async fn each_administrative_act_has_a_line_whether_it_was_done_or_not() {
+    let ((log, _guard), tokens, store) = (Log::begin(), Tokens::new(), with_orders().await);
+    let server = Running::with(store.clone(), |server| server.access(tokens.access())).await;
+    let (operator, shop) = (tokens.operator.reveal(), tokens.shop.reveal());
+    let none = Value::Null;
+    let faults = [Faults::none(), Faults::outage()];
+    for (fault, method, name, secret, body, status, by, did, outcome) in [
+        (0, Method::PUT, "a", operator, "{}", 201, "operator", "create", "done"),
+        (0, Method::PUT, "a", operator, "{}", 409, "operator", "create", "refused"),
+        (0, Method::PATCH, "a", operator, r#"{"next":50}"#, 200, "operator", "change", "done"),
+        (0, Method::PATCH, "a", operator, r#"{"next":5}"#, 409, "operator", "change", "refused"),
+        (0, Method::PATCH, "a", operator, "{", 400, "operator", "change", "refused"),
+        (0, Method::DELETE, "a", shop, "", 403, "shop", "remove", "refused"),
+        (0, Method::DELETE, "a", "wrong", "", 401, "", "remove", "refused"),
+        (1, Method::DELETE, "a", operator, "", 503, "operator", "remove", "failed"),
+        (0, Method::DELETE, "a", operator, "", 204, "operator", "remove", "done"),
+    ] {
+        store.set_faults(faults[fault].clone());
+        let told = administer(&server, method, name, secret, body).await;
+        let line = log.last();
+        assert_eq!(told.as_u16(), status, "{line}");
+        let by = if by.is_empty() { none.clone() } else { by.into() };
+        assert_eq!(
+            (&line["by"], &line["message"], &line["outcome"]),
+            (&by, &did.into(), &outcome.into()),
+            "{line}"
+        );
+        assert_eq!(line["sequence"], name);
+        assert!(line["peer"].as_str().unwrap().parse::<SocketAddr>().unwrap().ip().is_loopback());
+        assert_eq!(line["why"].is_null(), outcome == "done", "{line}");
+    }
+    let changed = log.audit().into_iter().find(|line| line["next"] == 50).unwrap();
+    assert!(changed["incarnation"].is_u64() && changed["epoch"].is_u64(), "{changed}");
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_that_tries_has_a_line_too() {
+    let (log, _guard) = Log::begin();
+    let server = Running::over(MemoryStore::new()).await;
+    let request = Http::new().delete(server.url("/v1/sequences/a")).header("Origin", "http://evil");
+    assert_eq!(request.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    let line = log.last();
+    assert_eq!((&line["outcome"], &line["message"]), (&"refused".into(), &"remove".into()), "{line}");
+}
+
+#[tokio::test]
+async fn the_clients_certificate_is_in_the_line() {
+    let ((log, _guard), authority) = (Log::begin(), Authority::new());
+    let [certificate, key] = authority.signs("server");
+    let shown = authority.signs_with("client", |params| {
+        params.distinguished_name.push(rcgen::DnType::CommonName, "deploy");
+    });
+    let tls = Tls::from_files(&certificate, &key, Some(&authority.file("ca.pem"))).unwrap();
+    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let request = "PUT /v1/sequences/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    let answer = asked(&authority.client(Some(&shown)), server.http, request).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let line = log.last();
+    assert!(line["certificate"].as_str().unwrap().contains("CN=deploy"), "{line}");
+}
+
+/// Whoever is refused may come back as often as they like; that does not fill a disk.
+#[tokio::test]
+async fn who_is_refused_writes_a_few_lines_and_each_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let (_recording, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
+    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let server = Running::with(with_orders().await, |server| server.access(tokens.access())).await;
+    let http = Http::new();
+    for _ in 0..100 {
+        let removed = http.delete(server.url("/v1/sequences/orders")).bearer_auth(tokens.shop.reveal());
+        assert_eq!(removed.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    }
+    assert!((20..60).contains(&log.audit().len()), "{} lines", log.audit().len());
+    let refused = seen.snapshot().into_vec().into_iter().find_map(|(key, _, what, value)| {
+        let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
+        (labels == [("reason", "right")] && what.is_some()).then_some(value)
+    });
+    assert_eq!(refused, Some(DebugValue::Counter(100)));
+    // What is done is always told.
+    assert_eq!(
+        administer(&server, Method::DELETE, "orders", tokens.operator.reveal(), "").await.as_u16(),
+        204
+    );
+    assert_eq!(log.last()["outcome"], "done");
+}
+
+#[tokio::test]
+async fn tokens_that_come_and_go_are_told_by_name() {
+    let ((log, _guard), tokens, new) = (Log::begin(), Tokens::new(), Secret::fresh().unwrap());
+    let access = tokens.access();
+    access.replace([Token::new("new", new.hash(), Rights::ALL, vec![Pattern::any()])]);
+    let line = log.last();
+    assert_eq!((&line["came"], &line["went"]), (&"[\"new\"]".into(), &"[\"operator\", \"shop\"]".into()));
+}
+
+/// Not even where everything is logged, and not where a token was wrong by a letter.
+#[tokio::test]
+async fn no_secret_is_in_a_log_or_in_what_debugging_shows() {
+    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let (access, authority) = (tokens.access(), Authority::new());
+    let [certificate, key] = authority.signs("server");
+    let tls = Tls::from_files(&certificate, &key, None).unwrap();
+    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let (good, wrong) = (tokens.operator.reveal(), tokens.shop.reveal().replace("idm_", "idm-"));
+    let mut client = server.client().await;
+    for command in [format!("AUTH {wrong}"), format!("AUTH {good}"), format!("HELLO 3 AUTH default {wrong}")]
+    {
+        client.ask(&command).await;
+    }
+    for secret in [good, &wrong] {
+        administer(&server, Method::PUT, "a", secret, "{}").await;
+        administer(&server, Method::DELETE, "b", secret, "").await;
+    }
+    let _ = tokio::time::timeout(Duration::from_secs(60), server.end()).await;
+    let debugging = format!("{access:?} {:?} {tls:?}", tokens.operator);
+    let told = log.text() + &debugging;
+    assert!(told.contains("WRONG") || told.contains("not known here"), "nothing was logged: {told}");
+    let key = std::fs::read_to_string(key).unwrap();
+    for secret in [&good[4..], &wrong[4..], key.lines().nth(1).unwrap()] {
+        assert!(!told.contains(secret), "{told}");
+    }
+}

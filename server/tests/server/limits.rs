@@ -1,0 +1,182 @@
+//! What a token limits, over both protocols.
+
+use std::num::NonZeroU32;
+
+use idmill::store::{Existing, MemoryStore, Store};
+use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use reqwest::{Client as Http, StatusCode};
+use serde_json::Value;
+
+use crate::common::{Client, Running, with_orders};
+
+/// A token for everything, with these limits.
+fn limited(secret: &Secret, limits: impl FnOnce(&mut Token)) -> Token {
+    let mut token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
+    limits(&mut token);
+    token
+}
+
+async fn with(store: impl Store + 'static, tokens: impl IntoIterator<Item = Token>) -> (Running, Access) {
+    let access = Access::by(tokens);
+    (Running::with(store, |server| server.access(access.clone())).await, access)
+}
+
+/// A client that has shown its token.
+async fn client(server: &Running, secret: &Secret) -> Client {
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    client
+}
+
+/// So few a second that none comes back while a test runs.
+fn few(token: &mut Token, burst: u32) {
+    // One in an hour would be, but a second has one at least: the burst is what counts here.
+    (token.requests_per_second, token.burst) = (NonZeroU32::new(1), NonZeroU32::new(burst));
+}
+
+#[tokio::test]
+async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
+    let secret = Secret::fresh().unwrap();
+    let (server, access) = with(MemoryStore::new(), [limited(&secret, |token| few(token, 100))]).await;
+    let mut shop = client(&server, &secret).await;
+    shop.send("INCR s\r\n".repeat(1000)).await;
+    let mut answers = Vec::new();
+    for _ in 0..1000 {
+        answers.push(shop.line().await);
+    }
+    let ids: Vec<_> = answers.iter().filter(|answer| answer.starts_with(':')).cloned().collect();
+    // A second may pass, or several on a slow machine, and each lets one more in.
+    assert!((100..200).contains(&ids.len()), "{} requests were let in", ids.len());
+    assert_eq!(ids, (1..=ids.len()).map(|id| format!(":{id}")).collect::<Vec<_>>(), "refused, but drawn");
+    let refused = answers.iter().find(|answer| !answer.starts_with(':')).unwrap();
+    assert!(refused.starts_with("-TRYAGAIN the token allows fewer requests a second"), "{refused}");
+    // Another connection has the same limit, and so has one after the tokens were read again.
+    let mut other = client(&server, &secret).await;
+    other.send("INCR s\r\n".repeat(200)).await;
+    let mut let_in = 0;
+    for _ in 0..200 {
+        let_in += usize::from(other.line().await.starts_with(':'));
+    }
+    assert!(let_in < 100, "{let_in}");
+    access.replace([limited(&secret, |token| few(token, 100))]);
+    other.send("INCR s\r\n".repeat(200)).await;
+    let mut let_in = 0;
+    for _ in 0..200 {
+        let_in += usize::from(other.line().await.starts_with(':'));
+    }
+    assert!(let_in < 100, "{let_in} after the tokens were read again");
+    // Without the limit, it is none.
+    access.replace([limited(&secret, |_| {})]);
+    other.send("INCR s\r\n".repeat(1000)).await;
+    for _ in 0..1000 {
+        assert!(other.line().await.starts_with(':'));
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_too_much_is_not_carried_out_at_all() {
+    let secret = Secret::fresh().unwrap();
+    let (server, access) = with(MemoryStore::new(), [limited(&secret, |token| few(token, 1))]).await;
+    let mut shop = client(&server, &secret).await;
+    shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(100) + "EXEC\r\n").await;
+    assert_eq!(shop.line().await, "+OK");
+    let mut queued = Vec::new();
+    for _ in 0..100 {
+        queued.push(shop.line().await);
+    }
+    assert!(queued.iter().any(|answer| answer.starts_with("-TRYAGAIN")), "{queued:?}");
+    assert!(shop.line().await.starts_with("-EXECABORT"));
+    access.replace([limited(&secret, |_| {})]);
+    assert_eq!(shop.ask("INCR s").await, ":1");
+}
+
+#[tokio::test]
+async fn over_http_more_requests_are_told_when_to_come_back() {
+    let secret = Secret::fresh().unwrap();
+    let (server, _) = with(with_orders().await, [limited(&secret, |token| few(token, 2))]).await;
+    let http = Http::new();
+    let refused = loop {
+        let drawn = http.post(server.url("/v1/sequences/orders/ids")).bearer_auth(secret.reveal());
+        let drawn = drawn.send().await.unwrap();
+        if drawn.status() != StatusCode::OK {
+            break drawn;
+        }
+    };
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let problem: Value = refused.json().await.unwrap();
+    assert_eq!((&problem["kind"], &problem["outcome"]), (&"overloaded".into(), &"transient".into()));
+}
+
+#[tokio::test]
+async fn so_many_connections_have_a_token_and_who_leaves_makes_room() {
+    let (secret, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+    let two = |token: &mut Token| token.max_connections = Some(2);
+    let tokens = || [limited(&secret, two), limited(&other, |_| {})];
+    let (server, access) = with(with_orders().await, tokens()).await;
+    let auth = format!("AUTH {}", secret.reveal());
+    let (mut first, second) = (client(&server, &secret).await, client(&server, &secret).await);
+    let mut third = server.client().await;
+    assert!(third.ask(&auth).await.starts_with("-TRYAGAIN the token allows 2 connections"));
+    assert!(third.ask("INCR orders").await.starts_with("-NOAUTH"));
+    // Over HTTP they count as well, and what is connected goes on when the tokens are read again.
+    access.replace(tokens());
+    assert_eq!(first.ask(&auth).await, "+OK");
+    let http = Http::new();
+    let draw = || http.post(server.url("/v1/sequences/orders/ids")).bearer_auth(secret.reveal()).send();
+    assert_eq!(draw().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    // One that shows another token, and one that leaves, are none of it any more.
+    assert_eq!(first.ask(&format!("AUTH {}", other.reveal())).await, "+OK");
+    assert_eq!(third.ask(&auth).await, "+OK");
+    assert_eq!(first.ask("RESET").await, "+RESET");
+    assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));
+    drop(second);
+    // The server has to see that it left.
+    while draw().await.unwrap().status() != StatusCode::OK {}
+    assert_eq!(draw().await.unwrap().status(), StatusCode::OK, "the connection counted twice");
+    assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));
+}
+
+#[tokio::test]
+async fn so_many_sequences_come_into_being_and_those_that_are_there_go_on() {
+    let (secret, none) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+    let tokens = || {
+        [
+            limited(&secret, |token| token.new_sequences = Some(2)),
+            limited(&none, |token| token.new_sequences = Some(0)),
+        ]
+    };
+    let store = with_orders().await;
+    let (server, access) = with(store.clone(), tokens()).await;
+    let mut shop = client(&server, &secret).await;
+    for answer in [shop.ask("INCR a").await, shop.ask("INCR a").await, shop.ask("INCR b").await] {
+        assert!(answer.starts_with(':'), "{answer}");
+    }
+    access.replace(tokens());
+    let refused = shop.ask("INCR c").await;
+    assert!(refused.starts_with("-TRYAGAIN the token has created as many sequences"), "{refused}");
+    assert_eq!(shop.ask("INCR orders").await, ":1");
+    let http = Http::new();
+    let draw = |name: &str, secret: &Secret| {
+        http.post(server.url(&format!("/v1/sequences/{name}/ids"))).bearer_auth(secret.reveal()).send()
+    };
+    let refused = draw("c", &secret).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let wait: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((43_000..=43_200).contains(&wait), "half a day, and not {wait} s");
+    assert_eq!(draw("c", &none).await.unwrap().status(), StatusCode::FORBIDDEN);
+    assert_eq!(draw("a", &none).await.unwrap().status(), StatusCode::OK);
+    assert!(store.inspect(&"c".parse().unwrap()).await.unwrap().is_none());
+}
+
+/// Where nothing is created, a name that is mistyped costs nothing.
+#[tokio::test]
+async fn what_was_not_created_does_not_count() {
+    let secret = Secret::fresh().unwrap();
+    let token = limited(&secret, |token| token.new_sequences = Some(1));
+    let (server, _) = with(Existing::of(with_orders().await), [token]).await;
+    let mut shop = client(&server, &secret).await;
+    for _ in 0..3 {
+        assert!(shop.ask("INCR odrers").await.starts_with("-NOTFOUND"));
+    }
+}

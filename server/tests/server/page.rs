@@ -1,0 +1,262 @@
+//! The page for operators and its events, as they come over HTTP. What a browser makes of them, the test `page`
+//! sees.
+
+use std::time::Duration;
+
+use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill_server::{Access, Pattern, Right, Secret, Token};
+use reqwest::{Client as Http, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::common::{Running, with_orders};
+
+const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&{{rows}}";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What `/v1/events` says, one event at a time.
+pub(crate) struct Events {
+    response: Response,
+    text: String,
+}
+
+impl Events {
+    pub(crate) fn of(response: Response) -> Self {
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { response, text: String::new() }
+    }
+
+    async fn at(server: &Running, query: &str) -> Self {
+        Self::of(reqwest::get(server.url(&format!("/v1/events{query}"))).await.unwrap())
+    }
+
+    /// The name of the next event, and its data; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            if let Some(end) = self.text.find("\n\n") {
+                let event: String = self.text.drain(..end + 2).collect();
+                let (name, data) = event.trim_end().split_once('\n').unwrap();
+                let name = name.strip_prefix("event: ").unwrap().to_owned();
+                let data = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+                return Some((name, data));
+            }
+            let chunk = timeout(PATIENCE, self.response.chunk()).await.unwrap().unwrap()?;
+            self.text += std::str::from_utf8(&chunk).unwrap();
+        }
+    }
+
+    /// The first look in which this holds.
+    async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..60 {
+            let (name, data) = self.next().await.expect("the stream ended");
+            assert_eq!(name, "look", "{data}");
+            if holds(&data) {
+                return data;
+            }
+        }
+        panic!("it never came");
+    }
+}
+
+fn row<'a>(look: &'a Value, name: &str) -> &'a Value {
+    let rows = look["sequences"].as_array().unwrap();
+    rows.iter().find(|row| row["name"] == json!(name)).unwrap_or(&Value::Null)
+}
+
+#[tokio::test]
+async fn each_second_it_is_told_what_goes_on() {
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(3)));
+    store.create(&"orders".parse().unwrap(), Bounds::new(1, 100_000).unwrap()).await.unwrap();
+    let server = Running::with(store, |server| server.store_url("postgres://app:secret@db1/shop")).await;
+    let mut client = server.client().await;
+    let mut events = Events::at(&server, "").await;
+    client.id("INCRBY orders 400").await;
+    events.until(|look| !row(look, "orders").is_null()).await;
+    client.id("INCRBY orders 100").await;
+    let look = events.until(|look| row(look, "orders")["rate"].as_f64() > Some(0.0)).await;
+    let (about, orders) = (&look["server"], row(&look, "orders"));
+    assert_eq!((&about["state"], &about["version"]), (&json!("ready"), &json!(env!("CARGO_PKG_VERSION"))));
+    assert!(about["connections"].as_u64() >= Some(2), "{about}");
+    let url = about["store"].as_str().unwrap();
+    assert!(url.contains("db1/shop") && !url.contains("secret"), "{url}");
+    assert_eq!(
+        (&orders["last"], &orders["health"], &orders["waiting"]),
+        (&json!(500), &json!("serving"), &json!(0))
+    );
+    assert!(orders["latency_p50_seconds"].as_f64() >= Some(0.003), "{orders}");
+    let used = orders["used"].as_f64().unwrap() * 1e5;
+    assert!((used - orders["reached"].as_f64().unwrap()).abs() < 0.5, "{orders}");
+    // At tens a second, a hundred thousand are gone soon.
+    let date = orders["exhausted_on"].as_str().unwrap();
+    assert!(date.starts_with("20") && date.len() == 10, "{date}");
+}
+
+#[tokio::test]
+async fn who_waits_and_why_is_told_and_the_server_is_not_ready() {
+    let store = with_orders().await;
+    let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(30))).await;
+    let mut events = Events::at(&server, "").await;
+    server.client().await.id("INCR orders").await;
+    store.set_faults(Faults::outage());
+    let address = server.resp;
+    let waits = tokio::spawn(async move {
+        let mut client = crate::common::Client(tokio::net::TcpStream::connect(address).await.unwrap());
+        while client.ask("INCR orders").await.starts_with(':') {}
+    });
+    let look = events.until(|look| row(look, "orders")["waiting"] == json!(1)).await;
+    let reason = row(&look, "orders")["shown"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("failed"), "{reason}");
+    let look = events.until(|look| look["server"]["state"] == json!("not_ready")).await;
+    assert_eq!(
+        look["server"]["shown"]["reason"],
+        json!("the store is away, and memory does not last; orders has no ids")
+    );
+    store.set_faults(Faults::none());
+    events.until(|look| look["server"]["state"] == json!("ready")).await;
+    events.until(|look| row(look, "orders")["waiting"] == json!(0)).await;
+    waits.abort();
+}
+
+#[tokio::test]
+async fn it_ends_with_the_server_and_says_so() {
+    let server = Running::over(with_orders().await).await;
+    let mut events = Events::at(&server, "").await;
+    events.next().await.unwrap();
+    let ended = server.end();
+    let last = loop {
+        match events.next().await.expect("it says that it ends") {
+            (name, data) if name == "ending" => break data,
+            _ => {}
+        }
+    };
+    assert_eq!(last["server"]["state"], json!("ending"));
+    assert!(events.next().await.is_none());
+    timeout(Duration::from_secs(5), ended).await.expect("nobody waits for the drain time").unwrap();
+}
+
+#[tokio::test]
+async fn a_token_shows_what_it_is_for_until_it_is_taken_away() {
+    let (operator, shop) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+    let token = |secret: &Secret, right, pattern: &str| {
+        let patterns: Vec<Pattern> = vec![pattern.parse().unwrap()];
+        Token::new("t", secret.hash(), [right].into_iter().collect(), patterns)
+    };
+    let access = Access::by([token(&operator, Right::Observe, "shop.*"), token(&shop, Right::Draw, "*")]);
+    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", shop.reveal())).await, "+OK");
+    for name in ["shop.a", "secret"] {
+        client.id(&format!("INCR {name}")).await;
+    }
+    let http = Http::new();
+    let get = |path: &str| http.get(server.url(path));
+    for (path, secret, status) in [
+        ("/", None, StatusCode::OK),
+        ("/", Some("wrong"), StatusCode::UNAUTHORIZED),
+        ("/", Some(shop.reveal()), StatusCode::FORBIDDEN),
+        ("/v1/events", None, StatusCode::UNAUTHORIZED),
+        ("/v1/events", Some("wrong"), StatusCode::UNAUTHORIZED),
+        ("/v1/events", Some(shop.reveal()), StatusCode::FORBIDDEN),
+    ] {
+        let request = secret.into_iter().fold(get(path), reqwest::RequestBuilder::bearer_auth);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), status, "{path} {secret:?}");
+        let text = response.text().await.unwrap();
+        assert!(!text.contains("shop.a") && !text.contains("secret<"), "{path}: {text}");
+    }
+    let events = get("/v1/events").bearer_auth(operator.reveal()).send().await.unwrap();
+    let mut events = Events::of(events);
+    let look = events.until(|look| !row(look, "shop.a").is_null()).await;
+    assert_eq!((&look["matching"], row(&look, "secret")), (&json!(1), &Value::Null));
+    let page = get("/").bearer_auth(operator.reveal()).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains(">shop.a<") && !page.contains(">secret<"), "{page}");
+    access.replace([token(&shop, Right::Draw, "*")]);
+    let refused = loop {
+        match events.next().await.unwrap() {
+            (name, data) if name == "refused" => break data,
+            _ => {}
+        }
+    };
+    assert_eq!(refused["status"], json!(401));
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn names_are_text_wherever_they_stand() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{HOSTILE}\r\n", HOSTILE.len())).await;
+    assert_eq!(client.line().await, ":1");
+    Events::at(&server, "").await.until(|look| !row(look, HOSTILE).is_null()).await;
+    let search = reqwest::Url::parse_with_params(&server.url("/"), [("search", HOSTILE)]).unwrap();
+    let page = reqwest::get(search).await.unwrap().text().await.unwrap();
+    assert!(!page.contains("<img"), "{page}");
+    let escaped = "&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;{{rows}}";
+    assert!(page.contains(&format!("<bdi data-cell=\"name\">{escaped}</bdi>")), "{page}");
+    assert!(page.contains(&format!("value=\"{escaped}\"")), "{page}");
+}
+
+#[tokio::test]
+async fn hundreds_are_shown_in_pages_and_found_by_name() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    for at in 0..120 {
+        client.id(&format!("INCRBY s{at:03} {}", at + 1)).await;
+    }
+    let look =
+        Events::at(&server, "?sort=-last&page=3").await.until(|look| look["matching"] == json!(120)).await;
+    assert_eq!((&look["page"], &look["pages"]), (&json!(3), &json!(3)));
+    assert_eq!(look["server"]["shown"]["summary"], json!("101–120 of 120 open sequences"));
+    let names: Vec<_> = look["sequences"].as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
+    assert_eq!((names.len(), &names[0], &names[19]), (20, &json!("s019"), &json!("s000")));
+    let found = Events::at(&server, "?search=S11").await.next().await.unwrap().1;
+    assert_eq!((found["matching"].clone(), found["pages"].clone()), (json!(10), json!(1)));
+    let page = reqwest::get(server.url("/?search=S11&sort=-name")).await.unwrap().text().await.unwrap();
+    let first = page.find(">s119<").unwrap();
+    assert!(first < page.find(">s110<").unwrap() && !page.contains(">s109<"), "{page}");
+    for query in ["?sort=nothing", "?rows=5", "?page=x"] {
+        let refused = reqwest::get(server.url(&format!("/v1/events{query}"))).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_the_page_is_kept_framed_or_taken_for_something_else() {
+    let server = Running::over(MemoryStore::new()).await;
+    for path in ["/", "/page/page.css", "/page/page.js", "/page/theme.js", "/page/icon.svg", "/v1/events"] {
+        let response = reqwest::get(server.url(path)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let header = |name: &str| response.headers()[name].to_str().unwrap();
+        let policy = header("content-security-policy");
+        for word in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"]
+        {
+            assert!(policy.contains(word), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe") && !policy.contains("http"), "{path}: {policy}");
+        assert_eq!(
+            ["x-content-type-options", "referrer-policy", "cache-control"].map(header),
+            ["nosniff", "no-referrer", "no-store"],
+            "{path}"
+        );
+    }
+}
+
+/// A name of somebody else's that leads to this machine makes their page one of the same site.
+#[tokio::test]
+async fn another_name_than_its_own_is_refused_where_nobody_is_asked_who_they_are() {
+    let ask = async |server: &Running, host: &str| {
+        let request = Http::new().get(server.url("/v1/sequences")).header("Host", host);
+        request.send().await.unwrap().status()
+    };
+    let server = Running::over(MemoryStore::new()).await;
+    for host in ["evil.example", "evil.example:7381"] {
+        assert_eq!(ask(&server, host).await, StatusCode::MISDIRECTED_REQUEST, "{host}");
+    }
+    assert_eq!(ask(&server, "localhost:1").await, StatusCode::OK);
+    let server = Running::with(MemoryStore::new(), |server| server.http_hosts(["ids.internal"])).await;
+    assert_eq!(ask(&server, "ids.internal").await, StatusCode::OK);
+    assert_eq!(ask(&server, "evil.example").await, StatusCode::MISDIRECTED_REQUEST);
+    let locked = Running::with(MemoryStore::new(), |server| server.access(Access::by([]))).await;
+    assert_eq!(ask(&locked, "evil.example").await, StatusCode::UNAUTHORIZED);
+}

@@ -1,0 +1,107 @@
+//! Clients that take their time, where time passes at once: as soon as nobody has anything to do, the next
+//! moment comes at which somebody has.
+
+use std::time::Duration;
+
+use idmill::store::MemoryStore;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use crate::common::Running;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What came until the server left, and after which time.
+async fn until_it_leaves(stream: &mut TcpStream) -> (Vec<u8>, Duration) {
+    let (begun, mut answer) = (Instant::now(), Vec::new());
+    // A server that leaves with bytes unread resets the connection.
+    let _ = stream.read_to_end(&mut answer).await;
+    (answer, begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_command_is_given_up_after_a_minute() {
+    let server = Running::over(MemoryStore::new()).await;
+    for half in ["*2\r\n$4\r\nINCR\r\n$6\r\nord", "INCR ord", "PING\r\nPING\r\n*1"] {
+        let mut client = server.client().await.0;
+        client.write_all(half.as_bytes()).await.unwrap();
+        let (answer, after) = until_it_leaves(&mut client).await;
+        assert_eq!(answer, b"+PONG\r\n".repeat(half.matches("PING").count()));
+        assert!((MINUTE..MINUTE * 2).contains(&after), "{half:?} after {after:?}");
+    }
+}
+
+/// The minute is for the whole of it, and not for each piece.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_trickles_in_is_given_up_after_a_minute() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await.0;
+    client.set_nodelay(true).unwrap();
+    let begun = Instant::now();
+    for byte in b"*1\r\n$4\r\nPI".iter().cycle() {
+        if client.write_all(&[*byte]).await.is_err() {
+            break;
+        }
+        assert!(begun.elapsed() < HOUR, "it waits for ever");
+        sleep(MINUTE / 4).await;
+    }
+    assert!(begun.elapsed() < MINUTE * 3, "after {:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_idle_between_commands_may_be_for_an_hour() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCR s").await, ":1");
+    sleep(HOUR).await;
+    client.send("INCR s\r\n").await;
+    let mut answer = [0; 4];
+    client.0.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b":2\r\n");
+}
+
+/// Not at once: it sends a command every half of a minute, and begins the next with it.
+#[tokio::test(start_paused = true)]
+async fn who_is_slow_and_goes_on_is_served() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await.0;
+    client.write_all(b"INC").await.unwrap();
+    for id in 1..20 {
+        sleep(MINUTE / 2).await;
+        client.write_all(b"R s\r\nINC").await.unwrap();
+        let mut answer = vec![0; format!(":{id}\r\n").len()];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, format!(":{id}\r\n").as_bytes());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_nobody_takes_are_given_up_after_a_minute() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await.0;
+    let (begun, commands) = (Instant::now(), "INCR s\r\n".repeat(4096));
+    while client.write_all(commands.as_bytes()).await.is_ok() {}
+    let after = begun.elapsed();
+    assert!((MINUTE..MINUTE * 3).contains(&after), "after {after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_request_is_given_up_after_a_minute() {
+    let server = Running::over(MemoryStore::new()).await;
+    for (half, status) in [
+        ("POST /v1/sequences/s/ids HTTP/1.1\r\nHo", ""),
+        ("", ""),
+        (
+            "PUT /v1/sequences/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+            "HTTP/1.1 408",
+        ),
+    ] {
+        let mut client = TcpStream::connect(server.http).await.unwrap();
+        client.write_all(half.as_bytes()).await.unwrap();
+        let (answer, after) = until_it_leaves(&mut client).await;
+        assert!(answer.starts_with(status.as_bytes()), "{half:?}: {}", answer.escape_ascii());
+        assert!((MINUTE..MINUTE * 3).contains(&after), "{half:?} after {after:?}");
+    }
+}

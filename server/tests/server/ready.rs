@@ -1,0 +1,159 @@
+//! What probes are told, and what a server does that is told to end.
+
+use std::time::Duration;
+
+use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::common::{Running, with_orders};
+
+/// Whether it is ready, and what it says.
+async fn ready(server: &Running) -> (bool, String) {
+    let answer = reqwest::get(server.url("/readyz")).await.unwrap();
+    (answer.status() == 200, answer.text().await.unwrap())
+}
+
+async fn until_ready(server: &Running) {
+    while !ready(server).await.0 {
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_not_ready_before_its_store_has_answered() {
+    let store = with_orders().await;
+    store.set_faults(Faults::outage());
+    let server = Running::over(store.clone()).await;
+    let (is_ready, text) = ready(&server).await;
+    assert!(!is_ready && text.contains("the store has not answered yet"), "{text}");
+    store.set_faults(Faults::none());
+    until_ready(&server).await;
+}
+
+/// One that hangs is as one that is away.
+#[tokio::test]
+async fn a_server_is_not_ready_while_its_store_hangs() {
+    let store = with_orders().await;
+    store.set_faults(Faults::none().always(idmill::store::Fault::HangBefore));
+    let server = Running::over(store).await;
+    let (is_ready, text) = ready(&server).await;
+    assert!(!is_ready && text.contains("the store has not answered yet"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_whose_memory_does_not_last_is_not_ready_while_it_still_has_ids() {
+    let store = with_orders().await;
+    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let mut client = server.client().await;
+    // So that it knows a rate.
+    for _ in 0..150 {
+        client.id("INCR orders").await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(ready(&server).await.0);
+    store.set_faults(Faults::outage());
+    let mut was_ready_without = false;
+    loop {
+        assert!(
+            client.ask("INCR orders").await.starts_with(':'),
+            "it was said to be ready until memory was dry"
+        );
+        let (is_ready, text) = ready(&server).await;
+        if !is_ready {
+            assert!(text.contains("the store is away") && text.contains("`orders` is failing"), "{text}");
+            break;
+        }
+        was_ready_without |= text.contains("`orders` is failing");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(was_ready_without, "it was not ready as soon as the store was away");
+    assert!(client.ask("INCR orders").await.starts_with(':'));
+    // Nobody draws, so what is left lasts forever: that alone does not make it ready again.
+    sleep(Duration::from_secs(4)).await;
+    let (is_ready, text) = ready(&server).await;
+    assert!(!is_ready, "{text}");
+    store.set_faults(Faults::none());
+    until_ready(&server).await;
+}
+
+#[tokio::test]
+async fn a_server_that_ran_dry_is_ready_once_the_store_is_back_though_nobody_draws() {
+    let store = with_orders().await;
+    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let mut client = server.client().await;
+    client.id("INCR orders").await;
+    store.set_faults(Faults::outage());
+    while client.ask("INCR orders").await.starts_with(':') {}
+    let (is_ready, text) = ready(&server).await;
+    assert!(!is_ready && text.contains("`orders` is dry"), "{text}");
+    store.set_faults(Faults::none());
+    until_ready(&server).await;
+}
+
+/// Another server could not serve it either, and the other sequences are served.
+#[tokio::test]
+async fn a_sequence_that_is_exhausted_does_not_make_the_server_unready() {
+    let store = with_orders().await;
+    store.create(&"short".parse().unwrap(), Bounds::new(1, 2).unwrap()).await.unwrap();
+    let server = Running::over(store).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCRBY short 2").await, ":2");
+    assert!(client.ask("INCR short").await.starts_with("-EXHAUSTED"));
+    client.id("INCR orders").await;
+    let (is_ready, text) = ready(&server).await;
+    assert!(is_ready && text.contains("`short` is ended"), "{text}");
+}
+
+#[tokio::test]
+async fn told_to_end_it_goes_on_for_the_drain_delay_and_is_not_ready() {
+    let server =
+        Running::with(MemoryStore::new(), |server| server.drain_delay(Duration::from_secs(3600))).await;
+    until_ready(&server).await;
+    let (resp, url) = (server.resp, server.url("/readyz"));
+    let task = server.end();
+    let text = loop {
+        let answer = reqwest::get(&url).await.unwrap();
+        if answer.status() == 503 {
+            break answer.text().await.unwrap();
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert!(text.contains("the server is ending"), "{text}");
+    let mut client = crate::common::Client(TcpStream::connect(resp).await.unwrap());
+    assert_eq!(client.ask("INCR s").await, ":1", "who comes late is served");
+    task.abort();
+}
+
+#[tokio::test]
+async fn after_the_drain_delay_it_ends() {
+    let store = with_orders().await;
+    let server = Running::with(store.clone(), |server| server.drain_delay(Duration::from_millis(300))).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCR orders").await, ":1");
+    let address = server.resp;
+    server.end().await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+    let info = store.inspect(&"orders".parse().unwrap()).await.unwrap().unwrap();
+    assert_eq!(info.next, Some(2));
+}
+
+#[tokio::test]
+async fn listeners_that_are_open_already_are_taken_over() {
+    let open = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (resp, http) = (open(), open());
+    let addresses = (resp.local_addr().unwrap(), http.local_addr().unwrap());
+    // Who comes before the server does waits in the queue.
+    let mut client = crate::common::Client(TcpStream::connect(addresses.0).await.unwrap());
+    let ids = idmill::Sequences::new(MemoryStore::new()).unwrap();
+    let server =
+        idmill_server::Server::builder(ids).resp_listener(resp).http_listener(http).bind().await.unwrap();
+    assert_eq!((server.resp_address(), server.http_address()), (Some(addresses.0), Some(addresses.1)));
+    let figures = server.figures();
+    let task = tokio::spawn(server.run(std::future::pending()));
+    assert_eq!(client.ask("INCR s").await, ":1");
+    assert_eq!((figures.sequences(), figures.clients()), (1, 1));
+    let alive = reqwest::get(format!("http://{}/healthz", addresses.1)).await.unwrap();
+    assert_eq!(alive.status(), 200);
+    task.abort();
+}

@@ -1,0 +1,98 @@
+//! Tokens that are wrong, or end, wherever a client is by then.
+
+use idmill::store::{MemoryStore, Store};
+use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::common::{Client, Running};
+
+fn token(secret: &Secret) -> Token {
+    Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()])
+}
+
+/// A server of one token, and an empty store.
+async fn served() -> (Running, Access, Secret, MemoryStore) {
+    let (secret, store) = (Secret::fresh().unwrap(), MemoryStore::new());
+    let access = Access::by([token(&secret)]);
+    let server = Running::with(store.clone(), |server| server.access(access.clone())).await;
+    (server, access, secret, store)
+}
+
+#[tokio::test]
+async fn in_a_pipeline_a_wrong_token_is_nobody_from_there_on() {
+    let (server, _, secret, _) = served().await;
+    let (good, mut client) = (secret.reveal(), server.client().await);
+    client.send(format!("INCR s\r\nAUTH {good}\r\nINCR s\r\nAUTH wrong\r\nINCR s\r\nGET s\r\nHELLO 3 AUTH x {good}\r\nINCR s\r\n")).await;
+    for answer in ["-NOAUTH", "+OK", ":1", "-WRONGPASS", "-NOAUTH", "-NOAUTH", "%7"] {
+        let line = client.line().await;
+        assert!(line.starts_with(answer), "{line}, and not {answer}");
+    }
+    let mut line = client.line().await;
+    while !line.starts_with("*0") {
+        line = client.line().await;
+    }
+    assert_eq!(client.line().await, ":2");
+}
+
+#[tokio::test]
+async fn a_token_that_is_taken_away_ends_a_transaction_that_was_begun() {
+    let (server, access, secret, store) = served().await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    assert_eq!(client.ask("MULTI").await, "+OK");
+    assert_eq!(client.ask("INCR s").await, "+QUEUED");
+    access.replace([]);
+    assert!(client.ask("EXEC").await.starts_with("-WRONGPASS"));
+    assert_eq!(client.rest().await, "");
+    assert!(store.inspect(&"s".parse().unwrap()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_transaction_does_not_outlast_the_token_that_began_it() {
+    let (server, access, secret, store) = served().await;
+    let other = Secret::fresh().unwrap();
+    let mut none = token(&other);
+    none.rights = Rights::default();
+    access.replace([token(&secret), none]);
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    client.send(format!("MULTI\r\nINCR s\r\nAUTH {}\r\nINCR s\r\nEXEC\r\n", other.reveal())).await;
+    for answer in ["+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3", ":1", "+OK", "-NOPERM"] {
+        let line = client.line().await;
+        assert!(line.starts_with(answer), "{line}, and not {answer}");
+    }
+    assert!(store.inspect(&"s".parse().unwrap()).await.unwrap().is_some());
+}
+
+/// A connection that is kept has no rights of its own: each request has its token's.
+#[tokio::test]
+async fn over_http_each_request_is_looked_at_anew() {
+    let (server, access, secret, _) = served().await;
+    let stream = TcpStream::connect(server.http).await.unwrap();
+    let mut client = Client(stream);
+    let mut status = async |token: Option<&str>| {
+        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let request = format!("POST /v1/sequences/s/ids HTTP/1.1\r\nHost: ids\r\n{token}\r\n");
+        client.0.write_all(request.as_bytes()).await.unwrap();
+        let (head, mut len) = (client.line().await, 0);
+        loop {
+            let line = client.rest_of_line().await.to_ascii_lowercase();
+            match line.strip_prefix("content-length: ") {
+                Some(digits) => len = digits.parse().unwrap(),
+                None if line.is_empty() => break,
+                None => {}
+            }
+        }
+        tokio::io::AsyncReadExt::read_exact(&mut client.0, &mut vec![0; len]).await.unwrap();
+        head.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(status(Some(secret.reveal())).await, "200");
+    assert_eq!(status(None).await, "401");
+    assert_eq!(status(Some("wrong")).await, "401");
+    assert_eq!(status(Some(secret.reveal())).await, "200");
+    access.replace([]);
+    assert_eq!(status(Some(secret.reveal())).await, "401");
+    access.replace([token(&secret)]);
+    assert_eq!(status(Some(secret.reveal())).await, "200");
+}

@@ -1,0 +1,41 @@
+//! A pipeline of `INCR` is answered without an allocation.
+
+use allocation_counter::measure;
+use idmill::Sequences;
+use idmill::store::MemoryStore;
+use idmill_server::Server;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::runtime::Builder;
+
+const BATCHES: usize = 1_000;
+const COMMANDS: usize = 64;
+
+/// Writes a pipeline, and reads as many answers.
+async fn answered(client: &mut DuplexStream, pipeline: &[u8], answers: &mut [u8]) {
+    client.write_all(pipeline).await.unwrap();
+    let mut lines = 0;
+    while lines < COMMANDS {
+        let read = client.read(answers).await.unwrap();
+        assert!(read > 0 && !answers[..read].contains(&b'-'), "{}", answers[..read].escape_ascii());
+        lines += answers[..read].split(|byte| *byte == b'\n').count() - 1;
+    }
+}
+
+#[test]
+fn a_pipeline_of_incr_allocates_nothing() {
+    // What refills allocate is their thread's.
+    let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let server = runtime.block_on(Server::builder(ids).bind()).unwrap();
+    let (mut client, stream) = duplex(64 * 1024);
+    runtime.spawn(server.resp_client(stream));
+
+    let pipeline = b"*2\r\n$4\r\nINCR\r\n$6\r\norders\r\n".repeat(COMMANDS);
+    let mut answers = [0; 4096];
+    let mut batch = || runtime.block_on(answered(&mut client, &pipeline, &mut answers));
+    // The sequence is opened, the buffers grow, and so do the steps.
+    (0..10 * BATCHES).for_each(|_| batch());
+    let allocating = (0..BATCHES).filter(|_| measure(&mut batch).count_total > 0).count();
+    // Where one crosses a watermark, the signal to the refill may link a block of its queue.
+    assert!(allocating <= BATCHES / 100, "{allocating} of {BATCHES} pipelines allocated");
+}

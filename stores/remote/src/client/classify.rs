@@ -1,0 +1,174 @@
+//! What failures say about the ids.
+//!
+//! What the store behind the server says comes whole, and is not looked at here. This is about what lies
+//! between: the connection, the server's refusals, and answers that are none.
+
+use std::fmt;
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind};
+
+use crate::protocol::{COMMAND, UNKNOWN_VERSION, VERSION};
+
+/// What was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// For something to be read: no error leaves anything unknown.
+    Read,
+    /// For a change.
+    Write,
+}
+
+/// How a call can fail, but for what the store itself says.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// The server's own words.
+    Server { code: String, detail: String },
+    /// The connection broke after it was sent, or may have been.
+    Lost(String),
+    /// No answer in time.
+    Silent(Duration),
+    /// An answer that is not one to this question. Nothing of it is believed.
+    Garbled(String),
+}
+
+impl Fault {
+    pub(super) fn server(code: &str, detail: Option<&str>) -> Self {
+        Self::Server { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server { code, detail } => write!(f, "{code} {detail}"),
+            Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
+            Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Garbled(what) => write!(f, "the answer is not one to what was asked: {what}"),
+        }
+    }
+}
+
+/// What a failure means.
+pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
+    let kind = match fault {
+        Fault::Server { code, detail } => of_code(code, detail),
+        Fault::Lost(_) | Fault::Silent(_) | Fault::Garbled(_) => ErrorKind::UnknownOutcome,
+    };
+    if kind == ErrorKind::UnknownOutcome && asked == Asked::Read { ErrorKind::Unavailable } else { kind }
+}
+
+/// All but the last are said before anything is done.
+fn of_code(code: &str, detail: &str) -> ErrorKind {
+    match code {
+        "TRYAGAIN" => ErrorKind::Unavailable,
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
+        UNKNOWN_VERSION => ErrorKind::Unsupported,
+        "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
+        // Another server, or ours from before it had this command.
+        "ERR" if detail.starts_with("unknown command") => ErrorKind::Unsupported,
+        "ERR" if detail.starts_with("Protocol error") || detail.starts_with("the request") => {
+            ErrorKind::InvalidInput
+        }
+        // Of a token, to a server that has none.
+        "ERR" if detail.starts_with("this server has no tokens") => ErrorKind::Denied,
+        _ => ErrorKind::UnknownOutcome,
+    }
+}
+
+/// A failure as this crate's error; `server` is where.
+pub(super) fn failed(fault: &Fault, asked: Asked, server: &dyn fmt::Display) -> Error {
+    let kind = classify(fault, asked);
+    match remedy(fault, kind) {
+        Some(remedy) => Error::new(kind, format!("idmill at {server}: {fault}; {remedy}")),
+        None => Error::new(kind, format!("idmill at {server}: {fault}")),
+    }
+}
+
+pub(super) fn remedy(fault: &Fault, kind: ErrorKind) -> Option<String> {
+    let (code, detail) = match fault {
+        Fault::Server { code, detail } => (code.as_str(), detail.as_str()),
+        _ => ("", ""),
+    };
+    Some(match (code, kind) {
+        ("NOAUTH", _) => "name a token: idmill://:TOKEN@HOST, token_file=FILE or token_env=NAME".to_owned(),
+        ("NOPERM", _) => {
+            "the token needs the right `reserve`, and to create, set or remove sequences `administer`"
+                .to_owned()
+        }
+        ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "leave the token out".to_owned(),
+        (UNKNOWN_VERSION, _) => format!(
+            "this client speaks version {VERSION} of {COMMAND}: use a client and a server of the same release"
+        ),
+        ("ERR", ErrorKind::Unsupported) => format!(
+            "is it a server of idmill, and of a release that has {COMMAND}? This client speaks version {VERSION} of it"
+        ),
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not".to_owned(),
+        (_, ErrorKind::Unavailable) => "nothing was changed".to_owned(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind::{Denied, InvalidInput, Unavailable, UnknownOutcome, Unsupported};
+
+    use super::*;
+
+    fn server(text: &str) -> Fault {
+        let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+        Fault::server(code, Some(detail))
+    }
+
+    /// What the server said when it was asked so, and what others may say.
+    fn said() -> Vec<(Fault, ErrorKind, &'static str)> {
+        [
+            ("TRYAGAIN the store is unavailable", Unavailable, "nothing was changed"),
+            ("NOAUTH Authentication required: AUTH with a token of this server", Denied, "token_file=FILE"),
+            ("WRONGPASS the token is not known here; it was mistyped, or taken away", Denied, "mistyped"),
+            ("NOPERM the token lacks the right `reserve`", Denied, "needs the right `reserve`"),
+            ("NOPROTO this server speaks version 2 of IDMILL.STORE", Unsupported, "speaks version 1"),
+            ("ERR max number of clients reached", Unavailable, "nothing was changed"),
+            (
+                "ERR unknown command 'idmill.store': this is idmill, which knows INCR",
+                Unsupported,
+                "of a release that has",
+            ),
+            (
+                "ERR this server has no tokens: anybody may do anything, without AUTH",
+                Denied,
+                "leave the token out",
+            ),
+            ("ERR the request is not one of version 1: expected value", InvalidInput, "version 1"),
+            ("ERR Protocol error: invalid bulk length", InvalidInput, "bulk"),
+            ("ERR upstream failure", UnknownOutcome, "it may have been applied"),
+            ("UNKNOWN the store did not answer", UnknownOutcome, "it may have been applied"),
+            ("NEWCODE of a later version", UnknownOutcome, "it may have been applied"),
+        ]
+        .map(|(text, kind, remedy)| (server(text), kind, remedy))
+        .to_vec()
+    }
+
+    #[test]
+    fn failures_of_a_write_are_sorted_and_say_where_and_what_to_do() {
+        let ours = [
+            (Fault::Lost("broken pipe".to_owned()), UnknownOutcome, "broken pipe"),
+            (Fault::Silent(Duration::from_secs(1)), UnknownOutcome, "1s"),
+            (Fault::Garbled("[]".to_owned()), UnknownOutcome, "[]"),
+        ];
+        for (fault, kind, remedy) in said().into_iter().chain(ours) {
+            let error = failed(&fault, Asked::Write, &"ids1:7380");
+            assert_eq!((error.kind(), classify(&fault, Asked::Write)), (kind, kind), "{fault}");
+            let text = error.to_string();
+            assert!(text.contains(remedy) && text.contains("ids1:7380"), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_unknown_where_nothing_was_asked_for() {
+        for (fault, written, _) in said() {
+            let kind = classify(&fault, Asked::Read);
+            assert_eq!(kind, if written == UnknownOutcome { Unavailable } else { written }, "{fault}");
+        }
+    }
+}

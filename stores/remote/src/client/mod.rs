@@ -1,0 +1,231 @@
+//! The store.
+
+mod classify;
+mod link;
+mod options;
+mod place;
+mod tls;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
+    Store, StoreFuture,
+};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+
+use self::classify::Asked;
+use self::link::Link;
+pub use self::options::RemoteOptions;
+use crate::protocol::{Ask, MOST, Outcome, Said};
+
+const STORE: Scheme = Scheme::store::<RemoteOptions>("idmill", "idmill://HOST:PORT");
+
+/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("idmills")];
+
+/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
+/// this process. Call it early in a program. A second call has no effect.
+///
+/// # Errors
+/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
+/// the scheme.
+pub fn register() -> Result<()> {
+    idmill::store::register(SCHEMES)
+}
+
+/// The store behind one or several servers of idmill. See the [crate docs](crate) for its guarantees.
+#[derive(Debug)]
+pub struct RemoteStore {
+    link: Link,
+    can: Capabilities,
+}
+
+impl RemoteStore {
+    /// Connects to one of the servers that a URL names. See [`RemoteOptions`].
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and those of
+    /// [`open_with`](Self::open_with).
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url.parse()?).await
+    }
+
+    /// Connects to one of the servers, and hears what the store behind it can do. Creates nothing.
+    ///
+    /// # Errors
+    /// [`Unavailable`](ErrorKind::Unavailable) if none can be reached; [`Denied`](ErrorKind::Denied) without
+    /// a token that has the right `reserve` or `administer`; [`Unsupported`](ErrorKind::Unsupported) for what
+    /// is no server of idmill, or one of another version of the protocol.
+    pub async fn open_with(options: RemoteOptions) -> Result<Self> {
+        let opened = async {
+            options.check()?;
+            let link = Link::new(options);
+            let can = link.greet().await?;
+            Ok(Self { link, can })
+        };
+        opened.await.map_err(|error: Error| error.during(Operation::Connect))
+    }
+
+    async fn read(&self, ask: Ask) -> Result<Said> {
+        self.link.ask(ask, Asked::Read).await
+    }
+
+    async fn write(&self, ask: Ask) -> Result<Said> {
+        self.link.ask(ask, Asked::Write).await
+    }
+
+    /// At most [`MOST`].
+    async fn reserve_some(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
+        let said = self.write(Ask::Reserve(requests.iter().map(Into::into).collect())).await;
+        let outcomes = match said {
+            Ok(Said::Grants(outcomes)) if outcomes.len() == requests.len() => outcomes,
+            other => return vec![Err(self.refused(other, Asked::Write)); requests.len()],
+        };
+        let granted = outcomes.into_iter().map(Outcome::result);
+        granted.zip(requests).map(|(grant, request)| possible(grant?, request)).collect()
+    }
+
+    /// At most [`MOST`].
+    async fn inspect_some(&self, names: &[SequenceName]) -> Vec<Result<Option<SequenceInfo>>> {
+        let said = self.read(Ask::Inspect(names.to_vec())).await;
+        let outcomes = match said {
+            Ok(Said::Sequences(outcomes)) if outcomes.len() == names.len() => outcomes,
+            other => return vec![Err(self.refused(other, Asked::Read)); names.len()],
+        };
+        let found = outcomes.into_iter().map(Outcome::result);
+        found.zip(names).map(|(found, name)| found.and_then(|found| self.named(found, name))).collect()
+    }
+
+    fn named(&self, found: Option<SequenceInfo>, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        match found {
+            Some(info) if info.name != *name => Err(self.refused(Ok(Said::Sequence(info)), Asked::Read)),
+            found => Ok(found),
+        }
+    }
+
+    /// What a call failed with: the store's error, or one for an answer that does not fit the question.
+    fn refused(&self, said: Result<Said>, asked: Asked) -> Error {
+        match said {
+            Err(error) => error,
+            Ok(said) => self.link.garbled(&said, asked),
+        }
+    }
+
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
+        let GiveBack { name, identity, rest, .. } = back.clone();
+        self.done(self.write(Ask::GiveBack { name, identity, rest }).await)
+    }
+
+    fn done(&self, said: Result<Said>) -> Result<bool> {
+        match said {
+            Ok(Said::Done(done)) => Ok(done),
+            other => Err(self.refused(other, Asked::Write)),
+        }
+    }
+
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        self.changed(self.write(Ask::Create { name: name.clone(), bounds }).await, name)
+    }
+
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        self.changed(self.write(Ask::Set { name: name.clone(), change: change.into() }).await, name)
+    }
+
+    fn changed(&self, said: Result<Said>, name: &SequenceName) -> Result<SequenceInfo> {
+        match said {
+            Ok(Said::Sequence(info)) if info.name == *name => Ok(info),
+            other => Err(self.refused(other, Asked::Write)),
+        }
+    }
+
+    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        let found = self.inspect_some(std::slice::from_ref(name)).await.pop();
+        found.unwrap_or_else(|| Err(ErrorKind::Unavailable.into()))
+    }
+
+    async fn try_list(&self, page: &Page) -> Result<Listing> {
+        match self.read(Ask::List(page.into())).await {
+            Ok(Said::Rows(rows)) => Ok(rows.into()),
+            other => Err(self.refused(other, Asked::Read)),
+        }
+    }
+
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        self.done(self.write(Ask::Remove(name.clone())).await)
+    }
+
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        match self.read(Ask::Record(name.clone())).await {
+            Ok(Said::Record(record)) => Ok(record),
+            other => Err(self.refused(other, Asked::Read)),
+        }
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        let (name, seen, wanted) = (name.clone(), seen.map(str::to_owned), wanted.to_owned());
+        self.done(self.write(Ask::SwapRecord { name, seen, wanted }).await)
+    }
+
+    async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        match self.read(Ask::ListRecords(page.into())).await {
+            Ok(Said::Records(records)) => Ok(records.into()),
+            other => Err(self.refused(other, Asked::Read)),
+        }
+    }
+}
+
+impl Store for RemoteStore {
+    fn capabilities(&self) -> Capabilities {
+        self.can
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            let grant = self.reserve_many(std::slice::from_ref(request)).await.pop();
+            grant.unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()))
+        })
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(async move {
+            let mut grants = Vec::with_capacity(requests.len());
+            for requests in requests.chunks(MOST) {
+                let some = self.reserve_some(requests).await.into_iter().zip(requests);
+                let context =
+                    |error: Error, request: &Reserve| error.of(&request.name).during(Operation::Reserve);
+                grants.extend(some.map(|(grant, request)| grant.map_err(|error| context(error, request))));
+            }
+            grants
+        })
+    }
+
+    fn inspect_many<'a>(
+        &'a self,
+        names: &'a [SequenceName],
+    ) -> StoreFuture<'a, Vec<Result<Option<SequenceInfo>>>> {
+        Box::pin(async move {
+            let mut all = Vec::with_capacity(names.len());
+            for names in names.chunks(MOST) {
+                let some = self.inspect_some(names).await.into_iter().zip(names);
+                let context = |error: Error, name: &SequenceName| error.of(name).during(Operation::Inspect);
+                all.extend(some.map(|(found, name)| found.map_err(|error| context(error, name))));
+            }
+            all
+        })
+    }
+
+    idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
+}
+
+/// Refuses a grant that no store can give for this request: nobody knows what else is wrong there.
+fn possible(grant: Grant, request: &Reserve) -> Result<Grant> {
+    let (range, bounds) = (grant.range, grant.bounds);
+    let last = range.last().filter(|last| *last <= bounds.max().min(request.ceiling));
+    if last.is_some() && range.start() >= bounds.start() && range.len() <= request.count.max(1) {
+        return Ok(grant);
+    }
+    let message = format!(
+        "the server granted {range:?} of {bounds}, where {} ids up to {} were asked for; nothing of it is used",
+        request.count, request.ceiling
+    );
+    Err(Error::new(ErrorKind::StoreViolation, message))
+}

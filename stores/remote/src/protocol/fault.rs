@@ -1,0 +1,93 @@
+//! Errors, as they are told.
+
+use idmill::{Error, ErrorKind, Operation, Status};
+use serde::{Deserialize, Serialize};
+
+/// An error of the store, or of the server. What a caller can do about it is told beside its kind, for
+/// clients that do not know the kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// The [kind](ErrorKind).
+    pub kind: String,
+    /// What can be done about it.
+    pub status: Status,
+    /// The [operation](Operation), if known.
+    pub operation: Option<String>,
+    /// The name of the sequence, if there is one.
+    pub sequence: Option<String>,
+    /// The rest, in words.
+    pub message: String,
+}
+
+impl Fault {
+    /// This error, without its causes, which are for the server's logs.
+    pub fn of(error: &Error) -> Self {
+        let operation = error.operation().map(|operation| operation.as_str().to_owned());
+        let sequence = error.sequence().map(str::to_owned);
+        let shown = error.to_string();
+        let message = shown.strip_prefix(&before(operation.as_deref(), sequence.as_deref()));
+        let message = message.unwrap_or(&shown).to_owned();
+        Self { kind: error.kind().as_str().to_owned(), status: error.status(), operation, sequence, message }
+    }
+
+    /// The error itself.
+    pub fn error(self) -> Error {
+        let kind = self.kind.parse().unwrap_or(match self.status {
+            Status::Transient => ErrorKind::Unavailable,
+            Status::Permanent => ErrorKind::Unsupported,
+            _ => ErrorKind::UnknownOutcome,
+        });
+        let mut error = Error::new(kind, self.message);
+        if let Some(sequence) = self.sequence {
+            error = error.of(&sequence);
+        }
+        match self.operation.and_then(|operation| operation.parse::<Operation>().ok()) {
+            Some(operation) => error.during(operation),
+            None => error,
+        }
+    }
+}
+
+/// What an error shows before its message.
+fn before(operation: Option<&str>, sequence: Option<&str>) -> String {
+    match (operation, sequence) {
+        (Some(operation), Some(sequence)) => format!("{operation} `{sequence}`: "),
+        (Some(operation), None) => format!("{operation}: "),
+        (None, Some(sequence)) => format!("`{sequence}`: "),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_arrives_as_it_left() {
+        let bare = |kind| Error::new(kind, "some words");
+        for kind in ErrorKind::ALL {
+            for error in [
+                Error::from(*kind),
+                bare(*kind),
+                bare(*kind).of("a`: b"),
+                bare(*kind).during(Operation::GiveBack),
+                bare(*kind).of("orders").during(Operation::Set).because("a cause"),
+            ] {
+                let arrived = Fault::of(&error).error();
+                assert_eq!(arrived.to_string(), error.to_string());
+                assert_eq!((arrived.kind(), arrived.operation()), (error.kind(), error.operation()));
+                assert_eq!(arrived.sequence(), error.sequence());
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_kind_that_is_new_the_status_remains() {
+        for status in Status::ALL {
+            let (kind, message) = ("eaten".to_owned(), "by a bear".to_owned());
+            let fault = Fault { kind, status: *status, operation: None, sequence: None, message };
+            assert_eq!(fault.error().status(), *status);
+        }
+    }
+}

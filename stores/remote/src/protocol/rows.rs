@@ -1,0 +1,80 @@
+//! Pages of sequences and of records.
+
+use idmill::SequenceName;
+use idmill::store::{self, Cursor, Listing, SequenceInfo, Unreadable};
+use serde::{Deserialize, Serialize};
+
+use super::Fault;
+
+/// As [`Listing`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // they are the store's own
+pub struct Rows {
+    pub sequences: Vec<SequenceInfo>,
+    pub unreadable: Vec<Row>,
+    pub next: Option<Cursor>,
+}
+
+/// As [`store::Records`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // they are the store's own
+pub struct Records {
+    pub records: Vec<(SequenceName, String)>,
+    pub unreadable: Vec<Row>,
+    pub next: Option<Cursor>,
+}
+
+/// A row that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Its name, as far as it has one.
+    pub name: String,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+impl Rows {
+    /// Those of a page whose names may be seen.
+    pub fn of(listing: Listing, is_seen: impl Fn(&str) -> bool) -> Self {
+        let sequences = listing.sequences.into_iter().filter(|info| is_seen(&info.name)).collect();
+        Self { sequences, unreadable: Row::all(listing.unreadable, is_seen), next: listing.next }
+    }
+}
+
+impl Records {
+    /// Those of a page whose names may be seen.
+    pub fn of(records: store::Records, is_seen: impl Fn(&str) -> bool) -> Self {
+        let kept = records.records.into_iter().filter(|(name, _)| is_seen(name)).collect();
+        Self { records: kept, unreadable: Row::all(records.unreadable, is_seen), next: records.next }
+    }
+}
+
+impl Row {
+    fn all(unreadable: Vec<Unreadable>, is_seen: impl Fn(&str) -> bool) -> Vec<Self> {
+        let seen = unreadable.into_iter().filter(|row| is_seen(&row.name));
+        seen.map(|Unreadable { name, error, .. }| Self { name, fault: Fault::of(&error) }).collect()
+    }
+}
+
+impl From<Rows> for Listing {
+    fn from(rows: Rows) -> Self {
+        let mut listing = Self::new(rows.sequences, rows.next);
+        for Row { name, fault } in rows.unreadable {
+            listing.add(name, Err(fault.error()));
+        }
+        listing
+    }
+}
+
+impl From<Records> for store::Records {
+    fn from(page: Records) -> Self {
+        let mut records = Self::new(page.records, page.next);
+        for Row { name, fault } in page.unreadable {
+            records.add(&name, Err(fault.error()));
+        }
+        records
+    }
+}

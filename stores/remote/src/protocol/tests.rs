@@ -1,0 +1,127 @@
+use idmill::ErrorKind;
+use idmill::store::Durability;
+use proptest::prelude::*;
+
+use super::*;
+
+fn name() -> SequenceName {
+    "shop.orders".parse().unwrap()
+}
+
+fn identity() -> Identity {
+    Identity { incarnation: u64::MAX >> 1, epoch: 3 }
+}
+
+/// One of each.
+fn asks() -> Vec<Ask> {
+    let (name, identity) = (name(), identity());
+    let change = store::Change::new().next(7).max(u64::MAX).backwards(true).revoke(true).expect(identity);
+    let page = Page { prefix: "shop.".to_owned(), after: Some(Cursor::new("x")), limit: 9 };
+    let create = Some(Bounds::new(0, u64::MAX).unwrap());
+    vec![
+        Ask::Capabilities,
+        Ask::Reserve(vec![
+            Reserve { name: name.clone(), count: u64::MAX, ceiling: 5, create },
+            Reserve { name: name.clone(), count: 1, ceiling: 5, create: None },
+        ]),
+        Ask::GiveBack { name: name.clone(), identity, rest: Range::new(u64::MAX, 1).unwrap() },
+        Ask::Create { name: name.clone(), bounds: Bounds::new(1, 2).unwrap() },
+        Ask::Inspect(vec![name.clone()]),
+        Ask::List(page.clone()),
+        Ask::Set { name: name.clone(), change: change.into() },
+        Ask::Remove(name.clone()),
+        Ask::Record(name.clone()),
+        Ask::SwapRecord { name, seen: None, wanted: "\"'\\".to_owned() },
+        Ask::ListRecords(page),
+    ]
+}
+
+/// One of each.
+fn said() -> Vec<Said> {
+    let (name, bounds, identity) = (name(), Bounds::new(1, 9).unwrap(), identity());
+    let info = SequenceInfo::stored(name.clone(), None, bounds, identity);
+    let fault = Fault::of(&Error::new(ErrorKind::Exhausted, "no more").of(&name));
+    let unreadable = vec![Row { name: "\n".to_owned(), fault: fault.clone() }];
+    let next = Some(Cursor::new("x"));
+    vec![
+        Said::Capabilities(Capabilities::new(Durability::Disk).records(true)),
+        Said::Grants(vec![
+            Outcome::Ok(Grant { range: Range::new(3, 4).unwrap(), identity, bounds }),
+            Outcome::Failed(fault.clone()),
+        ]),
+        Said::Sequences(vec![
+            Outcome::Ok(None),
+            Outcome::Ok(Some(info.clone())),
+            Outcome::Failed(fault.clone()),
+        ]),
+        Said::Sequence(info.clone()),
+        Said::Rows(Rows { sequences: vec![info], unreadable: unreadable.clone(), next: next.clone() }),
+        Said::Record(Some("text".to_owned())),
+        Said::Records(Records { records: vec![(name, "text".to_owned())], unreadable, next }),
+        Said::Done(true),
+        Said::Failed(fault),
+    ]
+}
+
+#[test]
+fn what_is_sent_is_received() {
+    for (number, ask) in (u64::MAX - 20..).zip(asks()) {
+        let request = Request { number, ask };
+        assert_eq!(Request::decode(&request.encode()).unwrap(), request);
+    }
+    for (number, said) in (0..).zip(said()) {
+        let answer = Answer { number, said };
+        assert_eq!(Answer::decode(&answer.encode()).unwrap(), answer);
+    }
+}
+
+/// A server does not do the half of what it is asked by a client that knows more.
+#[test]
+fn what_a_request_says_more_is_refused_at_every_depth() {
+    let mut found = 0;
+    for ask in asks() {
+        let text = String::from_utf8(Request { number: 1, ask }.encode()).unwrap();
+        for (at, _) in text.match_indices('{').filter(|(at, _)| !text[*at..].starts_with("{\"start\"")) {
+            let more = format!("{}\"unless\":1,{}", &text[..=at], &text[at + 1..]);
+            assert!(Request::decode(more.as_bytes()).is_err(), "{more}");
+            found += 1;
+        }
+    }
+    assert!(found > 15, "{found}");
+}
+
+#[test]
+fn the_stores_own_types_survive() {
+    let reserve = store::Reserve::new(name(), 4).ceiling(9).create(Bounds::new(1, 2).unwrap());
+    assert_eq!(store::Reserve::from(Reserve::from(&reserve)), reserve);
+    let change = store::Change::new().next(7).max(8).backwards(true).revoke(true).expect(identity());
+    assert_eq!(store::Change::from(Change::from(change)), change);
+    let page = store::Page::of("a").after(Cursor::new("b")).limit(3);
+    assert_eq!(store::Page::from(Page::from(&page)), page);
+    let grant = store::Grant::new(Range::new(1, 2).unwrap(), identity(), Bounds::new(1, 2).unwrap());
+    assert_eq!(store::Grant::from(Grant::from(grant)), grant);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        let _ = (Request::decode(&bytes), Answer::decode(&bytes));
+    }
+
+    /// A message with one byte of it changed: what is read of it still says the same when it is written.
+    #[test]
+    fn what_is_read_is_written_the_same(which in 0..9_usize, at: prop::sample::Index, byte: u8) {
+        let mut request = Request { number: 5, ask: asks().swap_remove(which) }.encode();
+        let at_request = at.index(request.len());
+        request[at_request] = byte;
+        if let Ok(read) = Request::decode(&request) {
+            prop_assert_eq!(Request::decode(&read.encode()).unwrap(), read);
+        }
+        let mut answer = Answer { number: 5, said: said().swap_remove(which) }.encode();
+        let at_answer = at.index(answer.len());
+        answer[at_answer] = byte;
+        if let Ok(read) = Answer::decode(&answer) {
+            prop_assert_eq!(Answer::decode(&read.encode()).unwrap(), read);
+        }
+    }
+}

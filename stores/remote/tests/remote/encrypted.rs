@@ -1,0 +1,80 @@
+//! `idmills://`: over TLS, with certificates on either side.
+
+use std::path::Path;
+
+use idmill::ErrorKind;
+use idmill::store::{MemoryStore, connect};
+use idmill_server::Tls;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use crate::common::{Running, request};
+
+/// A certificate for this machine, signed by itself, and its key.
+fn certify(dir: &Path, name: &str) -> (String, String) {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let file = |end: &str| dir.join(format!("{name}{end}")).display().to_string();
+    let (certificate, key) = (file(".pem"), file(".key"));
+    std::fs::write(&certificate, cert.pem()).unwrap();
+    std::fs::write(&key, signing_key.serialize_pem()).unwrap();
+    (certificate, key)
+}
+
+async fn first(url: &str) -> idmill::Result<u64> {
+    idmill_remote::register()?;
+    let store = connect(url).await?;
+    Ok(store.reserve(&request("s", 1)).await?.range.start())
+}
+
+#[tokio::test]
+async fn a_connection_is_encrypted_and_certificates_are_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, key) = certify(dir.path(), "server");
+    let tls = Tls::from_files(certificate.as_ref(), key.as_ref(), None).unwrap();
+    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let address = server.address;
+    let trusting = format!("idmills://{address}?ca={certificate}");
+    assert_eq!(first(&trusting).await.unwrap(), 1);
+    assert_eq!(first(&trusting).await.unwrap(), 2);
+    let plain = format!("idmill://{address}?timeout=4s");
+    assert_eq!(first(&plain).await.unwrap_err().kind(), ErrorKind::Unavailable, "nobody speaks plainly here");
+    for (url, kind, remedy) in [
+        (format!("idmills://{address}"), ErrorKind::Denied, "ca=FILE"),
+        (trusting.replace("127.0.0.1", "localhost"), ErrorKind::Denied, "certificate"),
+        (format!("idmills://{address}?ca=/no/such.pem"), ErrorKind::InvalidInput, "/no/such.pem"),
+        (format!("{trusting}&cert=/no/a.pem&key=/no/b.pem"), ErrorKind::InvalidInput, "/no/a.pem"),
+    ] {
+        let error = first(&url).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{url}: {error}");
+        assert!(error.to_string().contains(remedy), "{url}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_shows_its_certificate_where_servers_require_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let ((certificate, key), (client, client_key)) =
+        (certify(dir.path(), "server"), certify(dir.path(), "client"));
+    let tls = Tls::from_files(certificate.as_ref(), key.as_ref(), Some(client.as_ref())).unwrap();
+    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let trusting = format!("idmills://{}?timeout=20s&ca={certificate}", server.address);
+    assert_eq!(first(&format!("{trusting}&cert={client}&key={client_key}")).await.unwrap(), 1);
+    let without = first(&trusting).await.unwrap_err();
+    assert!(matches!(without.kind(), ErrorKind::Denied | ErrorKind::Unavailable), "{without}");
+    let anothers = first(&format!("{trusting}&cert={certificate}&key={key}")).await.unwrap_err();
+    assert!(matches!(anothers.kind(), ErrorKind::Denied | ErrorKind::Unavailable), "{anothers}");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_without_tls_is_told_from_one_that_is_away() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("idmills://{}?timeout=60s", listener.local_addr().unwrap());
+    let (error, ()) = tokio::join!(first(&url), async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.write_all(b"-ERR Protocol error\r\n").await;
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("idmill:// does without"), "{error}");
+}

@@ -1,0 +1,161 @@
+//! Several servers over one store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use idmill::store::{Capabilities, Durability, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::{Error, ErrorKind, Result, Sequences};
+use idmill_conformance::Proxy;
+use idmill_conformance::proxy::{Fault, Gate, nth};
+use idmill_testing::hooked::{Hooked, Hooks};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::{Running, next, open, reserve};
+
+#[tokio::test]
+async fn draws_go_on_when_one_of_two_servers_dies() {
+    let memory = MemoryStore::new();
+    let (mut one, mut other) = (Running::over(memory.clone()).await, Running::over(memory.clone()).await);
+    let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
+    let ids = Sequences::new(remote).unwrap();
+    let orders = ids.sequence::<u64>("orders").step(1).watermark(0).await.unwrap();
+    let mut issued = BTreeSet::new();
+    for round in 0..6 {
+        for _ in 0..20 {
+            let id = orders.next().await.unwrap();
+            assert!(issued.insert(id), "{id} came twice");
+        }
+        // Each in turn, and then again over the same store, elsewhere or where it was.
+        let dead = if round % 2 == 0 { &mut one } else { &mut other };
+        let began = Running::over(memory.clone()).await;
+        let address = std::mem::replace(dead, began).die().await;
+        if address == dead.address {
+            continue;
+        }
+        let server = idmill_server::Server::builder(Sequences::new(memory.clone()).unwrap());
+        *dead = Running::at(address, server, |server| server).await;
+    }
+    assert_eq!(issued.len(), 120);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_passed_by_without_an_error() {
+    let memory = MemoryStore::new();
+    let (one, other) = (Running::over(memory.clone()).await, Running::over(memory.clone()).await);
+    let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
+    assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), 1);
+    let dead = one.die().await;
+    // At most the one call that met the end of its connection does not know; here, it had ended before.
+    let mut granted = 1;
+    for _ in 0..10 {
+        match reserve(&remote, "s", 1).await {
+            Ok(grant) => granted = grant.range.start(),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}"),
+        }
+    }
+    assert!(granted >= 10, "{granted}");
+    assert!(open(&[dead, other.address], "timeout=20s").await.is_ok());
+    let last = other.die().await;
+    for _ in 0..3 {
+        // The first may find its connection cut.
+        let error = reserve(&remote, "s", 1).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome), "{error}");
+    }
+    let error = reserve(&remote, "s", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "certainly not sent: {error}");
+    let server = idmill_server::Server::builder(Sequences::new(memory.clone()).unwrap());
+    let _again = Running::at(last, server, |server| server).await;
+    assert!(reserve(&remote, "s", 1).await.is_ok(), "nobody opens it again");
+}
+
+/// The call that met the silence does not know; those after it ask the other.
+#[tokio::test]
+async fn after_a_silence_later_calls_go_to_the_next_server() {
+    let memory = MemoryStore::new();
+    let (one, other) = (Running::over(memory.clone()).await, Running::over(memory.clone()).await);
+    let proxy = Proxy::start(one.address).await.unwrap();
+    let remote = open(&[proxy.address(), other.address], "timeout=1s").await.unwrap();
+    reserve(&remote, "s", 1).await.unwrap();
+    // It never arrives.
+    proxy.arm(Fault::Hold(Gate::new()), nth(0, |_| true));
+    let error = reserve(&remote, "s", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    assert_eq!(next(&memory, "s").await, Some(2), "what may have been sent to one was sent to the other");
+    let connections = proxy.connections();
+    for start in 2..6 {
+        assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), start);
+    }
+    assert_eq!(proxy.connections(), connections);
+}
+
+/// A store that is away for one of the servers.
+#[derive(Debug, Default)]
+struct Away {
+    memory: MemoryStore,
+    away: AtomicBool,
+}
+
+impl Hooks for Away {
+    fn inner(&self) -> &dyn Store {
+        &self.memory
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            if self.away.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Unavailable, "the database is away"));
+            }
+            self.memory.reserve(request).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_store_is_away_says_so_and_the_next_is_asked_from_then_on() {
+    let memory = MemoryStore::new();
+    let away = Arc::new(Hooked(Away { memory: memory.clone(), away: AtomicBool::new(true) }));
+    let (one, other) = (Running::over(away).await, Running::over(memory.clone()).await);
+    let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
+    let error = reserve(&remote, "s", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("the database is away"), "{error}");
+    for start in 1..4 {
+        assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), start);
+    }
+}
+
+/// What the engine was told at first holds on every server.
+#[derive(Debug, Default)]
+struct Forgetful(MemoryStore);
+
+impl Hooks for Forgetful {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::Disk).shared(true)
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        self.0.reserve(request)
+    }
+}
+
+#[tokio::test]
+async fn a_server_over_a_lesser_store_is_refused() {
+    let (durable, memory) = (Running::over(Hooked(Forgetful::default())).await, MemoryStore::new());
+    let lesser = Running::over(memory.clone()).await;
+    let remote = open(&[durable.address, lesser.address], "timeout=20s").await.unwrap();
+    assert_eq!(remote.capabilities().durability, Durability::Disk);
+    reserve(&remote, "s", 1).await.unwrap();
+    durable.die().await;
+    let mut errors = Vec::new();
+    for _ in 0..3 {
+        errors.push(reserve(&remote, "s", 1).await.unwrap_err());
+    }
+    let last = errors.pop().unwrap();
+    assert_eq!(last.kind(), ErrorKind::Unsupported, "{last}");
+    assert!(last.to_string().contains("over one store"), "{last}");
+    assert_eq!(next(&memory, "s").await, None);
+}

@@ -1,0 +1,201 @@
+//! Servers that answer what cannot be.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use idmill::store::{Bounds, Capabilities, Durability, Identity, Reserve, SequenceInfo, Store};
+use idmill::{ErrorKind, Range};
+use idmill_remote::RemoteStore;
+use idmill_remote::protocol::{Answer, Grant, Outcome, Request, Said};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::common::{Running, name, open, request, reserve};
+
+type Reply = Arc<dyn Fn(Request) -> Vec<u8> + Send + Sync>;
+
+/// What talks like a server, and answers all but the first question of a connection as it is told.
+struct Stranger {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Stranger {
+    async fn saying(reply: impl Fn(Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::greeting(
+            |number| {
+                let can = Capabilities::new(Durability::Disk).shared(true).gives_back(true);
+                answer(number, Said::Capabilities(can))
+            },
+            reply,
+        )
+        .await
+    }
+
+    async fn greeting(
+        greeting: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
+        reply: impl Fn(Request) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (greeting, reply) = (Arc::new(greeting), Arc::new(reply) as Reply);
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (greeting, reply) = (greeting.clone(), reply.clone());
+                tokio::spawn(async move {
+                    let mut stream = stream;
+                    let Some(first) = asked(&mut stream).await else { return };
+                    let _ = stream.write_all(&greeting(first.number)).await;
+                    while let Some(request) = asked(&mut stream).await {
+                        let _ = stream.write_all(&reply(request)).await;
+                    }
+                });
+            }
+        });
+        Self { address, task }
+    }
+
+    async fn open(&self) -> RemoteStore {
+        open(&[self.address], "timeout=20s").await.unwrap()
+    }
+}
+
+/// The next request that comes.
+async fn asked(stream: &mut TcpStream) -> Option<Request> {
+    let mut bytes = Vec::new();
+    loop {
+        let begin = bytes.iter().position(|byte| *byte == b'{');
+        if let Some(request) = begin.and_then(|at| Request::decode(bytes[at..].strip_suffix(b"\r\n")?).ok()) {
+            return Some(request);
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn bulk(bytes: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+fn answer(number: u64, said: Said) -> Vec<u8> {
+    bulk(&Answer { number, said }.encode())
+}
+
+fn granted(number: u64, start: u64, len: u64, bounds: (u64, u64)) -> Vec<u8> {
+    let identity = Identity { incarnation: 1, epoch: 0 };
+    let (range, bounds) = (Range::new(start, len).unwrap(), Bounds::new(bounds.0, bounds.1).unwrap());
+    answer(number, Said::Grants(vec![Outcome::Ok(Grant { range, identity, bounds })]))
+}
+
+/// Of a change it is unknown, and of what only reads it passes. Nothing waits, and nothing panics.
+#[tokio::test]
+async fn what_is_no_answer_is_an_error() {
+    let replies: [fn(u64) -> Vec<u8>; 12] = [
+        |_| b"\x00\xff\x17garbage\r\n".to_vec(),
+        |_| b"$5\r\nhello\r\n".to_vec(),
+        |_| b"+OK\r\n".to_vec(),
+        |_| b":1\r\n".to_vec(),
+        |_| b"$-1\r\n".to_vec(),
+        |_| b"*0\r\n".to_vec(),
+        |_| b"-ERR something else\r\n".to_vec(),
+        |number| bulk(format!("{{\"number\":{number},\"said\":{{\"grants\":[{{\"ok\":7}}]}}}}").as_bytes()),
+        |number| answer(number, Said::Done(true)),
+        |number| answer(number, Said::Grants(Vec::new())),
+        |number| answer(number, Said::Sequences(Vec::new())),
+        // The answer to another question.
+        |number| granted(number.wrapping_add(1), 1, 1, (1, 9)),
+    ];
+    for (at, reply) in replies.into_iter().enumerate() {
+        let stranger = Stranger::saying(move |request| reply(request.number)).await;
+        let store = stranger.open().await;
+        let error = reserve(&store, "s", 1).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{at}: {error}");
+        let error = store.inspect(&name("s")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{at}: {error}");
+    }
+}
+
+/// Nothing of it is handed out.
+#[tokio::test]
+async fn a_grant_that_no_store_gives_is_refused() {
+    let grants: [fn(u64) -> Vec<u8>; 5] = [
+        |number| granted(number, 95, 10, (1, 100)),
+        |number| granted(number, 0, 10, (1, 100)),
+        |number| granted(number, 1, 0, (1, 100)),
+        |number| granted(number, 1, 11, (1, 100)),
+        |number| granted(number, 51, 10, (1, u64::MAX)),
+    ];
+    for (at, grant) in grants.into_iter().enumerate() {
+        let stranger = Stranger::saying(move |request| grant(request.number)).await;
+        let store = stranger.open().await;
+        let request = Reserve::new(name("s"), 10).ceiling(55);
+        let error = store.reserve(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "{at}: {error}");
+    }
+    let stranger = Stranger::saying(|request| granted(request.number, 46, 10, (1, 100))).await;
+    let request = Reserve::new(name("s"), 10).ceiling(55);
+    assert!(stranger.open().await.reserve(&request).await.is_ok(), "the check refuses what may be");
+}
+
+#[tokio::test]
+async fn a_sequence_of_another_name_is_not_the_one() {
+    let identity = Identity { incarnation: 1, epoch: 0 };
+    let info = SequenceInfo::stored(name("other"), Some(1), Bounds::new(1, 9).unwrap(), identity);
+    let said = Said::Sequences(vec![Outcome::Ok(Some(info))]);
+    let stranger = Stranger::saying(move |request| answer(request.number, said.clone())).await;
+    let error = stranger.open().await.inspect(&name("s")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+/// Whoever is newer, the other says so and nothing is done.
+#[tokio::test]
+async fn versions_that_differ_are_told() {
+    let newer = Stranger::greeting(
+        |_| b"-NOPROTO this server speaks version 2 of IDMILL.STORE\r\n".to_vec(),
+        |_| Vec::new(),
+    )
+    .await;
+    let older =
+        Stranger::greeting(|_| b"-ERR unknown command 'idmill.store'\r\n".to_vec(), |_| Vec::new()).await;
+    for (server, says) in [(&newer, "version 2"), (&older, "version 1")] {
+        let error = open(&[server.address], "timeout=20s").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains(says) && error.to_string().contains("IDMILL.STORE"), "{error}");
+    }
+    // While servers are replaced one by one, the one that understands is found.
+    let server = Running::over(idmill::store::MemoryStore::new()).await;
+    let remote = open(&[newer.address, older.address, server.address], "timeout=20s").await.unwrap();
+    assert_eq!(remote.reserve(&request("s", 3)).await.unwrap().range.len(), 3);
+}
+
+/// The server's side of the same: a client that is newer, or none.
+#[tokio::test]
+async fn a_server_refuses_what_it_does_not_know() {
+    let server = Running::over(idmill::store::MemoryStore::new()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let remove = br#"{"number":1,"ask":{"remove":"s"}}"#;
+    let more = br#"{"number":1,"ask":{"remove":"s"},"unless":"seen"}"#;
+    for (version, request, says) in [
+        ("2", &remove[..], "-NOPROTO this server speaks version 1 of IDMILL.STORE"),
+        ("", remove, "-NOPROTO"),
+        ("1", more, "-ERR the request is not one of version 1"),
+        ("1", b"\xff", "-ERR the request is not one of version 1"),
+        ("1", remove, "$"),
+    ] {
+        let head = format!("*3\r\n$12\r\nIDMILL.STORE\r\n${}\r\n{version}\r\n", version.len());
+        stream.write_all(&[head.as_bytes(), &bulk(request)].concat()).await.unwrap();
+        let mut bytes = vec![0; 4096];
+        let read = stream.read(&mut bytes).await.unwrap();
+        let said = String::from_utf8_lossy(&bytes[..read]);
+        assert!(said.starts_with(says), "{said}");
+    }
+}

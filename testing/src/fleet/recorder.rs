@@ -1,0 +1,224 @@
+//! Every id that clients were given, in little memory, and the one comparison of them.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Ids of one page of the set: 4 KiB of bits.
+const PAGE: u64 = 1 << 15;
+const WORDS: usize = (PAGE / 64) as usize;
+/// So many draws are kept, to tell of an id that came twice who had it before.
+const KEPT: usize = 200_000;
+/// So many of a server's draws are kept, to compare those that came later with.
+const COMPARED: usize = 4096;
+/// More faults than these say nothing new.
+const FAULTS: usize = 20;
+
+/// Ids as bits: of an hour at 20,000 ids a second, 9 MiB.
+#[derive(Debug, Default)]
+struct Ids(BTreeMap<u64, Box<[u64; WORDS]>>);
+
+impl Ids {
+    /// Whether it was not there.
+    fn insert(&mut self, id: u64) -> bool {
+        let page = self.0.entry(id / PAGE).or_insert_with(|| Box::new([0; WORDS]));
+        let (word, bit) = ((id % PAGE / 64) as usize, 1 << (id % 64));
+        let new = page[word] & bit == 0;
+        page[word] |= bit;
+        new
+    }
+
+    fn contains(&self, id: u64) -> bool {
+        let word = (id % PAGE / 64) as usize;
+        self.0.get(&(id / PAGE)).is_some_and(|page| page[word] & (1 << (id % 64)) != 0)
+    }
+}
+
+/// A range that a client was given: by which server, over which connection, and when.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    server: u32,
+    #[allow(dead_code)] // said where one came twice
+    connection: u32,
+    first: u64,
+    last: u64,
+    /// Since the recorder began: it was asked for before and had come by then.
+    before: Duration,
+    after: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    ids: Ids,
+    count: u64,
+    largest: u64,
+    recent: VecDeque<Draw>,
+    /// Of each server: by when which id had been handed out, both growing.
+    done: HashMap<u32, VecDeque<(Duration, u64)>>,
+    faults: Vec<String>,
+}
+
+impl Seen {
+    fn fault(&mut self, text: impl FnOnce() -> String) {
+        if self.faults.len() < FAULTS {
+            self.faults.push(text());
+        }
+    }
+
+    fn note(&mut self, draw: Draw) {
+        for id in draw.first..=draw.last {
+            if !self.ids.insert(id) {
+                let earlier = self.recent.iter().find(|other| (other.first..=other.last).contains(&id));
+                let earlier = earlier.copied();
+                self.fault(|| format!("{id} came twice: {draw:?} after {earlier:?}"));
+            }
+        }
+        self.compare(draw);
+        self.count += draw.last - draw.first + 1;
+        self.largest = self.largest.max(draw.last);
+        if self.recent.len() == KEPT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(draw);
+    }
+
+    /// What a server had handed out before this was asked for is smaller.
+    fn compare(&mut self, draw: Draw) {
+        let done = self.done.entry(draw.server).or_default();
+        let earlier = done.partition_point(|(after, _)| *after < draw.before);
+        let largest = earlier.checked_sub(1).map(|at| done[at].1);
+        let by_now = done.back().map_or(draw.last, |(_, last)| draw.last.max(*last));
+        done.push_back((draw.after, by_now));
+        if done.len() > COMPARED {
+            done.pop_front();
+        }
+        if largest.is_some_and(|largest| draw.first <= largest) {
+            self.fault(|| format!("{draw:?} was asked for after {largest:?} had come from the same server"));
+        }
+    }
+}
+
+/// What all clients of one sequence were given.
+#[derive(Debug)]
+pub struct Recorder {
+    begun: Instant,
+    connections: AtomicU32,
+    seen: Mutex<Seen>,
+}
+
+impl Recorder {
+    #[allow(clippy::new_ret_no_self)] // clients of many tasks share it
+    pub fn new() -> Arc<Self> {
+        let (connections, seen) = (AtomicU32::new(0), Mutex::default());
+        Arc::new(Self { begun: Instant::now(), connections, seen })
+    }
+
+    /// A new connection to this server; servers are told apart by process.
+    pub fn connection(self: &Arc<Self>, server: u32) -> Connection {
+        // Relaxed: numbers that tell connections apart, and nothing else.
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        Connection { recorder: self.clone(), server, number, last: None }
+    }
+
+    /// How many ids clients were given.
+    pub fn count(&self) -> u64 {
+        self.seen.lock().count
+    }
+
+    pub fn largest(&self) -> u64 {
+        self.seen.lock().largest
+    }
+
+    pub fn has(&self, id: u64) -> bool {
+        self.seen.lock().ids.contains(id)
+    }
+
+    /// What is wrong so far.
+    pub fn faults(&self) -> Vec<String> {
+        self.seen.lock().faults.clone()
+    }
+
+    /// No id came twice; those of one connection grow, and so do those of one server, as far as one was
+    /// asked for after another had come. How many there are.
+    ///
+    /// # Panics
+    /// Otherwise.
+    pub fn none_twice_and_in_order(&self) -> u64 {
+        let faults = self.faults();
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        self.count()
+    }
+
+    /// How many of the ids from 1 until before `next` no client was given.
+    ///
+    /// # Panics
+    /// If one was given that is not among them.
+    pub fn missing(&self, next: u64) -> u64 {
+        let seen = self.seen.lock();
+        assert!(seen.largest < next, "{} was handed out, and next is {next}", seen.largest);
+        next - 1 - seen.count
+    }
+}
+
+/// One connection of a client, which writes down what it was given.
+#[derive(Debug)]
+pub struct Connection {
+    recorder: Arc<Recorder>,
+    server: u32,
+    number: u32,
+    last: Option<u64>,
+}
+
+impl Connection {
+    /// A range has come that was asked for at this time.
+    pub fn given(&mut self, first: u64, last: u64, asked: Instant) {
+        assert!(first <= last, "{first} to {last}");
+        let mut seen = self.recorder.seen.lock();
+        // Under the lock, so that they are noted in the order of these times.
+        let after = self.recorder.begun.elapsed();
+        let before = asked.saturating_duration_since(self.recorder.begun);
+        let draw = Draw { server: self.server, connection: self.number, first, last, before, after };
+        if self.last.is_some_and(|last| first <= last) {
+            seen.fault(|| format!("{draw:?} came after {:?} on the same connection", self.last));
+        }
+        self.last = Some(last);
+        seen.note(draw);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(draws: &[(u32, u64, u64)]) -> Vec<String> {
+        let recorder = Recorder::new();
+        for (server, first, last) in draws {
+            recorder.connection(*server).given(*first, *last, Instant::now());
+        }
+        recorder.faults()
+    }
+
+    #[test]
+    fn what_came_twice_is_found_on_every_page() {
+        assert_eq!(faults(&[(0, 1, 10), (1, 11, PAGE * 3), (0, PAGE * 3 + 1, PAGE * 3 + 1)]), [""; 0]);
+        for id in [1, 63, 64, PAGE - 1, PAGE, PAGE * 2 + 77] {
+            let found = faults(&[(0, 1, PAGE * 3), (1, id, id)]);
+            assert!(matches!(&found[..], [one] if one.starts_with(&format!("{id} came twice"))), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_smaller_than_before_is_found_by_server_and_by_connection() {
+        assert_eq!(faults(&[(0, 10, 20), (1, 1, 9)]), [""; 0], "another server");
+        assert!(faults(&[(0, 10, 20), (0, 1, 9)])[0].contains("the same server"));
+        let recorder = Recorder::new();
+        let (asked, mut connection) = (Instant::now(), recorder.connection(0));
+        connection.given(10, 20, asked);
+        connection.given(1, 9, asked);
+        assert!(recorder.faults()[0].contains("the same connection"));
+        assert_eq!((recorder.faults().len(), recorder.count(), recorder.missing(25)), (1, 20, 4));
+    }
+}
