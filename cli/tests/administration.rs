@@ -2,16 +2,11 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, keys};
 use serde_json::{Value, json};
 
 const FIELDS: [&str; 8] =
     ["name", "next", "start", "max", "remaining", "used_percent", "incarnation", "epoch"];
-
-/// The names of an object's fields, in the order of the alphabet.
-fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().unwrap().keys().map(String::as_str).collect()
-}
 
 fn sorted(mut names: Vec<&str>) -> Vec<&str> {
     names.sort_unstable();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, keys};
 use serde_json::Value;
 
 const MODES: &str = "handle,shared,thread,lease,take,async,batch,global";
@@ -42,8 +42,8 @@ fn check(run: &Value) {
         "threads",
         "waits",
     ];
-    assert!(run.as_object().unwrap().keys().eq(fields), "{run}");
-    assert!(run["draw_ns"].as_object().unwrap().keys().eq(["max", "p50", "p90", "p99", "p99_9", "p99_99"]));
+    assert_eq!(keys(run), fields, "{run}");
+    assert_eq!(keys(&run["draw_ns"]), ["max", "p50", "p90", "p99", "p99_9", "p99_99"]);
     assert_eq!(run["ids"], 100 * run["threads"].as_u64().unwrap(), "{run}");
     assert_eq!(run["reserves"].is_null(), run["mode"] == "bare", "{run}");
     if run["mode"] == "global" {

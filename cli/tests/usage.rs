@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, Ran};
+use common::{Place, Ran, keys};
 use serde_json::Value;
 
 const COMMANDS: [&str; 15] = [
@@ -134,7 +134,7 @@ fn errors_are_json_where_json_is_asked_for() {
         assert_eq!(ran.code, code, "{args:?}: {ran:?}");
         assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
         let error = &serde_json::from_str::<Value>(&ran.err).unwrap()["error"];
-        assert!(error.as_object().unwrap().keys().eq(fields), "{error}");
+        assert_eq!(keys(error), fields, "{error}");
         assert_eq!((&error["kind"], &error["exit_code"]), (&kind.into(), &code.into()), "{error}");
     }
     let noted = place.run(&["next", "s", "--json", "--store", "sqlite:new.db"]);

@@ -167,7 +167,7 @@ impl ServerBuilder {
     /// Listens. Nobody is served before [`run`](Server::run).
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for an address that cannot be had.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an address that cannot be had.
     pub async fn bind(self) -> Result<Server> {
         let listen = async |place: Option<Place>| match place {
             Some(place) => place.listen().await.map(Some),

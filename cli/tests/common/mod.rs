@@ -9,6 +9,13 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// The names of an object's fields, in the order of the alphabet, whichever they were read in.
+pub(crate) fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
 /// An empty working directory, in which `idmill` is run as from a shell.
 #[derive(Debug)]
 pub(crate) struct Place(TempDir);
