@@ -7,6 +7,9 @@ use crate::sync::{Counter, Ordering};
 
 /// No incarnation: these have 63 bits.
 const MET: u64 = u64::MAX;
+/// The halves of what is noted of the store's answers.
+const FAILING: u64 = u32::MAX as u64;
+const LATENCY: u32 = u32::BITS;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident / $add:ident),* $(,)?) => {
@@ -24,14 +27,14 @@ macro_rules! counters {
             first: Counter,
             last: Counter,
             reached: Counter,
-            /// How long the store took to grant the last time, in nanoseconds plus one; 0 before that.
-            latency: Counter,
             /// Since when callers wait, and when the store last granted: nanoseconds of the actor's
             /// clock, plus one; 0 for never.
             dry_since: Counter,
             granted_at: Counter,
-            /// Reserves that failed since then.
-            failing: Counter,
+            /// In the lower half the reserves that failed since then; in the [upper](LATENCY), how long the last
+            /// one that did not took, in microseconds plus one, and 0 before that. One word, since there may be a
+            /// million idle sequences.
+            answered: Counter,
         }
 
         impl Stats {
@@ -125,12 +128,15 @@ impl Stats {
 
     /// The store took so long to grant.
     pub(crate) fn note_latency(&self, latency: Duration) {
-        self.latency.store(mark(latency), Ordering::Relaxed);
+        let micros = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX).saturating_add(1);
+        let noted = |answered| Some(answered & FAILING | u64::from(micros) << LATENCY);
+        let _ = self.answered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, noted);
     }
 
-    /// How long the store took to grant the last time.
+    /// How long the store took to grant the last time, in microseconds: at most 71 minutes.
     pub(crate) fn latency(&self) -> Option<Duration> {
-        unmark(self.latency.load(Ordering::Relaxed))
+        let micros = (self.answered.load(Ordering::Relaxed) >> LATENCY).checked_sub(1);
+        micros.map(Duration::from_micros)
     }
 
     /// Callers wait since then, or not any more; what they waited is to be added after that.
@@ -153,16 +159,17 @@ impl Stats {
     /// The store granted.
     pub(crate) fn note_success(&self, now: Duration) {
         self.granted_at.store(mark(now), Ordering::Relaxed);
-        self.failing.store(0, Ordering::Relaxed);
+        self.answered.fetch_and(!FAILING, Ordering::Relaxed);
     }
 
     pub(crate) fn note_failing(&self) {
-        self.failing.fetch_add(1, Ordering::Relaxed);
+        // A second each, they would take 136 years to reach the other half.
+        self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reserves that failed since the store last granted.
     pub(crate) fn failing(&self) -> u64 {
-        self.failing.load(Ordering::Relaxed)
+        self.answered.load(Ordering::Relaxed) & FAILING
     }
 
     /// When the store last granted, by the actor's clock.
