@@ -48,7 +48,7 @@ pub struct Snapshot {
     /// How long the whole sequence lasts at that rate, if this were its only process;
     /// `None` while that is not known.
     pub time_to_exhaustion: Option<Duration>,
-    /// How long the store took to grant ids the last time, in microseconds; `None` before the first.
+    /// How long the store took to grant ids the last time, to 1 %; `None` before the first.
     #[cfg_attr(feature = "serde", serde(default))]
     pub latency: Option<Duration>,
     /// The last id that the store granted; `None` before the first grant.

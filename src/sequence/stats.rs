@@ -7,9 +7,10 @@ use crate::sync::{Counter, Ordering};
 
 /// No incarnation: these have 63 bits.
 const MET: u64 = u64::MAX;
-/// The halves of what is noted of the store's answers.
-const FAILING: u64 = u32::MAX as u64;
-const LATENCY: u32 = u32::BITS;
+/// Where in `lately` each begins, and its bits there.
+const RATE: (u32, u64) = (32, u32::MAX as u64);
+const LATENCY: (u32, u64) = (16, u16::MAX as u64);
+const FAILING: (u32, u64) = (0, u16::MAX as u64);
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident / $add:ident),* $(,)?) => {
@@ -18,8 +19,6 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(crate) struct Stats {
             $($(#[$doc])* $name: Counter,)*
-            /// Ids drawn a second, as the bits of an `f64`.
-            rate: Counter,
             /// 0 before the sequence was seen in the store, and [`MET`] where only that is known of it.
             incarnation: Counter,
             epoch: Counter,
@@ -31,10 +30,10 @@ macro_rules! counters {
             /// clock, plus one; 0 for never.
             dry_since: Counter,
             granted_at: Counter,
-            /// In the lower half the reserves that failed since then; in the [upper](LATENCY), how long the last
-            /// one that did not took, in microseconds plus one, and 0 before that. One word, since there may be a
-            /// million idle sequences.
-            answered: Counter,
+            /// Three things in one word, since there may be a million idle sequences: ids drawn a second, as the
+            /// bits of an `f32`; how long the last grant took, as the upper half of the bits of an `f32`
+            /// of seconds, and 0 before that; and the reserves that failed since it.
+            lately: Counter,
         }
 
         impl Stats {
@@ -88,12 +87,16 @@ impl Stats {
     }
 
     pub(crate) fn note_rate(&self, rate: f64) {
-        self.rate.store(rate.to_bits(), Ordering::Relaxed);
+        // Seven digits tell how fast ids are drawn.
+        #[allow(clippy::cast_possible_truncation)]
+        let rate = rate as f32;
+        self.note(RATE, |_| rate.to_bits().into());
     }
 
     /// Ids drawn a second, as the refill policy believes.
     pub(crate) fn rate(&self) -> f64 {
-        f64::from_bits(self.rate.load(Ordering::Relaxed))
+        let bits = u32::try_from(self.noted(RATE)).expect("32 bits");
+        f64::from(f32::from_bits(bits))
     }
 
     pub(crate) fn note_grant(&self, grant: &Grant) {
@@ -128,15 +131,26 @@ impl Stats {
 
     /// The store took so long to grant.
     pub(crate) fn note_latency(&self, latency: Duration) {
-        let micros = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX).saturating_add(1);
-        let noted = |answered| Some(answered & FAILING | u64::from(micros) << LATENCY);
-        let _ = self.answered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, noted);
+        // Rounded up, by less than 1 %.
+        let upper = latency.as_secs_f32().to_bits().saturating_add(u16::MAX.into()) >> 16;
+        self.note(LATENCY, |_| upper.max(1).into());
     }
 
-    /// How long the store took to grant the last time, in microseconds: at most 71 minutes.
+    /// How long the store took to grant the last time, to 1 %.
     pub(crate) fn latency(&self) -> Option<Duration> {
-        let micros = (self.answered.load(Ordering::Relaxed) >> LATENCY).checked_sub(1);
-        micros.map(Duration::from_micros)
+        let upper = u32::try_from(self.noted(LATENCY)).expect("16 bits");
+        let is_known = upper != 0;
+        is_known.then(|| Duration::try_from_secs_f32(f32::from_bits(upper << 16)).ok())?
+    }
+
+    fn noted(&self, (from, bits): (u32, u64)) -> u64 {
+        self.lately.load(Ordering::Relaxed) >> from & bits
+    }
+
+    /// Changes one of the three.
+    fn note(&self, (from, bits): (u32, u64), change: impl Fn(u64) -> u64) {
+        let changed = |lately: u64| Some(lately & !(bits << from) | change(lately >> from & bits) << from);
+        let _ = self.lately.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 
     /// Callers wait since then, or not any more; what they waited is to be added after that.
@@ -159,17 +173,16 @@ impl Stats {
     /// The store granted.
     pub(crate) fn note_success(&self, now: Duration) {
         self.granted_at.store(mark(now), Ordering::Relaxed);
-        self.answered.fetch_and(!FAILING, Ordering::Relaxed);
+        self.note(FAILING, |_| 0);
     }
 
     pub(crate) fn note_failing(&self) {
-        // A second each, they would take 136 years to reach the other half.
-        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.note(FAILING, |failing| (failing + 1).min(FAILING.1));
     }
 
-    /// Reserves that failed since the store last granted.
+    /// Reserves that failed since the store last granted, up to 65,535.
     pub(crate) fn failing(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed) & FAILING
+        self.noted(FAILING)
     }
 
     /// When the store last granted, by the actor's clock.
