@@ -4,16 +4,18 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of gauges that are whole and small
 
 use std::collections::HashMap;
+use std::future::Future as _;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use idmill::store::{Fault, Faults, MemoryStore};
-use idmill::{Health, Sequences};
+use idmill::{Health, Order, Sequences};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 #[test]
 fn what_happened_is_recorded_under_the_sequences_name() {
     let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
+    let mut reader = Reader { snapshotter: recorder.snapshotter(), counted: HashMap::new() };
     recorder.install().unwrap();
     let store = MemoryStore::with_faults(Faults::default().script([Fault::LostReply]));
     let ids = Sequences::builder(store).own_thread().start().unwrap();
@@ -23,7 +25,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     }
     ids.record_metrics();
 
-    let seen = read(&snapshotter);
+    let seen = reader.read();
     assert_eq!(seen["idmill_draws_total"], 12);
     assert_eq!(seen["idmill_granted_total"], 20);
     assert_eq!(seen["idmill_reserves_total"], 3);
@@ -38,14 +40,18 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     assert_eq!(seen.len(), 20);
 
     ids.close_blocking().unwrap();
-    let seen = read(&snapshotter);
+    let seen = reader.read();
     assert_eq!((seen["idmill_given_back_total"], seen["idmill_gaps_totalrevoked"]), (8, 0));
-    an_outage_shows_while_it_lasts(&snapshotter);
-    every_metric_is_described_and_on_the_page(&snapshotter);
+    an_outage_shows_while_it_lasts(&mut reader);
+    what_was_evicted_counts_on(&mut reader);
+    what_a_caller_gave_up_is_drawn_and_dropped(&mut reader);
+    what_a_lease_did_not_hand_out_is_drawn_and_dropped(&mut reader);
+    what_is_on_its_way_back_is_no_gap(&mut reader);
+    every_metric_is_described_and_on_the_page(&mut reader);
 }
 
 /// Of one recorder, which a process has one of: hence no test of its own.
-fn an_outage_shows_while_it_lasts(snapshotter: &Snapshotter) {
+fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     let store = MemoryStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
@@ -59,7 +65,7 @@ fn an_outage_shows_while_it_lasts(snapshotter: &Snapshotter) {
     let limit = Instant::now() + Duration::from_secs(60);
     let seen = loop {
         ids.record_metrics();
-        let seen = read(snapshotter);
+        let seen = reader.read();
         if seen["idmill_dry_milliseconds_total"] > 0 && seen["idmill_failures_in_a_row"] > 0 {
             break seen;
         }
@@ -70,7 +76,7 @@ fn an_outage_shows_while_it_lasts(snapshotter: &Snapshotter) {
     store.set_faults(Faults::none());
     assert_eq!(caller.join().unwrap(), 11);
     ids.record_metrics();
-    let seen = read(snapshotter);
+    let seen = reader.read();
     assert_eq!((seen["idmill_health"], seen["idmill_failures_in_a_row"]), (2, 0));
     assert_eq!(orders.snapshot().health(), Health::Serving);
     // The caller hears of its ids a moment before it counts as served.
@@ -81,14 +87,103 @@ fn an_outage_shows_while_it_lasts(snapshotter: &Snapshotter) {
     ids.close_blocking().unwrap();
 }
 
-fn every_metric_is_described_and_on_the_page(snapshotter: &Snapshotter) {
+/// How much further counters have come.
+fn since(before: &HashMap<String, u64>, now: &HashMap<String, u64>, name: &str) -> u64 {
+    now[name] - before[name]
+}
+
+/// A sequence that is opened again begins to count anew, and the recorder's counters go on.
+fn what_was_evicted_counts_on(reader: &mut Reader) {
+    let before = reader.read();
+    let hour = Duration::from_secs(3600);
+    let idle = Duration::from_millis(20);
+    let ids = Sequences::builder(MemoryStore::new()).own_thread().idle_eviction(idle).start().unwrap();
+    for draws in [7, 3] {
+        let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
+        assert_eq!(orders.take_blocking(draws, hour).unwrap().len(), draws);
+        drop(orders);
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !ids.is_empty() {
+            assert!(Instant::now() < limit, "it is never evicted");
+            std::thread::sleep(idle);
+        }
+    }
+    ids.close_blocking().unwrap();
+    let now = reader.read();
+    assert_eq!(since(&before, &now, "idmill_draws_total"), 10);
+    assert_eq!(since(&before, &now, "idmill_granted_total"), 20);
+    assert_eq!(since(&before, &now, "idmill_gaps_totalrevoked"), 10);
+}
+
+/// Else the counter of draws would have to go down, and what was granted would not be accounted for.
+fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
+    let before = reader.read();
+    let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
+    let mut asked = Box::pin(orders.next());
+    let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "it has to wait for the store");
+    let limit = Instant::now() + Duration::from_secs(60);
+    while since(&before, &reader.read(), "idmill_draws_total") == 0 {
+        assert!(Instant::now() < limit, "it is never answered");
+        ids.record_metrics();
+    }
+    drop(asked);
+    ids.close_blocking().unwrap();
+    let now = reader.read();
+    let come =
+        ["idmill_granted_total", "idmill_draws_total", "idmill_gaps_totaldropped", "idmill_given_back_total"]
+            .map(|name| since(&before, &now, name));
+    assert_eq!((come, orders.snapshot().drawn), ([10, 1, 1, 9], 0));
+}
+
+/// Also where nothing was recorded while it was held.
+fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
+    let before = reader.read();
+    let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
+    let builder = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0);
+    let orders = builder.open_blocking().unwrap();
+    let mut lease = orders.lease(10).unwrap();
+    for _ in 0..2 {
+        let _ = lease.next_blocking(Duration::from_secs(3600)).unwrap();
+    }
+    drop(lease);
+    ids.close_blocking().unwrap();
+    let now = reader.read();
+    let [draws, dropped] =
+        ["idmill_draws_total", "idmill_gaps_totaldropped"].map(|name| since(&before, &now, name));
+    // The first came from the store, and not of a block.
+    assert_eq!((draws, dropped, orders.snapshot().drawn), (11, 9, 2));
+}
+
+/// Nor given back, before the store has said so.
+fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
+    let before = reader.read();
+    let store = MemoryStore::new();
+    let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
+    assert_eq!(orders.next_blocking(Duration::from_secs(3600)).unwrap(), 1);
+    store.set_faults(Faults::none().always(Fault::Latency(Duration::from_millis(100))));
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| ids.close_blocking().unwrap());
+        while !closing.is_finished() {
+            ids.record_metrics();
+            assert_eq!(orders.snapshot().gaps.total(), 0);
+        }
+    });
+    let now = reader.read();
+    assert_eq!(since(&before, &now, "idmill_given_back_total"), 9);
+    assert_eq!(since(&before, &now, "idmill_gaps_totalrevoked"), 0);
+}
+
+fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap();
     let store = MemoryStore::new();
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
     assert_eq!(orders.next_blocking(Duration::from_secs(3600)).unwrap(), 1);
     ids.record_metrics();
-    for (key, unit, description, _) in snapshotter.snapshot().into_vec() {
+    for (key, unit, description, _) in reader.snapshotter.snapshot().into_vec() {
         let name = key.key().name();
         assert!(
             unit.is_some() && description.is_some_and(|text| !text.is_empty()),
@@ -99,19 +194,32 @@ fn every_metric_is_described_and_on_the_page(snapshotter: &Snapshotter) {
     ids.close_blocking().unwrap();
 }
 
-/// What there is, by its name and labels but the sequence's.
-fn read(snapshotter: &Snapshotter) -> HashMap<String, u64> {
-    let mut seen = HashMap::new();
-    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
-        let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
-        assert_eq!(labels[0], "orders");
-        let value = match value {
-            DebugValue::Counter(value) => value,
-            // Whole numbers below 2^53, but for the estimates.
-            DebugValue::Gauge(value) => value.0 as u64,
-            DebugValue::Histogram(values) => values.len() as u64,
-        };
-        seen.insert(format!("{}{}", key.key().name(), labels[1..].concat()), value);
+struct Reader {
+    snapshotter: Snapshotter,
+    counted: HashMap<String, u64>,
+}
+
+impl Reader {
+    /// What there is, by its name and labels but the sequence's.
+    fn read(&mut self) -> HashMap<String, u64> {
+        let mut seen = HashMap::new();
+        for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
+            let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
+            assert_eq!(labels[0], "orders");
+            let name = format!("{}{}", key.key().name(), labels[1..].concat());
+            let value = match value {
+                // Since the last time.
+                DebugValue::Counter(more) => {
+                    let counted = self.counted.entry(name.clone()).or_default();
+                    *counted += more;
+                    *counted
+                }
+                // Whole numbers below 2^53, but for the estimates.
+                DebugValue::Gauge(value) => value.0 as u64,
+                DebugValue::Histogram(values) => values.len() as u64,
+            };
+            seen.insert(name, value);
+        }
+        seen
     }
-    seen
 }

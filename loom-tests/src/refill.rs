@@ -6,5 +6,6 @@ library! {
     "../../src/refill/event.rs" event,
     "../../src/refill/policy.rs" policy,
     "../../src/refill/queue.rs" queue,
+    "../../src/refill/rest.rs" rest,
     "../../src/refill/retry.rs" retry,
 }

@@ -196,7 +196,7 @@ impl Actor {
             // An order that comes of it goes nowhere any more.
             self.message(message);
         }
-        self.left = self.driver.close(NOW).map(|back| back.rest);
+        self.left = self.driver.close(NOW).map(|rest| rest.back().rest);
         self.core.close();
     }
 

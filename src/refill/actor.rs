@@ -19,6 +19,7 @@ use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::driver::Driver;
 use super::flight::{Flight, Order, give_back};
+use super::rest::Rest;
 use crate::error::ErrorKind;
 use crate::sequence::clock::Clock;
 use crate::sequence::mailbox::Ending;
@@ -27,7 +28,7 @@ use crate::sequence::registry::Registry;
 use crate::sequence::state::{Core, NO_SLOT};
 use crate::sequence::state::{Mailbox, Message};
 use crate::sequence::time::Time;
-use crate::store::{Capabilities, GiveBack, Reserve, Store};
+use crate::store::{Capabilities, Reserve, Store};
 use crate::sync::{Arc, Ordering};
 
 /// The most sequences in one round trip: bounds the store's transaction and the memory of a burst.
@@ -139,17 +140,10 @@ impl Actor {
     async fn put_away(&mut self) {
         // What was asked for and not answered is a gap: nobody waits for it any more.
         self.flights.clear();
-        let backs = self.end();
+        let rests = self.end();
         if self.duties.can.gives_back {
-            let giving = stream::iter(backs).for_each_concurrent(GIVEN_BACK_AT_ONCE, |(slot, back)| {
-                let driver = self.drivers[slot].as_deref().expect("it is its own rest");
-                let ids = back.rest.len();
-                let asked = give_back(&self.store_runtime, self.store.clone(), back);
-                async move {
-                    if asked.await {
-                        driver.gave_back(ids);
-                    }
-                }
+            let giving = stream::iter(rests).for_each_concurrent(GIVEN_BACK_AT_ONCE, |rest| {
+                give_back(&self.store_runtime, self.store.clone(), rest)
             });
             if timeout(self.duties.store_timeout, giving).await.is_err() {
                 tracing::warn!("the store did not take back all that was left: that is a gap");
@@ -157,17 +151,14 @@ impl Actor {
         }
     }
 
-    /// Ends every sequence; what is left of them, by slot.
-    fn end(&mut self) -> Vec<(usize, GiveBack)> {
+    /// Ends every sequence; what is left of them.
+    fn end(&mut self) -> Vec<Rest> {
         let now = self.clock.now();
-        let drivers = self.drivers.iter_mut().enumerate();
-        let closed =
-            |(slot, driver): (_, &mut Option<Box<Driver>>)| Some((slot, driver.as_mut()?.close(now)?));
-        let backs = drivers.filter_map(closed).collect();
+        let rests = self.drivers.iter_mut().flatten().filter_map(|driver| driver.close(now)).collect();
         for core in self.registry.cores() {
             core.close();
         }
-        backs
+        rests
     }
 
     fn message(&mut self, message: Message) {
@@ -212,12 +203,12 @@ impl Actor {
             let (core, seen) = (driver.core().clone(), driver.seen().clone());
             self.orders.push(Order { core, request, seen });
         }
-        if let Some(back) = driver.surplus()
+        if let Some(rest) = driver.surplus()
             && self.duties.can.gives_back
         {
-            let (runtime, store, core) =
-                (self.store_runtime.clone(), self.store.clone(), driver.core().clone());
-            self.flights.push(Flight::give_back(runtime, store, core, back, self.duties.store_timeout));
+            let (runtime, store, clock) =
+                (self.store_runtime.clone(), self.store.clone(), self.clock.clone());
+            self.flights.push(Flight::give_back(runtime, store, rest, self.duties.store_timeout, clock));
         }
         record(driver.core(), self.clock.now());
         if let Some((before, due)) = driver.rearm() {

@@ -5,14 +5,15 @@ use std::fmt;
 use super::engine::Engine;
 use super::event::{Command, Event};
 use super::queue::Waiter;
+use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::range::Ranges;
+use crate::range::{Range, Ranges};
 use crate::sequence::metrics;
 use crate::sequence::seen::Seen;
 use crate::sequence::state::Core;
 use crate::sequence::state::Request;
 use crate::sequence::time::Time;
-use crate::store::{GiveBack, Grant, Reserve};
+use crate::store::{GiveBack, Grant, Identity, Reserve};
 use crate::sync::{Arc, oneshot};
 
 /// A generation that no stock has.
@@ -39,7 +40,7 @@ pub(crate) struct Driver {
     armed: Option<Time>,
     /// What is more than memory may hold, or was left in it when it was closed. Boxed, since there is seldom
     /// any.
-    rest: Option<Box<GiveBack>>,
+    rest: Option<Box<Rest>>,
 }
 
 impl Driver {
@@ -99,9 +100,12 @@ impl Driver {
         if want == 0 {
             return if self.core.stock.remaining() > 0 { Ok(Ranges::none()) } else { Err(Ranges::none()) };
         }
+        // Nobody else adds any: there are no more than that.
+        let most = want.min(self.core.stock.remaining());
+        self.core.stats.unpublish(most);
         let ids = self.core.take(want).map_err(|short| short.got);
         let (Ok(taken) | Err(taken)) = &ids;
-        self.core.stats.unpublish(taken.len());
+        self.core.stats.add_published(most - taken.len());
         ids
     }
 
@@ -153,19 +157,13 @@ impl Driver {
 
     /// No more refills; callers hear that it is closed. What is left of the ids that were granted last is
     /// returned: nobody can draw it any more.
-    pub(crate) fn close(&mut self, now: Time) -> Option<GiveBack> {
+    pub(crate) fn close(&mut self, now: Time) -> Option<Rest> {
         let _ = self.step(Event::Close, now);
         self.surplus()
     }
 
-    /// The store took it back: it is no gap.
-    pub(crate) fn gave_back(&self, ids: u64) {
-        self.core.stats.add_given_back(ids);
-    }
-
-    /// Ids that are more than memory may hold, for a store that takes them back; they count as a gap until it
-    /// has.
-    pub(crate) fn surplus(&mut self) -> Option<GiveBack> {
+    /// Ids that are more than memory may hold, for a store that takes them back.
+    pub(crate) fn surplus(&mut self) -> Option<Rest> {
         self.rest.take().map(|rest| *rest)
     }
 
@@ -258,7 +256,7 @@ impl Driver {
             Command::Discard => {
                 let forgotten = self.engine.seen().forgotten();
                 tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
-                stats.gap_revoked(stock.revoke(ErrorKind::Dry).len());
+                self.core.revoke_stock(ErrorKind::Dry);
                 self.core.give_up_stripes();
                 // One further, and not as far as it is: a revocation by somebody else, not heard of yet, goes
                 // on to void the range that comes.
@@ -275,27 +273,30 @@ impl Driver {
                 }
             }
             Command::Shed { rest, identity } => {
-                // As if it had been in memory.
-                stats.add_published(rest.len());
-                stats.gap_revoked(rest.len());
-                self.rest = Some(Box::new(GiveBack { name: self.core.name.clone(), identity, rest }));
+                self.rest = Some(Box::new(self.rest_of(rest, identity)));
             }
             Command::Reply { waiter, ids } => self.reply(waiter, ids),
             // Nobody is there to hear it: nothing is lost by that.
             Command::Fail { waiter, error } => drop(waiter.send(Err(error.of(&self.core.name)))),
             Command::Finish(ErrorKind::Closed) => {
-                let lost = stock.revoke(ErrorKind::Closed);
-                stats.gap_revoked(lost.len());
+                let last = |lost: &Ranges| lost.as_slice().last().copied().zip(self.engine.identity());
+                let lost = stock.revoke(ErrorKind::Closed, |lost| {
+                    let rest = last(lost).map_or(0, |(rest, _)| rest.len());
+                    stats.unpublish(rest);
+                    stats.gap_revoked(lost.len() - rest);
+                });
                 self.core.give_up_stripes();
-                let last = lost.as_slice().last().copied().zip(self.engine.identity());
-                let name = self.core.name.clone();
-                self.rest = last.map(|(rest, identity)| Box::new(GiveBack { name, identity, rest }));
+                self.rest = last(&lost).map(|(rest, identity)| Box::new(self.rest_of(rest, identity)));
             }
             Command::Finish(reason) => drop(stock.finish(reason, self.sent_under)),
             Command::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
             Command::Gap(ids) => stats.gap_abandoned(ids),
             Command::Unknown(ids) => stats.gap_unknown(ids),
         }
+    }
+
+    fn rest_of(&self, rest: Range, identity: Identity) -> Rest {
+        Rest::new(self.core.clone(), GiveBack { name: self.core.name.clone(), identity, rest })
     }
 
     fn reply(&self, waiter: Reply, ids: Ranges) {
@@ -334,10 +335,9 @@ mod tests {
 
     use super::*;
     use crate::name::SequenceName;
-    use crate::range::Range;
     use crate::sequence::settings::{Settings, Sizing};
     use crate::sequence::state::Mailbox;
-    use crate::store::{Bounds, Identity};
+    use crate::store::Bounds;
 
     fn grant(start: u64, epoch: u64) -> Grant {
         let identity = Identity { incarnation: 1, epoch };

@@ -12,12 +12,15 @@ use tokio::runtime::Handle as RuntimeHandle;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
+use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
+use crate::sequence::clock::Clock;
+use crate::sequence::metrics;
 use crate::sequence::seen::Seen;
 use crate::sequence::state::Core;
 use crate::sequence::task::{Task, lost};
-use crate::store::{Change, GiveBack, Grant, Reserve, Store};
+use crate::store::{Change, Grant, Reserve, Store};
 use crate::sync::Arc;
 
 /// A reserve to be sent.
@@ -65,20 +68,18 @@ impl Flight {
         Self { cores, answers: Box::pin(answers) }
     }
 
-    /// Gives ids back that are more than memory may hold. They are a gap until the store
-    /// has them; nobody waits for it.
+    /// Gives ids back that are more than memory may hold. Nobody waits for it.
     pub(super) fn give_back(
         runtime: RuntimeHandle,
         store: Arc<dyn Store>,
-        core: Arc<Core>,
-        back: GiveBack,
+        rest: Rest,
         limit: Duration,
+        clock: Clock,
     ) -> Self {
         let answers = async move {
-            let ids = back.rest.len();
-            if timeout(limit, give_back(&runtime, store, back)).await.unwrap_or(false) {
-                core.stats.add_given_back(ids);
-            }
+            let core = rest.core().clone();
+            let _ = timeout(limit, give_back(&runtime, store, rest)).await;
+            metrics::harmless(&core, || metrics::record(&core, clock.now()));
             Vec::new()
         };
         Self { cores: Vec::new(), answers: Box::pin(answers) }
@@ -149,8 +150,9 @@ async fn raise(
     }
 }
 
-/// Whether the store took the rest back. Asked once: whatever comes of it, it is never tried again.
-pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, back: GiveBack) -> bool {
+/// Asks the store once: whatever comes of it, it is never tried again.
+pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, ids: Rest) {
+    let back = ids.back().clone();
     let (sequence, rest) = (back.name.clone(), back.rest);
     let asked = Task::spawn(runtime, async move { store.give_back(&back).await });
     let outcome = asked.await.map_err(lost).flatten();
@@ -159,7 +161,9 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, ba
         Ok(false) => tracing::debug!(%sequence, ?rest, "others reserved after the rest: a gap"),
         Err(error) => tracing::warn!(%sequence, ?rest, %error, "could not give the rest back: a gap"),
     }
-    outcome.unwrap_or(false)
+    if outcome.is_ok_and(|is_back| is_back) {
+        ids.returned();
+    }
 }
 
 fn silent(limit: Duration) -> Error {

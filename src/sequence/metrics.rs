@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::error::{Result, Status};
-use crate::sequence::snapshot::{Health, Snapshot};
+use crate::sequence::snapshot::{Gaps, Health, Snapshot};
 use crate::sequence::state::Core;
 use crate::store::Grant;
 use crate::store::kit::history::CHANGES;
-use crate::sync::Arc;
+use crate::sync::{Arc, Counter, Ordering};
 
 const COUNTERS: [(&str, Unit, &str); 10] = [
-    ("idmill_draws_total", Unit::Count, "Ids handed out"),
+    ("idmill_draws_total", Unit::Count, "Ids handed out, with those that callers then gave up"),
     ("idmill_granted_total", Unit::Count, "Ids that the store granted"),
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
     (FAILURES, Unit::Count, "Reserves that failed or whose outcome is unknown"),
@@ -80,32 +80,51 @@ pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
     }
 }
 
+/// What was told of one sequence's counters since it was opened. What is told is how far each has come since
+/// then, since a sequence that was evicted counts from 0 when it is opened again, and the recorder's counters go
+/// on.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    draws: Counter,
+    granted: Counter,
+    reserves: Counter,
+    failures: Counter,
+    waits: Counter,
+    dry: Counter,
+    given_back: Counter,
+    gaps: [Counter; 4],
+}
+
 /// All that is counted of a sequence, as of `now` by the actor's clock.
 pub(crate) fn record(core: &Core, now: Duration) {
-    let name = || shared(core);
+    let (name, told) = (|| shared(core), &core.told);
+    // Looked at before the rest of it: what was drawn and then dropped is told as both.
+    let draws = core.left();
     let now = Snapshot::of(core, now);
-    counter!("idmill_draws_total", "sequence" => name()).absolute(now.drawn);
-    counter!("idmill_granted_total", "sequence" => name()).absolute(now.granted);
-    counter!("idmill_reserves_total", "sequence" => name()).absolute(now.reserves);
-    counter!(FAILURES, "sequence" => name()).absolute(now.failures);
-    counter!("idmill_waits_total", "sequence" => name()).absolute(now.waits);
+    tell(&counter!("idmill_draws_total", "sequence" => name()), &told.draws, draws);
+    tell(&counter!("idmill_granted_total", "sequence" => name()), &told.granted, now.granted);
+    tell(&counter!("idmill_reserves_total", "sequence" => name()), &told.reserves, now.reserves);
+    tell(&counter!(FAILURES, "sequence" => name()), &told.failures, now.failures);
+    tell(&counter!("idmill_waits_total", "sequence" => name()), &told.waits, now.waits);
     let dry = u64::try_from(now.dry_time.as_millis()).unwrap_or(u64::MAX);
-    counter!(DRY, "sequence" => name()).absolute(dry);
-    counter!("idmill_given_back_total", "sequence" => name()).absolute(now.given_back);
-    let gaps = now.gaps;
-    for (reason, ids) in [
-        ("revoked", gaps.revoked),
-        ("abandoned", gaps.abandoned),
-        ("dropped", gaps.dropped),
-        ("unknown", gaps.unknown),
-    ] {
-        counter!("idmill_gaps_total", "sequence" => name(), "reason" => reason).absolute(ids);
+    tell(&counter!(DRY, "sequence" => name()), &told.dry, dry);
+    tell(&counter!("idmill_given_back_total", "sequence" => name()), &told.given_back, now.given_back);
+    let Gaps { revoked, abandoned, dropped, unknown } = now.gaps;
+    let gaps = [("revoked", revoked), ("abandoned", abandoned), ("dropped", dropped), ("unknown", unknown)];
+    for ((reason, ids), told) in gaps.into_iter().zip(&told.gaps) {
+        tell(&counter!("idmill_gaps_total", "sequence" => name(), "reason" => reason), told, ids);
     }
     gauge!("idmill_remaining", "sequence" => name()).set(now.remaining as f64);
     gauge!("idmill_rate", "sequence" => name()).set(now.rate);
     gauge!("idmill_seconds_to_dry", "sequence" => name()).set(seconds(now.time_to_dry));
     gauge!(EXHAUSTION, "sequence" => name()).set(seconds(now.time_to_exhaustion));
     record_health(core, &now);
+}
+
+/// Tells how much further it is than was told; several threads may.
+fn tell(counter: &metrics::Counter, told: &Counter, now: u64) {
+    // Relaxed: of two that tell at the same time, each tells its part.
+    counter.increment(now.saturating_sub(told.fetch_max(now, Ordering::Relaxed)));
 }
 
 fn record_health(core: &Core, now: &Snapshot) {

@@ -71,7 +71,8 @@ pub struct Snapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Gaps {
-    /// In memory when it was revoked, closed or evicted, and not given back to the store.
+    /// In memory when it was revoked, closed or evicted, and not given back to the store. What is on its way
+    /// there counts once it is known that the store did not take it.
     pub revoked: u64,
     /// Granted after the callers that wanted them had given up, or after the sequence was revoked or reset.
     pub abandoned: u64,
@@ -144,7 +145,7 @@ impl Snapshot {
             is_dry: stats.is_dry(),
             given_back: stats.given_back(),
             gaps: Gaps {
-                revoked: stats.revoked().saturating_sub(stats.given_back()),
+                revoked: stats.revoked(),
                 abandoned: stats.abandoned(),
                 dropped: stats.dropped(),
                 unknown: stats.unknown(),

@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::sequence::mailbox::{self, Sender};
+use crate::sequence::metrics::Told;
 use crate::sequence::segment::{Segment, Taken};
 use crate::sequence::settings::{Order, Settings};
 use crate::sequence::stats::Stats;
@@ -32,6 +33,8 @@ pub(crate) struct Core {
     pub(crate) name: SequenceName,
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Stats,
+    /// What of them the recorder of metrics knows.
+    pub(crate) told: Told,
     mailbox: Arc<Mailbox>,
     /// Whether a low-water signal is under way to the actor: the permit that is neither lost nor piles up.
     low: AtomicBool,
@@ -63,6 +66,7 @@ impl Core {
             name,
             stock: Stock::new(),
             stats: Stats::default(),
+            told: Told::default(),
             mailbox,
             low: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
@@ -120,11 +124,18 @@ impl Core {
         }
     }
 
-    /// How many ids were drawn or replied so far.
+    /// How many ids were drawn or replied so far, without those that were dropped then.
     pub(crate) fn drawn(&self) -> u64 {
+        self.left().saturating_sub(self.stats.dropped())
+    }
+
+    /// How many ids left memory to be drawn, or were replied: a count that never goes down.
+    pub(crate) fn left(&self) -> u64 {
         let stats = &self.stats;
-        let in_memory = self.stock.remaining() + stats.revoked() + stats.dropped();
-        (stats.published() + stats.replied()).saturating_sub(in_memory)
+        // What is revoked at this very moment would look drawn.
+        self.stock.still(|remaining| {
+            (stats.published() + stats.replied()).saturating_sub(remaining + stats.revoked())
+        })
     }
 
     fn noted(self: &Arc<Self>, taken: Taken) -> Range {
@@ -174,8 +185,7 @@ impl Core {
 
     /// Takes everything in memory away from everybody; see [`Stock::revoke`].
     pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
-        let lost = self.stock.revoke(ErrorKind::Dry).len();
-        self.stats.gap_revoked(lost);
+        let lost = self.revoke_stock(ErrorKind::Dry);
         let held = self.give_up_stripes();
         // A closed mailbox has no actor that would have to hear of it.
         let _ = self.send(Message::Revoked(self.clone()));
@@ -188,9 +198,14 @@ impl Core {
         self.revoked.swap(false, Ordering::AcqRel);
     }
 
+    /// Empties memory, and counts what that costs as revoked. Returns how many ids that are.
+    pub(crate) fn revoke_stock(&self, reason: ErrorKind) -> u64 {
+        self.stock.revoke(reason, |lost| self.stats.gap_revoked(lost.len())).len()
+    }
+
     /// Ends the sequence in this process: whoever draws hears that it is closed.
     pub(crate) fn close(&self) {
-        self.stats.gap_revoked(self.stock.revoke(ErrorKind::Closed).len());
+        self.revoke_stock(ErrorKind::Closed);
         self.give_up_stripes();
     }
 

@@ -30,8 +30,8 @@ macro_rules! counters {
             /// clock, plus one; 0 for never.
             dry_since: Counter,
             granted_at: Counter,
-            /// Three things in one word, since there may be a million idle sequences: ids drawn a second, as the
-            /// bits of an `f32`; how long the last grant took, as the upper half of the bits of an `f32`
+            /// Three things in one word, since there may be a million idle sequences: ids drawn a second, as
+            /// the bits of an `f32`; how long the last grant took, as the upper half of the bits of an `f32`
             /// of seconds, and 0 before that; and the reserves that failed since it.
             lately: Counter,
         }
@@ -68,7 +68,7 @@ counters! {
     dry_nanos / add_dry_nanos,
     /// Ids lost because what was in memory was revoked, closed or evicted.
     revoked / gap_revoked,
-    /// Of those, the ids that the store took back.
+    /// Ids that the store took back: these are not revoked.
     given_back / add_given_back,
     /// Ids lost because they were granted after the callers that wanted them had given up, or after the
     /// sequence was revoked or reset.
@@ -80,8 +80,9 @@ counters! {
 }
 
 impl Stats {
-    /// The actor took ids out of memory for a caller that waits: they count as replied, or
-    /// as a gap, when that is done.
+    /// The actor takes ids out of memory, for a caller that waits or for the store: they count as replied, as
+    /// given back or as a gap when that is done. To be counted before they are taken: what is neither in memory
+    /// nor unpublished looks drawn.
     pub(crate) fn unpublish(&self, ids: u64) {
         self.published.fetch_sub(ids, Ordering::Relaxed);
     }

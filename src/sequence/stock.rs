@@ -176,9 +176,10 @@ impl Stock {
     }
 
     /// Takes everything in memory away from everybody who holds it; `reason` is what callers hear until there
-    /// is more. Returns the ids that costs, oldest first. When it returns, no draw that begins gets an id
+    /// is more. Returns the ids that costs, oldest first, which are to be counted by `count`: before anybody
+    /// [looks](Self::still) again, to whom they would seem drawn. When it returns, no draw that begins gets an id
     /// published before.
-    pub(crate) fn revoke(&self, reason: ErrorKind) -> Ranges {
+    pub(crate) fn revoke(&self, reason: ErrorKind, count: impl FnOnce(&Ranges)) -> Ranges {
         if self.is_forked() {
             self.disown();
             return Ranges::none();
@@ -192,6 +193,7 @@ impl Stock {
         // Release, and after the seals: pairs with `generation`, so that ids taken before a seal are never
         // held under the new generation.
         self.generation.fetch_add(1, Ordering::Release);
+        count(&lost);
         lost
     }
 
@@ -209,7 +211,13 @@ impl Stock {
 
     /// How many ids are in memory.
     pub(crate) fn remaining(&self) -> u64 {
-        self.chain.lock().remaining()
+        self.still(|remaining| remaining)
+    }
+
+    /// Looks at how many that are, while nothing is added or revoked.
+    pub(crate) fn still<T>(&self, look: impl FnOnce(u64) -> T) -> T {
+        let chain = self.chain.lock();
+        look(chain.remaining())
     }
 }
 
@@ -267,6 +275,17 @@ mod tests {
             (stock.current().reason(), stock.remaining(), stock.stands(0)),
             (ErrorKind::Closed, 0, false)
         );
+    }
+
+    #[test]
+    fn what_is_revoked_is_counted_before_anybody_can_look() {
+        let stock = published(&[(1, 2), (3, 2)]);
+        let mut counted = 0;
+        let lost = stock.revoke(ErrorKind::Dry, |lost| {
+            assert!(stock.chain.try_lock().is_none());
+            counted = lost.len();
+        });
+        assert_eq!((lost.len(), counted, stock.remaining()), (4, 4, 0));
     }
 
     #[test]

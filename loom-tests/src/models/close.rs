@@ -97,9 +97,9 @@ fn closed_stays_closed() {
         let stock = stock(&[1]);
         let revoker = {
             let stock = stock.clone();
-            thread::spawn(move || stock.revoke(ErrorKind::Dry))
+            thread::spawn(move || stock.revoke(ErrorKind::Dry, |_| {}))
         };
-        let lost = stock.revoke(ErrorKind::Closed).len() + revoker.join().unwrap().len();
+        let lost = stock.revoke(ErrorKind::Closed, |_| {}).len() + revoker.join().unwrap().len();
         assert_eq!((lost, draw_anew(&stock)), (1, Err(ErrorKind::Closed)));
     });
 }

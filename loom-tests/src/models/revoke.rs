@@ -53,7 +53,7 @@ fn held_segments_are_sealed() {
                 std::iter::repeat_with(draw_one).take(2).flatten().collect()
             })
         };
-        let lost = stock.revoke(ErrorKind::Dry);
+        let lost = stock.revoke(ErrorKind::Dry, |_| {});
         returned.store(true, Ordering::Release);
         assert_eq!(draw_anew(&stock), Err(ErrorKind::Dry));
         let drawn = caller.join().unwrap();
@@ -74,7 +74,7 @@ fn who_sees_the_generation_sees_the_seals() {
             let stock = stock.clone();
             thread::spawn(move || (stock.generation(), held.remaining()))
         };
-        let _ = stock.revoke(ErrorKind::Dry);
+        let _ = stock.revoke(ErrorKind::Dry, |_| {});
         let (generation, left) = caller.join().unwrap();
         assert!(generation == 0 || left == 0, "{left} left under the new generation");
     });
@@ -91,7 +91,7 @@ fn what_was_reserved_before_is_not_published() {
                 (generation, stock.publish(range(2, 2), 0, generation))
             })
         };
-        let lost = stock.revoke(ErrorKind::Dry).len();
+        let lost = stock.revoke(ErrorKind::Dry, |_| {}).len();
         let drawn = draw_anew(&stock).ok();
         let (generation, published) = actor.join().unwrap();
         let left = drain(&stock).len() as u64 + u64::from(drawn.is_some());
@@ -124,7 +124,7 @@ fn leases_are_void() {
                 drawn
             })
         };
-        let lost = core.stock.revoke(ErrorKind::Dry).len();
+        let lost = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
         returned.store(true, Ordering::Release);
         let second = lessee.join().unwrap();
         assert_eq!((first, second.unwrap_or(2), lost), (1, 2, 1));
@@ -158,7 +158,7 @@ fn a_lease_renewed_meanwhile_is_void() {
                 drawn as u64
             })
         };
-        let lost = core.stock.revoke(ErrorKind::Dry).len();
+        let lost = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
         returned.store(true, Ordering::Release);
         let drawn = lessee.join().unwrap();
         assert_eq!(drawn + lost + core.stats.dropped(), 4, "drawn or counted");

@@ -31,7 +31,7 @@ fn draw(core: &Arc<Core>, stripe: &Stripe) -> Option<u64> {
 
 /// Revokes everything, as `Core::revoke` does; returns how many ids that took from memory.
 fn revoke(core: &Arc<Core>, stripe: &Stripe) -> u64 {
-    let sealed = core.stock.revoke(ErrorKind::Dry).len();
+    let sealed = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
     stripe.give_up(&core.stock, &core.stats);
     sealed
 }
@@ -55,7 +55,7 @@ fn a_thread_keeps_what_it_renewed() {
                 std::iter::repeat_with(|| draw(&core, &stripe)).take(3).flatten().collect()
             })
         };
-        let _nothing = core.stock.revoke(ErrorKind::Dry);
+        let _nothing = core.stock.revoke(ErrorKind::Dry, |_| {});
         assert!(core.stock.publish(range(1, 3), 0, 1));
         stripe.give_up(&core.stock, &core.stats);
         let drawn = thread.join().unwrap();
