@@ -3,6 +3,7 @@
 //! What was done always has its line. What was refused has one while there are few: whoever is refused can
 //! come back as often as they like, and may not fill a disk.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,8 +27,18 @@ pub(crate) struct Act<'a> {
     pub(crate) sequence: &'a str,
 }
 
-/// It was done, and this is the sequence now; `None` once it is gone.
-pub(crate) fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
+/// What came of an act.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome<'a> {
+    /// It was done, and this is the sequence now; `None` once it is gone.
+    Done(Option<&'a SequenceInfo>),
+    /// It was not done, since they may not, or asked for what cannot be.
+    Refused(&'a dyn Display),
+    /// The store failed, and whether it was done is said by the reason.
+    Failed(&'a dyn Display),
+}
+
+fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     tracing::info!(
         target: "idmill::audit",
         by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
@@ -38,19 +49,19 @@ pub(crate) fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     );
 }
 
-/// The store failed, and whether it was done is said by `why`.
-pub(crate) fn failed(act: Act<'_>, why: &str) {
+fn failed(act: Act<'_>, why: &dyn Display) {
     tracing::warn!(
         target: "idmill::audit",
         by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
-        sequence = act.sequence, outcome = "failed", why,
+        sequence = act.sequence, outcome = "failed", why = why.to_string(),
         "{}", act.did
     );
 }
 
-/// What was written of those who were refused.
-#[derive(Debug, Default)]
+/// Writes it, and knows what was written of those who were refused.
+#[derive(Debug)]
 pub(crate) struct Audit {
+    clock: Clock,
     /// Of tokens.
     known: Lines,
     /// Of those who have none.
@@ -58,21 +69,33 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// It was not done, since they may not, or asked for what cannot be.
-    pub(crate) fn refused(&self, act: Act<'_>, why: &str, clock: &Clock) {
+    pub(crate) fn of(clock: Clock) -> Self {
+        Self { clock, known: Lines::default(), unknown: Lines::default() }
+    }
+
+    /// Leaves word of what was done, or was not.
+    pub(crate) fn note(&self, act: Act<'_>, outcome: Outcome<'_>) {
+        match outcome {
+            Outcome::Done(info) => done(act, info),
+            Outcome::Refused(why) => self.refused(act, why),
+            Outcome::Failed(why) => failed(act, why),
+        }
+    }
+
+    fn refused(&self, act: Act<'_>, why: &dyn Display) {
         let lines = if act.by.is_some() { &self.known } else { &self.unknown };
-        let Some(unlogged) = lines.one_more(clock) else { return };
+        let Some(unlogged) = lines.one_more(&self.clock) else { return };
         tracing::warn!(
             target: "idmill::audit",
             by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
-            sequence = act.sequence, outcome = "refused", why, unlogged,
+            sequence = act.sequence, outcome = "refused", why = why.to_string(), unlogged,
             "{}", act.did
         );
     }
 
     /// Somebody showed a token that is not known, or has ended.
-    pub(crate) fn guessed(&self, peer: &Peer, refusal: Refusal, clock: &Clock) {
-        let Some(unlogged) = self.unknown.one_more(clock) else { return };
+    pub(crate) fn guessed(&self, peer: &Peer, refusal: Refusal) {
+        let Some(unlogged) = self.unknown.one_more(&self.clock) else { return };
         tracing::warn!(
             target: "idmill::audit",
             certificate = peer.subject(), peer = %peer, outcome = "refused", why = %refusal, unlogged,

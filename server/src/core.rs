@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idmill::{Error, Status};
+use idmill::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
@@ -42,8 +42,8 @@ impl Core {
         Arc::new(Self {
             draws,
             behind,
+            audit: Audit::of(access.clock().clone()),
             access,
-            audit: Audit::default(),
             port: 0,
             metrics: None,
             observed: Observed::of_nothing(),
@@ -57,7 +57,7 @@ impl Core {
     /// Who has this token, on this connection, which from now on counts as one of the token's.
     pub(crate) fn caller(&self, secret: &str, peer: &Peer) -> Result<Caller, Refusal> {
         let caller = self.access.caller(secret).inspect_err(|refusal| {
-            self.audit.guessed(peer, *refusal, self.access.clock());
+            self.audit.guessed(peer, *refusal);
         })?;
         peer.shows(&caller)?;
         Ok(caller)
@@ -79,8 +79,8 @@ impl Core {
         let counts = caller.creates_some_only() && self.draws.sequences().inspect(name).await?.is_none();
         let created = if counts { Some(caller.creates(self.access.clock().elapsed())?) } else { None };
         self.draws.find(name).await.map_err(|error| {
-            if let Some(created) = created.filter(|_| error.status() != Status::Unknown) {
-                created.undo();
+            if let Some(created) = created {
+                created.failed(&error);
             }
             error.into()
         })

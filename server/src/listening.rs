@@ -7,14 +7,14 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use tokio::net::TcpListener;
 
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Spot {
     /// To be listened at.
     At(SocketAddr),
     /// Somebody listens there already, and hands it over.
     Open(Std),
 }
 
-impl Place {
+impl Spot {
     pub(crate) async fn listen(self) -> Result<TcpListener> {
         match self {
             Self::At(address) => TcpListener::bind(address).await.map_err(|error| {

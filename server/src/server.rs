@@ -26,7 +26,7 @@ use crate::behind::Behind;
 use crate::core::{Core, Metrics};
 use crate::figures::Figures;
 use crate::http::Hosts;
-use crate::listening::Place;
+use crate::listening::Spot;
 use crate::measures;
 use crate::observed::{About, Observed, observe};
 use crate::peer::Peer;
@@ -55,8 +55,8 @@ pub struct ServerBuilder {
     administered: Sequences,
     access: Access,
     tls: Option<Tls>,
-    resp: Option<Place>,
-    http: Option<Place>,
+    resp: Option<Spot>,
+    http: Option<Spot>,
     metrics: Option<Metrics>,
     parents: Option<http::Parents>,
     patience: Duration,
@@ -70,26 +70,26 @@ pub struct ServerBuilder {
 impl ServerBuilder {
     /// Serves clients of Redis at this address; port 0 is any that is free.
     pub fn resp(mut self, address: SocketAddr) -> Self {
-        self.resp = Some(Place::At(address));
+        self.resp = Some(Spot::At(address));
         self
     }
 
-    /// Serves clients of Redis by a listener that is open, such as one that the system's service manager handed
-    /// over.
+    /// Serves clients of Redis by a listener that is open, such as one that the system's service manager
+    /// handed over.
     pub fn resp_listener(mut self, listener: std::net::TcpListener) -> Self {
-        self.resp = Some(Place::Open(listener));
+        self.resp = Some(Spot::Open(listener));
         self
     }
 
     /// Serves HTTP at this address; port 0 is any that is free.
     pub fn http(mut self, address: SocketAddr) -> Self {
-        self.http = Some(Place::At(address));
+        self.http = Some(Spot::At(address));
         self
     }
 
     /// Serves HTTP by a listener that is open.
     pub fn http_listener(mut self, listener: std::net::TcpListener) -> Self {
-        self.http = Some(Place::Open(listener));
+        self.http = Some(Spot::Open(listener));
         self
     }
 
@@ -106,8 +106,8 @@ impl ServerBuilder {
         self
     }
 
-    /// What administration and looking go to. Default: what ids are drawn from. It is another view of the same
-    /// store where ids are drawn from what [exists](idmill::store::Existing) alone.
+    /// What administration and looking go to. Default: what ids are drawn from. It is another view of the
+    /// same store where ids are drawn from what [exists](idmill::store::Existing) alone.
     pub fn administers(mut self, sequences: Sequences) -> Self {
         self.administered = sequences;
         self
@@ -144,8 +144,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any, except
-    /// where only this machine reaches the server and everybody may do everything: then under no name.
+    /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any,
+    /// except where only this machine reaches the server and everybody may do everything: then under no name.
     pub fn http_hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts = names.into_iter().map(Into::into).collect();
         self
@@ -157,8 +157,8 @@ impl ServerBuilder {
         self
     }
 
-    /// How long the server goes on as before once it is told to end, but for `/readyz`, which says that it is not
-    /// ready: whoever sends clients here needs a while to notice. Default: 0 s.
+    /// How long the server goes on as before once it is told to end, but for `/readyz`, which says that it is
+    /// not ready: whoever sends clients here needs a while to notice. Default: 0 s.
     pub fn drain_delay(mut self, time: Duration) -> Self {
         self.drain_delay = time;
         self
@@ -169,8 +169,8 @@ impl ServerBuilder {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an address that cannot be had.
     pub async fn bind(self) -> Result<Server> {
-        let listen = async |place: Option<Place>| match place {
-            Some(place) => place.listen().await.map(Some),
+        let listen = async |spot: Option<Spot>| match spot {
+            Some(spot) => spot.listen().await.map(Some),
             None => Ok(None),
         };
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
@@ -185,8 +185,8 @@ impl ServerBuilder {
         let core = Core {
             draws,
             behind,
+            audit: Audit::of(self.access.clock().clone()),
             access: self.access,
-            audit: Audit::default(),
             port,
             metrics: self.metrics,
             observed,
@@ -286,10 +286,9 @@ impl Server {
         http::serve(stream, Peer::default(), http::router(self.core.clone()), self.core.ending.clone())
     }
 
-    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts nobody
-    /// any more, answers what it has read, gives what is
-    /// in memory back to the store, and returns: at the latest after the [drain
-    /// time](ServerBuilder::drain) and the store's own.
+    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts
+    /// nobody any more, answers what it has read, gives what is in memory back to the store, and returns: at
+    /// the latest after the [drain time](ServerBuilder::drain) and the store's own.
     ///
     /// Dropped instead, it ends at once, and what is in memory is a gap.
     pub async fn run(self, ended: impl Future<Output = ()>) {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use idmill::{Error, Status};
+
 use super::Token;
 use super::bucket::{Bucket, Flow};
 use super::refusal::Refusal;
@@ -58,7 +60,7 @@ impl Usage {
         }
     }
 
-    /// A sequence is created. What is returned undoes it, if it then was not.
+    /// A sequence is created. What is returned is to be told if it then was not.
     pub(crate) fn create(self: &Arc<Self>, flows: &Flows, now: u64) -> Result<Created, Refusal> {
         let flow = flows.created.ok_or(Refusal::NoneNew)?;
         self.created.take(flow, now).map_err(Refusal::Created)?;
@@ -83,8 +85,11 @@ pub(crate) struct Created {
 }
 
 impl Created {
-    pub(crate) fn undo(self) {
-        self.usage.created.give_back(self.flow);
+    /// What was certainly not created does not count.
+    pub(crate) fn failed(self, error: &Error) {
+        if error.status() != Status::Unknown {
+            self.usage.created.give_back(self.flow);
+        }
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, header};
 
 use idmill::ErrorKind;
 use idmill::store::SequenceInfo;
 
 use super::problem::Problem;
 use crate::access::{Caller, Refusal, Right};
-use crate::audit::{self, Act};
+use crate::audit::{Act, Outcome};
 use crate::core::Core;
 use crate::peer::Peer;
 
@@ -30,7 +30,7 @@ impl FromRequestParts<Arc<Core>> for Caller {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(Refusal::Nobody.into());
         }
-        let peer = parts.extensions.get::<Arc<Peer>>().cloned().unwrap_or_default();
+        let peer = peer(&parts.extensions);
         let caller = match core.caller(secret.trim(), &peer) {
             Err(refusal) if refusal.is_guess() => {
                 let ends = peer.guessed().await;
@@ -41,6 +41,11 @@ impl FromRequestParts<Arc<Core>> for Caller {
         core.pays(&caller)?;
         Ok(caller)
     }
+}
+
+/// Of the connection that a request came by.
+fn peer(extensions: &Extensions) -> Arc<Peer> {
+    extensions.get::<Arc<Peer>>().cloned().unwrap_or_default()
 }
 
 /// Who wants to administer, which is told of whether they may or not.
@@ -54,7 +59,7 @@ impl FromRequestParts<Arc<Core>> for Administrator {
 
     async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, Infallible> {
         let caller = Caller::from_request_parts(parts, core).await;
-        Ok(Self { caller, peer: parts.extensions.get::<Arc<Peer>>().cloned().unwrap_or_default() })
+        Ok(Self { caller, peer: peer(&parts.extensions) })
     }
 }
 
@@ -73,11 +78,7 @@ impl Administrator {
         outcome: Result<Option<&SequenceInfo>, &Problem>,
     ) {
         let act = Act { by: self.caller.as_ref().ok(), peer: &self.peer, did, sequence };
-        match outcome.map_err(Problem::why) {
-            Ok(info) => audit::done(act, info),
-            Err((why, true)) => core.audit.refused(act, why, core.access.clock()),
-            Err((why, false)) => audit::failed(act, why),
-        }
+        core.audit.note(act, outcome.map_or_else(Problem::outcome, Outcome::Done));
     }
 }
 
@@ -94,13 +95,11 @@ pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
 
 /// What it would have changed, had it not been refused.
 fn note_foreign(core: &Core, request: &Request) {
-    let (did, path) = (act(request.method()), request.uri().path());
-    let peer = request.extensions().get::<Arc<Peer>>();
-    if let (Some(did), Some(peer)) = (did, peer) {
-        let sequence = path.rsplit('/').next().unwrap_or(path);
-        let act = Act { by: None, peer, did, sequence };
-        core.audit.refused(act, "a page of another site asked for it", core.access.clock());
-    }
+    let Some(did) = act(request.method()) else { return };
+    let path = request.uri().path();
+    let sequence = path.rsplit('/').next().unwrap_or(path);
+    let act = Act { by: None, peer: &peer(request.extensions()), did, sequence };
+    core.audit.note(act, Outcome::Refused(&"a page of another site asked for it"));
 }
 
 /// The administrative act that a method is.

@@ -7,6 +7,7 @@ use idmill::{Error, ErrorKind, Status};
 use serde::Serialize;
 
 use crate::access::Refusal;
+use crate::audit::Outcome;
 use crate::measures;
 
 /// What a caller is told, with the kind and the status that the library has.
@@ -71,9 +72,13 @@ impl Problem {
         self
     }
 
-    /// For the audit: what was wrong, and whether it was the caller who was, rather than the store.
-    pub(super) fn why(&self) -> (&str, bool) {
-        (&self.detail, self.status.is_client_error())
+    /// For the audit: whether it was the caller who was wrong, or the store.
+    pub(super) fn outcome(&self) -> Outcome<'_> {
+        if self.status.is_client_error() {
+            Outcome::Refused(&self.detail)
+        } else {
+            Outcome::Failed(&self.detail)
+        }
     }
 }
 

@@ -110,9 +110,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Says that no more answers come, and hears the client out: a connection that is closed with bytes unread
-    /// is reset, and answers that are still on their way are lost with it. A client that goes on for ever is
-    /// cut off when the drain time is over.
+    /// Says that no more answers come, and hears the client out: a connection that is closed with bytes
+    /// unread is reset, and answers that are still on their way are lost with it. A client that goes on for
+    /// ever is cut off when the drain time is over.
     async fn leave(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
         loop {

@@ -87,7 +87,7 @@ impl Session {
         let Some(caller) = &mut self.caller else { return Ok(()) };
         let access = &self.core.access;
         let same = access.confirm(caller).inspect_err(|refusal| {
-            self.core.audit.guessed(&self.peer, *refusal, access.clock());
+            self.core.audit.guessed(&self.peer, *refusal);
         })?;
         if !same {
             self.recent = None;

@@ -112,7 +112,7 @@ impl Session {
     ) -> Told {
         self.administers(caller, did, name)?;
         let outcome = change.await;
-        self.note(caller, did, name, outcome.as_ref().map(Some));
+        self.noted(caller, did, name, outcome.as_ref().map(Some));
         Ok(outcome.map(Said::Sequence))
     }
 
@@ -120,33 +120,35 @@ impl Session {
         self.administers(caller, "remove", name)?;
         let outcome = self.core.behind.administered().remove(name).await;
         if !matches!(outcome, Ok(false)) {
-            self.note(caller, "remove", name, outcome.as_ref().map(|_| None));
+            self.noted(caller, "remove", name, outcome.as_ref().map(|_| None));
         }
         Ok(outcome.map(Said::Done))
     }
 
     fn administers(&self, caller: &Caller, did: &'static str, name: &SequenceName) -> Result<(), Refusal> {
         caller.may(Right::Administer, name).inspect_err(|refusal| {
-            let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
-            self.core.audit.refused(act, &refusal.to_string(), self.core.access.clock());
+            self.note(caller, did, name, audit::Outcome::Refused(refusal));
         })
     }
 
-    fn note(
+    fn noted(
         &self,
         caller: &Caller,
         did: &'static str,
         name: &SequenceName,
         outcome: Result<Option<&SequenceInfo>, &Error>,
     ) {
+        let outcome = match outcome {
+            Ok(info) => audit::Outcome::Done(info),
+            Err(error) if error.status() == Status::Permanent => audit::Outcome::Refused(error),
+            Err(error) => audit::Outcome::Failed(error),
+        };
+        self.note(caller, did, name, outcome);
+    }
+
+    fn note(&self, caller: &Caller, did: &'static str, name: &SequenceName, outcome: audit::Outcome<'_>) {
         let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
-        match outcome {
-            Ok(info) => audit::done(act, info),
-            Err(error) if error.status() == Status::Permanent => {
-                self.core.audit.refused(act, &error.to_string(), self.core.access.clock());
-            }
-            Err(error) => audit::failed(act, &error.to_string()),
-        }
+        self.core.audit.note(act, outcome);
     }
 }
 

@@ -28,8 +28,10 @@ impl Session {
         let allowed: Vec<Reserve> = allowed.map(|(request, _)| request).collect();
         let mut grants = self.core.behind.reserve(allowed).await.into_iter();
         let mut next = || grants.next().unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()));
-        let all: Vec<Result<Grant>> =
-            places.into_iter().map(|place| place.and_then(|created| settled(next(), created))).collect();
+        let mut granted = |created: Option<Created>| {
+            next().inspect_err(|error| created.into_iter().for_each(|created| created.failed(error)))
+        };
+        let all: Vec<Result<Grant>> = places.into_iter().map(|place| place.and_then(&mut granted)).collect();
         self.drawn += all.iter().flatten().map(|grant| grant.range.len()).fold(0, u64::saturating_add);
         all.into_iter().map(Outcome::of).collect()
     }
@@ -55,15 +57,6 @@ impl Session {
             .and_then(|()| created())
             .map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))
     }
-}
-
-/// What was certainly not created does not count.
-fn settled(grant: Result<Grant>, created: Option<Created>) -> Result<Grant> {
-    grant.inspect_err(|error| {
-        if let Some(created) = created.filter(|_| error.status() != Status::Unknown) {
-            created.undo();
-        }
-    })
 }
 
 /// A look that failed leaves nothing reserved.
