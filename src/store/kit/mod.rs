@@ -1,5 +1,6 @@
 //! For those who write stores: what every store needs, so that all of them read, print and fail alike.
 //!
+//! - [`Address`]: `HOST:PORT`, read and printed.
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
 //! - [`Contention`]: how a store tries again while others are faster.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
@@ -15,6 +16,7 @@
 //! A URL leads to a store by a [`Target`](crate::store::Target), whose [`Scheme`](crate::store::Scheme) is
 //! [registered](crate::store::register).
 
+mod address;
 mod calls;
 pub mod cas;
 mod contention;
@@ -29,6 +31,7 @@ mod witness;
 #[doc(hidden)]
 pub use crate::store_call;
 pub use crate::store_calls;
+pub use address::Address;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped};
 pub use contention::{Contention, Contest};
 pub use refuse::refuse;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use idmill::Result;
 use idmill::store::kit::options::Word;
-use idmill::store::kit::refuse;
+use idmill::store::kit::{Address, refuse};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::TranslationError;
@@ -207,7 +207,7 @@ impl CassandraOptions {
     /// Everything that can be known to be wrong without asking the cluster.
     pub(super) fn check(&self) -> Result<Checked> {
         for host in &self.hosts {
-            check_host(host)?;
+            address(host)?;
         }
         if self.hosts.is_empty() {
             return Err(refuse("no host is named: `cassandra://HOST/KEYSPACE`"));
@@ -263,8 +263,7 @@ impl CassandraOptions {
             .metadata_request_clientside_timeout(self.timeout)
             .schema_agreement_timeout(AGREEMENT);
         for host in &self.hosts {
-            builder =
-                builder.known_node(if has_port(host) { host.clone() } else { format!("{host}:{PORT}") });
+            builder = builder.known_node(address(host)?.to_string());
         }
         if let Some((user, password)) = &self.user {
             builder = builder.user(user, password);
@@ -299,19 +298,8 @@ impl AddressTranslator for Translation {
     }
 }
 
-fn check_host(host: &str) -> Result<()> {
-    let (name, port) =
-        if has_port(host) { host.rsplit_once(':').unwrap_or((host, "")) } else { (host, "9042") };
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
-    if name.is_empty() || !name.chars().all(valid) || port.parse::<u16>().is_err() {
-        return Err(refuse(format!(
-            "the host {host:?} cannot be; write HOST or HOST:PORT, with commas between several"
-        )));
-    }
-    Ok(())
-}
-
-/// `[::1]` has colons and no port.
-fn has_port(host: &str) -> bool {
-    host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+fn address(host: &str) -> Result<Address> {
+    Address::parse(host, Some(PORT)).ok_or_else(|| {
+        refuse(format!("the host {host:?} cannot be; write HOST or HOST:PORT, with commas between several"))
+    })
 }

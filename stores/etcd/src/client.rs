@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use idmill::store::kit::Resend;
-use idmill::store::kit::refuse;
+use idmill::store::kit::{Address, Resend, refuse};
 use idmill::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use prost::Message;
@@ -64,9 +63,9 @@ struct Line {
 impl Client {
     pub(super) fn new(options: &EtcdOptions) -> Result<Self> {
         let tls = options.is_encrypted().then(|| tls(options)).transpose()?;
-        let members = options.addresses().map(|address| Member::new(&address, options.timeout, tls.as_ref()));
+        let member = |address: &Address| Member::new(address, options.timeout, tls.as_ref());
         Ok(Self {
-            members: members.collect::<Result<_>>()?,
+            members: options.addresses()?.iter().map(member).collect::<Result<_>>()?,
             preferred: AtomicUsize::new(0),
             user: options.user.clone(),
             token: Mutex::new(None),
@@ -221,10 +220,10 @@ impl Answer for TxnAnswer {
 }
 
 impl Member {
-    fn new(address: &str, timeout: Duration, tls: Option<&ClientTlsConfig>) -> Result<Self> {
+    fn new(address: &Address, timeout: Duration, tls: Option<&ClientTlsConfig>) -> Result<Self> {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
-            .map_err(|error| refuse(format!("the host {address:?} cannot be: {error}")))?
+            .map_err(|error| refuse(format!("the host {address} cannot be: {error}")))?
             .connect_timeout(CONNECT_TIMEOUT.min(timeout / 2));
         let endpoint = match tls {
             Some(tls) => endpoint.tls_config(tls.clone()).map_err(|error| bad_tls(&error))?,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use idmill::store::Target;
 use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table, option, text, words};
 use idmill::store::kit::secrets::check_login;
-use idmill::store::kit::{query, refuse};
+use idmill::store::kit::{Address, query, refuse};
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -136,8 +136,8 @@ impl EtcdOptions {
     }
 
     /// Each with a port.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = String> {
-        self.endpoints.iter().map(|host| if has_port(host) { host.clone() } else { format!("{host}:{PORT}") })
+    pub(super) fn addresses(&self) -> Result<Vec<Address>> {
+        self.endpoints.iter().map(|host| address(host)).collect()
     }
 
     /// Reads what follows `etcd:` in a URL.
@@ -167,7 +167,7 @@ impl EtcdOptions {
         if self.endpoints.is_empty() {
             return Err(refuse("no host is named: `etcd://HOST:PORT`"));
         }
-        self.endpoints.iter().try_for_each(|host| check_host(host))?;
+        self.addresses()?;
         if self.user.as_ref().is_some_and(|(user, _)| user.is_empty()) {
             return Err(refuse("the user's name is empty; credentials are written `USER:PASSWORD@`"));
         }
@@ -233,23 +233,10 @@ fn parse_user(user: &str) -> Result<(String, String)> {
     Ok((query::decoded(user)?, query::decoded(password)?))
 }
 
-fn check_host(host: &str) -> Result<()> {
-    let (name, port) =
-        if has_port(host) { host.rsplit_once(':').unwrap_or((host, "")) } else { (host, "2379") };
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let is_name = !name.is_empty() && name.chars().all(valid);
-    let is_v6 = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).is_some_and(|inner| {
-        !inner.is_empty() && inner.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, ':' | '.'))
-    });
-    if (is_name || is_v6) && port.parse::<u16>().is_ok_and(|port| port > 0) {
-        return Ok(());
-    }
-    Err(refuse(format!("the host {host:?} cannot be; write HOST or HOST:PORT, with commas between several")))
-}
-
-/// `[::1]` has colons and no port.
-fn has_port(host: &str) -> bool {
-    host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+fn address(host: &str) -> Result<Address> {
+    Address::parse(host, Some(PORT)).ok_or_else(|| {
+        refuse(format!("the host {host:?} cannot be; write HOST or HOST:PORT, with commas between several"))
+    })
 }
 
 #[cfg(test)]
@@ -270,7 +257,7 @@ mod tests {
             .ca("/c.pem")
             .client_certificate("a.pem", "b.pem");
         assert_eq!(EtcdOptions::parse(url).unwrap(), expected);
-        let addresses: Vec<_> = expected.addresses().collect();
+        let addresses: Vec<_> = expected.addresses().unwrap().iter().map(Address::to_string).collect();
         assert_eq!(addresses, ["a:2379", "b:1", "[::1]:2379", "[::1]:5"]);
         assert_eq!(EtcdOptions::parse("//a/").unwrap(), EtcdOptions::new(["a"]));
     }

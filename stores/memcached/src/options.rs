@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use idmill::store::kit::options::{Table, duration};
-use idmill::store::kit::refuse;
+use idmill::store::kit::{Address, refuse};
 use idmill::tier::options::{self, WindowOptions, Windowed};
 use idmill::{Error, Result};
 
@@ -55,14 +55,15 @@ impl MemcachedOptions {
     pub fn parse(url: &str) -> Result<Self> {
         let rest = strip_scheme(url)?;
         let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let options = Self::new(with_port(address.strip_suffix('/').unwrap_or(address))?);
+        let options =
+            Self::new(server(address.strip_suffix('/').unwrap_or(address), Some(DEFAULT_PORT))?.to_string());
         let options = OPTIONS.read(query, options)?;
         options.check()?;
         Ok(options)
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        check_address(&self.address)?;
+        server(&self.address, None)?;
         OPTIONS.check(self)
     }
 }
@@ -96,37 +97,14 @@ fn strip_scheme(url: &str) -> Result<&str> {
     Err(refuse("a window is written `memcached://HOST:PORT?block=1000`"))
 }
 
-fn with_port(address: &str) -> Result<String> {
-    check_host(address)?;
-    // The colons inside the brackets of an IPv6 address are none of a port.
-    let after = address.rfind(']').map_or(0, |bracket| bracket + 1);
-    let port = address[after..].contains(':');
-    Ok(if port { address.to_owned() } else { format!("{address}:{DEFAULT_PORT}") })
-}
-
-fn check_host(address: &str) -> Result<()> {
+/// Of a URL the port may be missing; of what a program names, not.
+fn server(address: &str, default: Option<u16>) -> Result<Address> {
     if address.contains('@') {
         return Err(refuse("a user and a password are not supported for memcached: restrict its network"));
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:[]%".contains(&byte);
-    if address.is_empty() || !address.bytes().all(plain) {
-        return Err(refuse(format!("{address:?} is not HOST:PORT of a memcached server")));
-    }
-    Ok(())
-}
-
-fn check_address(address: &str) -> Result<()> {
-    check_host(address)?;
-    let port = address.rsplit_once(':').filter(|(host, _)| {
-        let bracketed = host.starts_with('[') && host.ends_with(']');
-        !host.is_empty() && (bracketed || !host.contains([':', '[', ']']))
-    });
-    if port.and_then(|(_, port)| port.parse::<u16>().ok()).is_none_or(|port| port == 0) {
-        return Err(refuse(format!(
-            "{address:?} is not HOST:PORT of a memcached server, such as 10.0.0.7:11211"
-        )));
-    }
-    Ok(())
+    Address::parse(address, default).ok_or_else(|| {
+        refuse(format!("{address:?} is not HOST:PORT of a memcached server, such as 10.0.0.7:11211"))
+    })
 }
 
 #[cfg(test)]

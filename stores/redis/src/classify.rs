@@ -93,7 +93,7 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
 }
 
 /// A failure as this crate's error; `address` is the server's.
-pub(crate) fn failed(fault: &Fault, asked: Asked, address: &str) -> Error {
+pub(crate) fn failed(fault: &Fault, asked: Asked, address: &dyn fmt::Display) -> Error {
     if let Fault::NotSent(error) = fault {
         return error.clone();
     }
@@ -191,7 +191,7 @@ mod tests {
         ];
         for (fault, kind) in from_redis().into_iter().chain(from_documentation()).chain(ours) {
             assert_eq!(classify(&fault, Asked::Write), kind, "{fault}");
-            assert_eq!(failed(&fault, Asked::Write, "h:1").kind(), kind, "{fault}");
+            assert_eq!(failed(&fault, Asked::Write, &"h:1").kind(), kind, "{fault}");
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
             ("BUSY x", "nothing was changed"),
             ("NEW x", "it may have been applied"),
         ] {
-            let error = failed(&server(text), Asked::Write, "db1:6379").to_string();
+            let error = failed(&server(text), Asked::Write, &"db1:6379").to_string();
             assert!(error.contains(remedy) && error.contains("db1:6379") && error.contains(text), "{error}");
         }
     }

@@ -131,7 +131,7 @@ impl Link {
 
     /// As this crate's error.
     pub(crate) fn failed(&self, fault: &Fault, asked: Asked) -> Error {
-        failed(fault, asked, &self.terms.place.address())
+        failed(fault, asked, &self.terms.place.server)
     }
 
     /// Runs one script, once.
@@ -254,7 +254,7 @@ impl Link {
     }
 
     fn not_opened(&self, error: &Error) -> Error {
-        let place = self.terms.place.address();
+        let place = &self.terms.place.server;
         Error::new(error.kind(), format!("redis at {place}: {error}")).during(Operation::Connect)
     }
 
@@ -301,9 +301,9 @@ impl Link {
     }
 
     async fn shake_hands(&self) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>)> {
-        let Place { tls, user, password, host, port, database, .. } = &self.terms.place;
+        let Place { tls, user, password, server, database, .. } = &self.terms.place;
         let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+        let stream = TcpStream::connect((server.host(), server.port())).await.map_err(unreachable)?;
         // A call is one small packet each way: waiting for more to send would be all of its time.
         stream.set_nodelay(true).map_err(unreachable)?;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db((*database).into());
@@ -431,7 +431,7 @@ fn pairs(value: &Value) -> Vec<(String, String)> {
 /// Not the terms, which hold a password.
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("server", &self.terms.place.address()).finish_non_exhaustive()
+        f.debug_struct("Link").field("server", &self.terms.place.server).finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use idmill::Result;
 use idmill::store::kit::query::{self, ESCAPED_VALUE};
-use idmill::store::kit::refuse;
+use idmill::store::kit::{Address, refuse};
 use percent_encoding::utf8_percent_encode;
 
 const DEFAULT_PORT: u16 = 6379;
@@ -19,8 +19,7 @@ pub(crate) struct Place {
     pub(crate) ca: Option<String>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Password>,
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub(crate) server: Address,
     pub(crate) database: u32,
 }
 
@@ -37,8 +36,8 @@ impl fmt::Debug for Password {
 impl Place {
     /// The place at `HOST:PORT`, or `HOST` alone.
     pub(crate) fn at(address: &str) -> Result<Self> {
-        let (host, port) = split_port(address)?;
-        Ok(Self { tls: false, ca: None, user: None, password: None, host, port, database: 0 })
+        let server = server(address)?;
+        Ok(Self { tls: false, ca: None, user: None, password: None, server, database: 0 })
     }
 
     /// Reads what lies between the scheme's colon and the question mark.
@@ -76,12 +75,6 @@ impl Place {
         }
         Ok(())
     }
-
-    /// The server, without who asks it.
-    pub(crate) fn address(&self) -> String {
-        let Self { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-    }
 }
 
 impl fmt::Display for Place {
@@ -91,7 +84,7 @@ impl fmt::Display for Place {
             let user = self.user.as_deref().unwrap_or_default();
             write!(f, "{}:{HIDDEN}@", utf8_percent_encode(user, LOGIN))?;
         }
-        f.write_str(&self.address())?;
+        write!(f, "{}", self.server)?;
         if self.database == 0 { Ok(()) } else { write!(f, "/{}", self.database) }
     }
 }
@@ -106,19 +99,8 @@ fn database(path: &str) -> Result<u32> {
     known.ok_or_else(|| refuse(format!("/{path} is not the number of a database, such as /0")))
 }
 
-fn split_port(address: &str) -> Result<(String, u16)> {
-    let bad = || refuse(format!("{address:?} is not HOST:PORT of a Redis server, such as 10.0.0.7:6379"));
-    // The colons inside the brackets of an IPv6 address are none of a port.
-    let after = address.rfind(']').map_or(0, |bracket| bracket + 1);
-    let (host, port) = match address[after..].split_once(':') {
-        Some((tail, port)) => (&address[..after + tail.len()], port.parse().map_err(|_| bad())?),
-        None => (address, DEFAULT_PORT),
-    };
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let plain =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"._-%".contains(&byte) || (byte == b':' && bare != host);
-    if bare.is_empty() || port == 0 || !bare.bytes().all(plain) {
-        return Err(bad());
-    }
-    Ok((bare.to_owned(), port))
+fn server(address: &str) -> Result<Address> {
+    Address::parse(address, Some(DEFAULT_PORT)).ok_or_else(|| {
+        refuse(format!("{address:?} is not HOST:PORT of a Redis server, such as 10.0.0.7:6379"))
+    })
 }

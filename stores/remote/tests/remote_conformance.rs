@@ -1,8 +1,8 @@
-//! The store behind servers: behind one, and behind two over one file. A server is this executable again, with
-//! a variable in its environment, over an SQLite file.
+//! The store behind servers: behind one, and behind two over one file. A server is this executable again,
+//! with a variable in its environment, over an SQLite file.
 //!
-//! What happens to the database behind a server is its own suite's: what is killed, paused and cut off here are
-//! servers, and the connections to them.
+//! What happens to the database behind a server is its own suite's: what is killed, paused and cut off here
+//! are servers, and the connections to them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

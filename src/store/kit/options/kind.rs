@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::Address;
 use super::super::query::parse_duration;
 use super::super::refuse;
 use super::field::{Value, Word};
@@ -73,7 +74,8 @@ pub const TIMEOUT: Kind = duration("1ms", "24h");
 pub const FILE: Kind = text("FILE", "the path of a file", |path| !path.is_empty());
 
 /// The address of a server or an emulator.
-pub const ADDRESS: Kind = text("HOST:PORT", "HOST:PORT, as in `localhost:9010`", is_address);
+pub const ADDRESS: Kind =
+    text("HOST:PORT", "HOST:PORT, as in `localhost:9010`", |text| Address::parse(text, None).is_some());
 
 impl Kind {
     /// The same time, or `none`: the field is an `Option`, and `None` means none even where the default is a
@@ -202,11 +204,4 @@ impl Kind {
 /// A bound, which a table has as text so that messages cite it.
 fn bound(text: &str) -> Duration {
     parse_duration(text).expect("a table's bounds are durations")
-}
-
-fn is_address(address: &str) -> bool {
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
-    address.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && host.chars().all(valid) && port.parse::<u16>().is_ok_and(|port| port > 0)
-    })
 }

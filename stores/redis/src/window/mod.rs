@@ -271,8 +271,8 @@ impl RedisWindow {
     }
 
     fn error(&self, kind: ErrorKind, reason: &str) -> Error {
-        let address = self.link.terms().place.address();
-        Error::new(kind, format!("redis at {address}: {reason}")).during(Operation::Reserve)
+        let server = &self.link.terms().place.server;
+        Error::new(kind, format!("redis at {server}: {reason}")).during(Operation::Reserve)
     }
 
     fn foreign(&self, known: &Known) -> Error {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, ErrorKind as Driver, Pipeline, RedisConnectionInfo, RedisError, Value};
+use idmill::store::kit::Address;
 use idmill::store::{Capabilities, RetryCost};
 use idmill::{Error, ErrorKind, Operation, Result, Status};
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::classify::{Asked, Fault, classify, failed};
 use super::options::RemoteOptions;
-use super::place::{Server, Token};
+use super::place::Token;
 use super::tls;
 use crate::protocol::{Answer, Ask, COMMAND, Outcome, Request, Said, VERSION};
 
@@ -107,7 +108,7 @@ impl Link {
 
     /// The error for an answer that does not fit the question.
     pub(super) fn garbled(&self, said: &Said, asked: Asked) -> Error {
-        let servers: Vec<_> = self.servers().iter().map(Server::to_string).collect();
+        let servers: Vec<_> = self.servers().iter().map(Address::to_string).collect();
         failed(&Fault::Garbled(shown(said)), asked, &servers.join(","))
     }
 
@@ -115,7 +116,7 @@ impl Link {
         Instant::now() + self.options.timeout
     }
 
-    fn servers(&self) -> &[Server] {
+    fn servers(&self) -> &[Address] {
         &self.options.place.servers
     }
 
@@ -191,12 +192,12 @@ impl Link {
         let token = spawn_blocking(move || options.token_now()).await;
         let token = token.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
         let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
-        let Server { host, port } = &self.servers()[server];
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+        let address = &self.servers()[server];
+        let stream = TcpStream::connect((address.host(), address.port())).await.map_err(unreachable)?;
         // A call is one small packet each way: waiting for more to send would be all of its time.
         stream.set_nodelay(true).map_err(unreachable)?;
         let line = if self.options.place.tls {
-            let stream = tls::wrap(&self.options, host, stream).await?;
+            let stream = tls::wrap(&self.options, address.host(), stream).await?;
             greeted(server, stream, token).await?
         } else {
             greeted(server, stream, token).await?

@@ -13,7 +13,7 @@ use idmill::store::{Store, StoreFuture, Target};
 use idmill::{Error, Result};
 
 use super::RemoteStore;
-use super::place::{Place, Server, Token};
+use super::place::{self, Place, Token};
 
 const VARIABLE: Kind = text("NAME", "the name of a variable of the environment", |name| {
     !name.is_empty() && !name.contains(['=', '\0'])
@@ -70,7 +70,7 @@ impl RemoteOptions {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if one of these is no address, or there is none.
     pub fn new<S: AsRef<str>>(servers: impl IntoIterator<Item = S>) -> Result<Self> {
         let servers: Vec<_> =
-            servers.into_iter().map(|server| Server::parse(server.as_ref())).collect::<Result<_>>()?;
+            servers.into_iter().map(|server| place::server(server.as_ref())).collect::<Result<_>>()?;
         if servers.is_empty() {
             return Err(refuse("no server is named: `idmill://HOST:PORT`"));
         }

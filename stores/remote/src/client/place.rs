@@ -3,18 +3,11 @@
 use std::fmt;
 
 use idmill::Result;
-use idmill::store::kit::{query, refuse};
+use idmill::store::kit::{Address, query, refuse};
 
 const DEFAULT_PORT: u16 = 7380;
 /// What stands for a token where a URL is printed.
 const HIDDEN: &str = "***";
-
-/// One server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
 
 /// Shown to nobody but the server.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,7 +23,7 @@ impl fmt::Debug for Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) tls: bool,
-    pub(super) servers: Vec<Server>,
+    pub(super) servers: Vec<Address>,
     pub(super) token: Option<Token>,
 }
 
@@ -45,7 +38,7 @@ impl Place {
         if servers.contains('/') {
             return Err(refuse("no path follows the servers; the store behind them is theirs to know"));
         }
-        let servers = servers.split(',').map(Server::parse).collect::<Result<_>>()?;
+        let servers = servers.split(',').map(server).collect::<Result<_>>()?;
         Ok(Self { tls, servers, token: login.map(token).transpose()? })
     }
 }
@@ -58,36 +51,13 @@ fn token(login: &str) -> Result<Token> {
     })
 }
 
-impl Server {
-    /// Reads `HOST` or `HOST:PORT`.
-    pub(super) fn parse(address: &str) -> Result<Self> {
-        let bad = || {
-            refuse(format!(
-                "{address:?} is no HOST:PORT of a server, such as 10.0.0.7:7380; commas go between several"
-            ))
-        };
-        // The colons inside the brackets of an IPv6 address are none of a port.
-        let after = address.rfind(']').map_or(0, |bracket| bracket + 1);
-        let (host, port) = match address[after..].split_once(':') {
-            Some((tail, port)) => (&address[..after + tail.len()], port.parse().map_err(|_| bad())?),
-            None => (address, DEFAULT_PORT),
-        };
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let plain = |byte: u8| {
-            byte.is_ascii_alphanumeric() || b"._-%".contains(&byte) || (byte == b':' && bare != host)
-        };
-        if bare.is_empty() || port == 0 || !bare.bytes().all(plain) {
-            return Err(bad());
-        }
-        Ok(Self { host: bare.to_owned(), port })
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
-    }
+/// Reads `HOST` or `HOST:PORT`.
+pub(super) fn server(address: &str) -> Result<Address> {
+    Address::parse(address, Some(DEFAULT_PORT)).ok_or_else(|| {
+        refuse(format!(
+            "{address:?} is no HOST:PORT of a server, such as 10.0.0.7:7380; commas go between several"
+        ))
+    })
 }
 
 impl fmt::Display for Place {
@@ -96,7 +66,7 @@ impl fmt::Display for Place {
         if self.token.is_some() {
             write!(f, ":{HIDDEN}@")?;
         }
-        let servers: Vec<_> = self.servers.iter().map(Server::to_string).collect();
+        let servers: Vec<_> = self.servers.iter().map(Address::to_string).collect();
         f.write_str(&servers.join(","))
     }
 }

@@ -1,9 +1,9 @@
 //! What a client and a server say to each other.
 //!
-//! A client sends the command `IDMILL.STORE VERSION REQUEST`, of Redis' protocol. The answer is a bulk string,
-//! or an error of Redis' protocol where the server does not know the version, or the client. [`Request`] and
-//! [`Answer`] are JSON, and an answer repeats the number of its request, so that one to another request is
-//! noticed.
+//! A client sends the command `IDMILL.STORE VERSION REQUEST`, of Redis' protocol. The answer is a bulk
+//! string, or an error of Redis' protocol where the server does not know the version, or the client.
+//! [`Request`] and [`Answer`] are JSON, and an answer repeats the number of its request, so that one to
+//! another request is noticed.
 //!
 //! Whatever a request says more than these types know is refused, and not ignored: a server does what it was
 //! asked, or nothing. So what is added to a request makes another [version](VERSION).

@@ -1,0 +1,75 @@
+//! The handshake with a server, over tokio and with the cryptography of ring.
+
+use std::io;
+use std::sync::Arc;
+
+use idmill::{Error, ErrorKind, Result};
+use rustls::client::WantsClientCert;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ConfigBuilder, Error as Tls};
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::roots;
+
+/// What errors advise.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    /// The scheme of URLs that does without TLS, such as `redis://`.
+    pub without: &'static str,
+    /// How a client shows a certificate, such as `cert=FILE&key=FILE`; `None` for a store that shows none.
+    pub certificate: Option<&'static str>,
+}
+
+/// A configuration that trusts the [roots] of this file, or else the system's. Blocks while they are read.
+///
+/// # Errors
+/// Those of [`roots`].
+pub fn trusting(file: Option<&str>, option: &str) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
+    // Named here, not looked up: where two stores bring a cryptography each, nobody else could choose.
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
+    Ok(builder.with_root_certificates(roots(file, option)?))
+}
+
+/// Shakes hands with the server of this name. `config` may block, and is called each time: certificates may be
+/// renewed under a running service.
+///
+/// # Errors
+/// Those of `config`. [`Denied`](ErrorKind::Denied) for a certificate that is not trusted, or one that the
+/// server demands; [`Unsupported`](ErrorKind::Unsupported) for a server that does not speak TLS;
+/// [`Unavailable`](ErrorKind::Unavailable) for what may work later.
+pub async fn shake_hands(
+    config: impl FnOnce() -> Result<ClientConfig> + Send + 'static,
+    host: &str,
+    stream: TcpStream,
+    advice: Advice,
+) -> Result<TlsStream<TcpStream>> {
+    let config = spawn_blocking(config).await;
+    let config = config.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
+    let failed = |error| failed(error, advice);
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(io::Error::other(error)))?;
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(failed)
+}
+
+fn failed(error: io::Error, Advice { without, certificate }: Advice) -> Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    let (kind, remedy) = match (cause, certificate) {
+        (Some(Tls::InvalidCertificate(_)), _) => (
+            ErrorKind::Denied,
+            "; ca=FILE names who may have signed it, and the host has to be the one that it is for"
+                .to_owned(),
+        ),
+        (Some(Tls::InvalidMessage(_)), _) => {
+            (ErrorKind::Unsupported, format!("; is it TLS that it speaks? {without} does without"))
+        }
+        (Some(Tls::AlertReceived(_)), Some(certificate)) => {
+            (ErrorKind::Denied, format!("; does it require a certificate? {certificate} shows one"))
+        }
+        _ => (ErrorKind::Unavailable, String::new()),
+    };
+    Error::new(kind, format!("no TLS with the server: {error}{remedy}")).because(error)
+}
