@@ -199,7 +199,8 @@ impl Bars {
         let mut builder = ChartBuilder::on(&area);
         builder.margin(8).margin_right(70).x_label_area_size(28).y_label_area_size(LEFT);
         if self.log {
-            // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
+            // From a power of ten, so that bars begin where an axis does, and one by which the lowest is
+            // seen.
             let from = 10f64.powf((low / 2.0).log10().floor());
             let mut chart = builder.build_cartesian_2d((from..high * 1.5).log_scale(), rows)?;
             self.mesh_and_bars(&area, &mut chart)

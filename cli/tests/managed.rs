@@ -1,4 +1,5 @@
-//! `idmill serve` under a service manager, as systemd does it: listeners that are handed over, and what it is told.
+//! `idmill serve` under a service manager, as systemd does it: listeners that are handed over, and what it is
+//! told.
 
 #![cfg(target_os = "linux")]
 

@@ -6,16 +6,15 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
+use common::served::{Served, talk};
 use common::{Place, Ran};
 use serde_json::Value;
 
 const PASSWORD: &str = "hunter2-of-nobody-else";
-const EVERYTHING: [&str; 4] = ["serve", "-vv", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"];
 
 /// A store that takes connections and says nothing, or nonsense: its address.
 fn nonsense() -> String {
@@ -52,7 +51,8 @@ fn the_password_of_a_store_is_never_logged() {
         format!("postgres://app:{PASSWORD}@{at}/shop?nonsense={PASSWORD}"),
     ] {
         for format in ["text", "json"] {
-            let mut command = place.command(&[&EVERYTHING[..], &["--log-format", format]].concat());
+            let serve = ["serve", "-vv", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--log-format", format];
+            let mut command = place.command(&serve);
             let ran: Ran = command.env("IDMILL_STORE", &url).output().unwrap().into();
             let scheme = url.split(':').next().unwrap();
             assert_ne!(ran.code, 0, "{scheme}");
@@ -80,31 +80,19 @@ fn a_token_is_never_logged_and_what_it_does_is() {
         ]);
         let token = made["token"].as_str().unwrap();
         fs::write(place.path().join("tokens.toml"), made["entry"].as_str().unwrap()).unwrap();
-        let log = place.path().join("log");
-        let args = [&EVERYTHING[..], &["--tokens", "tokens.toml", "--log-format", format]].concat();
-        let mut process =
-            place.command(&args).stderr(Stdio::from(fs::File::create(&log).unwrap())).spawn().unwrap();
-        let said = || fs::read_to_string(&log).unwrap();
-        let [resp, http] =
-            ["Redis protocol is served", "HTTP is served"].map(|what| until_logged(&said, what));
-        let (resp, http) = (address(&resp), address(&http));
+        let served = Served::start(&place, &["--tokens", "tokens.toml", "--log-format", format], &[]);
         talk(
-            &resp,
+            &served.resp,
             &format!(
                 "AUTH {token}\r\nINCR orders\r\nAUTH {token}x\r\nHELLO 3 AUTH default {token}\r\nQUIT\r\n"
             ),
         );
         for (token, status) in [(token.to_owned(), "201"), (format!("{token}x"), "401")] {
-            let body = "{\"start\":1}";
-            let request = format!(
-                "PUT /v1/sequences/{status} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
-                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            let answer = talk(&http, &request);
+            let headers = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+            let answer = served.request("PUT", &format!("/v1/sequences/{status}"), &headers, "{\"start\":1}");
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
         }
-        let audit = until_logged(&said, "\"done\"");
+        let audit = served.until_logged("\"done\"");
         assert!(audit.contains("idmill::audit"), "{audit}");
         if format == "json" {
             let audit: Value = serde_json::from_str(&audit).unwrap();
@@ -114,38 +102,8 @@ fn a_token_is_never_logged_and_what_it_does_is() {
         } else {
             assert!(audit.contains("by=\"shop\"") && audit.contains("sequence=\"201\""), "{audit}");
         }
-        let ended = Command::new("kill").arg(process.id().to_string()).status().unwrap();
-        assert!(ended.success() && process.wait().unwrap().success());
-        assert!(
-            said().contains("TRACE") || said().contains("DEBUG"),
-            "nothing more than usual is logged: {}",
-            said()
-        );
-        assert!(!said().contains(token), "{}", said());
+        let log = served.end();
+        assert!(log.contains("TRACE") || log.contains("DEBUG"), "nothing more than usual is logged: {log}");
+        assert!(!log.contains(token), "{log}");
     }
-}
-
-fn until_logged(said: &impl Fn() -> String, what: &str) -> String {
-    for _ in 0..600 {
-        if let Some(line) = said().lines().find(|line| line.contains(what)) {
-            return line.to_owned();
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("{what:?} was never logged: {}", said());
-}
-
-fn address(line: &str) -> String {
-    let rest = &line[line.find("127.0.0.1:").unwrap()..];
-    rest.chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect()
-}
-
-/// All that is answered until the server leaves.
-fn talk(address: &str, words: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(words.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }

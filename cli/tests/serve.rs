@@ -133,7 +133,8 @@ fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
                     let mut ids = Vec::new();
                     while ids.len() < 3000 {
                         let Some(answer) = client.try_ask("INCR orders") else { break };
-                        // Until the store is let go of by a server that was killed, others are told to try again.
+                        // Until the store is let go of by a server that was killed, others are told to try
+                        // again.
                         if let Some(id) = answer.strip_prefix(':') {
                             ids.push(id.parse::<u64>().unwrap());
                         }

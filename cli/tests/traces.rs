@@ -5,15 +5,14 @@
 mod common;
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use common::Place;
+use common::served::{Served, talk};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
@@ -66,70 +65,9 @@ fn collect(stream: TcpStream, sender: &Sender<Sent>) -> Option<()> {
     }
 }
 
-struct Server {
-    process: Child,
-    log: String,
-    resp: String,
-    http: String,
-}
-
-impl Server {
-    fn start(place: &Place, variables: &[(&str, &str)]) -> Self {
-        let log = place.path().join("log");
-        let mut command =
-            place.command(&["serve", "-vv", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
-        command.envs(variables.iter().copied()).stderr(Stdio::from(fs::File::create(&log).unwrap()));
-        let process = command.spawn().unwrap();
-        let log = log.to_str().unwrap().to_owned();
-        let mut server = Self { process, log, resp: String::new(), http: String::new() };
-        server.resp = server.address("Redis protocol is served");
-        server.http = server.address("HTTP is served");
-        server
-    }
-
-    fn address(&self, what: &str) -> String {
-        for _ in 0..600 {
-            let said = fs::read_to_string(&self.log).unwrap();
-            let line = said.lines().find(|line| line.contains(what) && line.ends_with('}'));
-            if let Some(line) = line {
-                let line: serde_json::Value = serde_json::from_str(line).unwrap();
-                return line["fields"]["address"].as_str().unwrap().to_owned();
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{what:?} was never logged");
-    }
-
-    fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
-        );
-        talk(&self.http, &request)
-    }
-
-    /// What it logged until its end.
-    fn end(mut self) -> String {
-        let told = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
-        assert!(told.success() && self.process.wait().unwrap().success());
-        fs::read_to_string(&self.log).unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn talk(address: &str, words: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(words.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+/// One that logs as JSON.
+fn start(place: &Place, variables: &[(&str, &str)]) -> Served {
+    Served::start(place, &["--json"], variables)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -158,7 +96,7 @@ fn all(received: &Receiver<Sent>) -> (Vec<Sent>, Vec<Span>) {
 fn a_collector_is_sent_spans_of_requests_refills_and_administration() {
     let place = Place::new();
     let (endpoint, received) = collector();
-    let server = Server::start(
+    let server = start(
         &place,
         &[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint),
@@ -213,8 +151,7 @@ fn a_collector_is_sent_spans_of_requests_refills_and_administration() {
 fn a_refill_that_fails_is_an_error_of_its_span() {
     let place = Place::new();
     let (endpoint, received) = collector();
-    let server =
-        Server::start(&place, &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &format!("{endpoint}/here"))]);
+    let server = start(&place, &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &format!("{endpoint}/here"))]);
     let json = "Content-Type: application/json\r\n";
     assert!(server.request("PUT", "/v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
     assert!(talk(&server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
@@ -242,7 +179,7 @@ fn without_an_endpoint_or_told_not_to_nothing_is_sent() {
     for variables in
         [&[][..], &[named, ("OTEL_SDK_DISABLED", "true")], &[named, ("OTEL_TRACES_EXPORTER", "none")]]
     {
-        let server = Server::start(&place, variables);
+        let server = start(&place, variables);
         assert!(server.request("POST", "/v1/sequences/none/ids", "", "").starts_with("HTTP/1.1 404"));
         let _ = server.end();
         assert!(received.try_recv().is_err(), "{variables:?}");
@@ -254,7 +191,7 @@ fn without_an_endpoint_or_told_not_to_nothing_is_sent() {
 fn a_collector_that_is_away_holds_up_nobody() {
     let place = Place::new();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let server = Server::start(&place, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{gone}"))]);
+    let server = start(&place, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{gone}"))]);
     let json = "Content-Type: application/json\r\n";
     assert!(server.request("PUT", "/v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
     assert!(talk(&server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));

@@ -196,9 +196,9 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Serve ids to programs in any language, over the Redis protocol and HTTP
     ///
-    /// `INCR orders` draws an id from memory. The server keeps nothing: all that lasts is in the store, so any
-    /// number of servers may run over one. On Ctrl-C or SIGTERM it answers what it has read, gives back what
-    /// is in memory, and ends.
+    /// `INCR orders` draws an id from memory. The server keeps nothing: all that lasts is in the store, so
+    /// any number of servers may run over one. On Ctrl-C or SIGTERM it answers what it has read, gives back
+    /// what is in memory, and ends.
     ///
     /// Needs a build with the feature `serve`, which `full` contains.
     #[command(after_long_help = texts::SERVE)]

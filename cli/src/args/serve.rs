@@ -1,4 +1,5 @@
-//! The arguments of `idmill serve` and `idmill token`, which are read in every build, so that the help is one.
+//! The arguments of `idmill serve` and `idmill token`, which are read in every build, so that the help is
+//! one.
 
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 
-use super::values::{duration, length};
+use super::values::{duration, length, time};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
@@ -46,8 +47,8 @@ pub(crate) struct Keys {
     /// Answer HTTP under this name; can be given several times, or with commas
     ///
     /// Addresses and `localhost` are always answered. Without it, a server that only this machine reaches and
-    /// that has no tokens answers under no other name, so that no page of another site reaches it by a name of
-    /// its own; any other server answers under every name. Given once, it holds for every server.
+    /// that has no tokens answers under no other name, so that no page of another site reaches it by a name
+    /// of its own; any other server answers under every name. Given once, it holds for every server.
     #[arg(long, value_name = "NAME", env = "IDMILL_SERVE_HTTP_HOSTS", value_delimiter = ',')]
     pub(crate) http_hosts: Option<Vec<String>>,
     /// Who may do what: a file of tokens, as `idmill token` prints them
@@ -90,8 +91,8 @@ pub(crate) struct Keys {
     /// How long to go on as before once it is told to end, but that `/readyz` says so [default: 0s]
     ///
     /// Whoever sends clients here needs a while to notice: in Kubernetes a few seconds.
-    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = delay)]
-    #[serde(default, deserialize_with = "delay_in_file")]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = time)]
+    #[serde(default, deserialize_with = "time_in_file")]
     pub(crate) drain_delay: Option<Duration>,
     /// So many clients are served at once [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
@@ -157,13 +158,8 @@ fn duration_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duratio
     duration(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// As a duration; none at all is one too.
-fn delay(text: &str) -> Result<Duration, String> {
-    if text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
-}
-
-fn delay_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    delay(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+fn time_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 #[derive(Args, Clone, Debug)]

@@ -3,6 +3,8 @@
 // Each test file uses its own part of this.
 #![allow(dead_code)]
 
+pub(crate) mod served;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 

@@ -157,8 +157,8 @@ async fn without_places_for_more_clients_it_says_so_and_those_who_have_one_go_on
     assert_eq!(fleet.take(0).end_in_order().had(), drawn);
 }
 
-/// One that vanishes without a word, as with its machine, is found by the system's own probes: Linux says which
-/// connections those are on for.
+/// One that vanishes without a word, as with its machine, is found by the system's own probes: Linux says
+/// which connections those are on for.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_vanished_are_looked_for() {

@@ -17,8 +17,8 @@ const CLIENTS: usize = 20;
 const STALLED: Duration = Duration::from_secs(2);
 /// More than a server sends to anybody who does not read: then it has not held up the client at all.
 const MOST_SENT: usize = 256 << 20;
-/// What all clients together may cost: of each, 64 KiB of answers and a command of 256 KiB, and the buffers of
-/// these that grow by doubling.
+/// What all clients together may cost: of each, 64 KiB of answers and a command of 256 KiB, and the buffers
+/// of these that grow by doubling.
 const MOST_HELD: u64 = 32 << 10; // KiB
 
 /// Clients that send this again and again, and read nothing. How many of them were held up; all others were

@@ -1,5 +1,5 @@
-//! Servers under faults, as processes over SQLite: every client writes down what it was given, and all of it is
-//! compared.
+//! Servers under faults, as processes over SQLite: every client writes down what it was given, and all of it
+//! is compared.
 
 #![cfg(unix)]
 

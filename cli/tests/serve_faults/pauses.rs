@@ -30,8 +30,8 @@ async fn one_of_three_stands_still_and_goes_on_and_repeats_nothing() {
     recorder.missing(next(&place));
 }
 
-/// Its ids are revoked while it stands. It hears of it once it goes on: by then, what is in its memory is older
-/// than its freshness allows.
+/// Its ids are revoked while it stands. It hears of it once it goes on: by then, what is in its memory is
+/// older than its freshness allows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_revoked_while_it_stood_is_not_handed_out_for_long() {
     let place = with_orders();

@@ -1,5 +1,5 @@
-//! Servers whose PostgreSQL is away for a time, or is put back from a backup: every client writes down what it
-//! was given, and all of it is compared.
+//! Servers whose PostgreSQL is away for a time, or is put back from a backup: every client writes down what
+//! it was given, and all of it is compared.
 
 #![cfg(unix)]
 
@@ -135,7 +135,8 @@ fn relaxed(waits: &Waits) -> (u64, u64) {
     (waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed))
 }
 
-/// Three servers behind one witness; their store is put back to where it was long ago, twice, while they serve.
+/// Three servers behind one witness; their store is put back to where it was long ago, twice, while they
+/// serve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_put_back_under_servers_with_a_guard_repeats_nothing() {
     let Some(engine) = Engine::start("postgres").await else { return };

@@ -1,5 +1,5 @@
-//! Servers over PostgreSQL and over etcd, under load and faults without an end: no id comes twice, memory stays
-//! flat, and clients that go on with another server are answered.
+//! Servers over PostgreSQL and over etcd, under load and faults without an end: no id comes twice, memory
+//! stays flat, and clients that go on with another server are answered.
 //!
 //! `IDMILL_SOAK_SECONDS` (20) is for how long, `IDMILL_SOAK_SEED` which faults.
 

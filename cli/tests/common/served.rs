@@ -1,0 +1,94 @@
+//! A server of the command, and what it logs.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::Place;
+
+/// Long enough for anything that comes at all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `idmill serve` at free ports, which logs all that it can into a file. It ends with the test.
+#[derive(Debug)]
+pub(crate) struct Served {
+    process: Child,
+    log: PathBuf,
+    pub(crate) resp: String,
+    pub(crate) http: String,
+}
+
+impl Served {
+    pub(crate) fn start(place: &Place, options: &[&str], variables: &[(&str, &str)]) -> Self {
+        let log = place.path().join("log");
+        let always = ["serve", "-vv", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"];
+        let mut command = place.command(&[&always[..], options].concat());
+        command.envs(variables.iter().copied()).stderr(Stdio::from(fs::File::create(&log).unwrap()));
+        let process = command.spawn().unwrap();
+        let mut served = Self { process, log, resp: String::new(), http: String::new() };
+        served.resp = address(&served.until_logged("Redis protocol is served"));
+        served.http = address(&served.until_logged("HTTP is served"));
+        served
+    }
+
+    /// All that it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// The first line of the log with this in it, whole.
+    pub(crate) fn until_logged(&self, what: &str) -> String {
+        for _ in 0..600 {
+            let log = self.log();
+            let line = log.split_inclusive('\n').find(|line| line.contains(what) && line.ends_with('\n'));
+            if let Some(line) = line {
+                return line.trim_end().to_owned();
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{what:?} was never logged: {}", self.log());
+    }
+
+    /// What a request by HTTP is answered; `headers` end with a line's end each.
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        );
+        talk(&self.http, &request)
+    }
+
+    /// What it logged until its end, which is in order.
+    pub(crate) fn end(mut self) -> String {
+        let told = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
+        assert!(told.success() && self.process.wait().unwrap().success());
+        self.log()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The address in a line of the log, of either format.
+fn address(line: &str) -> String {
+    let rest = &line[line.find("127.0.0.1:").unwrap()..];
+    rest.chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect()
+}
+
+/// All that is answered until the server leaves.
+pub(crate) fn talk(address: &str, words: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(words.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
