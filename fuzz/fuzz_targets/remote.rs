@@ -1,5 +1,5 @@
-//! What a client and a server say to each other: no bytes make either of them panic, and what is read says the
-//! same when it is written and read again.
+//! What a client and a server say to each other: no bytes make either of them panic, and what is read says
+//! the same when it is written and read again.
 #![no_main]
 
 use idmill_remote::protocol::{Answer, Request};

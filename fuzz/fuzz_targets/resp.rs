@@ -1,5 +1,5 @@
-//! What clients of Redis send, well-formed or not, is answered in whole replies, which are the same however the
-//! bytes were cut on their way.
+//! What clients of Redis send, well-formed or not, is answered in whole replies, which are the same however
+//! the bytes were cut on their way.
 #![no_main]
 
 use idmill_fuzz::answers;

@@ -12,7 +12,8 @@ use crate::access::{Caller, Place, Refusal};
 use crate::certificate;
 use crate::tls::Stream;
 
-/// After a token that is not known, its next one is looked at this much later, and twice that after each more.
+/// After a token that is not known, its next one is looked at this much later, and twice that after each
+/// more.
 const PAUSE: Duration = Duration::from_millis(100);
 /// With so many tokens that are not known, a connection ends.
 const GUESSES: u32 = 5;

@@ -7,8 +7,8 @@ use idmill::{Error, ErrorKind, Health, HealthReport, SequenceName, Sequences, St
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
-/// Without the store, memory has to last at least so long: a probe needs a while to send clients elsewhere. Much
-/// less than the 5 s that memory is sized for, so that a short failure of the store passes unnoticed.
+/// Without the store, memory has to last at least so long: a probe needs a while to send clients elsewhere.
+/// Much less than the 5 s that memory is sized for, so that a short failure of the store passes unnoticed.
 const SOON: Duration = Duration::from_secs(2);
 /// How often a store that does not answer is asked again, and how long it has.
 const ASK: Duration = Duration::from_secs(1);
@@ -56,8 +56,8 @@ impl Readiness {
         self.standing_now(sequences)
     }
 
-    /// Once memory ran low, this server is not ready before the store has answered: without clients, the little
-    /// that is left lasts forever, and they would come and go.
+    /// Once memory ran low, this server is not ready before the store has answered: without clients, the
+    /// little that is left lasts forever, and they would come and go.
     pub(crate) fn standing_now(&self, sequences: &Sequences) -> Standing {
         let report = sequences.health();
         let is_low = report.troubles.iter().any(is_low);

@@ -22,7 +22,8 @@ use crate::expiry::Expiry;
 /// How long a client may take to agree on a key.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What clients see of the server over TLS. It can be exchanged while the server runs: clones are of the same.
+/// What clients see of the server over TLS. It can be exchanged while the server runs: clones are of the
+/// same.
 #[derive(Clone)]
 pub struct Tls(Arc<ArcSwap<Shown>>);
 

@@ -134,8 +134,8 @@ impl Doctor {
         Self { ends_within: time, ..self }
     }
 
-    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each lasts.
-    /// Takes memory for each of them.
+    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each
+    /// lasts. Takes memory for each of them.
     #[must_use]
     pub fn measures(self, measures: bool) -> Self {
         Self { measures, ..self }

@@ -1,9 +1,10 @@
-//! `idmill serve` beside Redis and beside the least that the same HTTP library can do, in one run on one machine.
+//! `idmill serve` beside Redis and beside the least that the same HTTP library can do, in one run on one
+//! machine.
 //!
 //! `ci/published server` builds what it needs and prints the tables of `docs/performance.md`. By hand:
 //! `cargo run --release -p idmill-bench --example served -- --idmill target/release/idmill`, where
-//! `redis-server`, `redis-benchmark` and `wrk` are on the path. `--rounds N` (5) and `--seconds N` (2, for each
-//! load) say how much is measured, `--plot FILE` draws a picture.
+//! `redis-server`, `redis-benchmark` and `wrk` are on the path. `--rounds N` (5) and `--seconds N` (2, for
+//! each load) say how much is measured, `--plot FILE` draws a picture.
 
 mod contenders;
 mod loads;

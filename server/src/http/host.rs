@@ -1,9 +1,9 @@
 //! Under which names the server is asked for.
 //!
-//! A page of another site cannot read what this server answers; but the owner of a domain can have its name lead
-//! to this machine, and then the browser takes both for one site. What cannot be hidden is the name, which is in
-//! `Host`. So a server that only this machine reaches, and that asks nobody who they are, answers to addresses
-//! and to `localhost`.
+//! A page of another site cannot read what this server answers; but the owner of a domain can have its name
+//! lead to this machine, and then the browser takes both for one site. What cannot be hidden is the name,
+//! which is in `Host`. So a server that only this machine reaches, and that asks nobody who they are, answers
+//! to addresses and to `localhost`.
 
 use std::net::{IpAddr, SocketAddr};
 

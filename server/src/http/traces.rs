@@ -26,7 +26,8 @@ impl fmt::Debug for Parents {
     }
 }
 
-/// The span of a request, where somebody listens to it. Its fields have the names that OpenTelemetry gives them.
+/// The span of a request, where somebody listens to it. Its fields have the names that OpenTelemetry gives
+/// them.
 pub(super) fn span_of(core: &Core, request: &Request) -> Option<Span> {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if QUIET.contains(&route) {

@@ -1,4 +1,5 @@
-//! The pictures in `docs/img`: `IDMILL_SCREENSHOTS=$PWD/docs/img cargo test -p idmill-server --test page -- --ignored`
+//! The pictures in `docs/img`: `IDMILL_SCREENSHOTS=$PWD/docs/img cargo test -p idmill-server --test page --
+//! --ignored`
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -86,9 +86,10 @@ async fn over_http_a_token_allows_the_same() {
     assert_eq!((ready.status(), ready.text().await.unwrap().as_str()), (StatusCode::OK, "ready\n"));
 }
 
-/// What the libraries of other languages send when they connect, as they are: redis-py 8, node-redis 6, ioredis 6,
-/// jedis 8, lettuce 7 and go-redis 9, with each version of the protocol. To most an answer is owed; that this server
-/// never moves, and so knows nothing of `MAINT_NOTIFICATIONS`, they take for what it is.
+/// What the libraries of other languages send when they connect, as they are: redis-py 8, node-redis 6,
+/// ioredis 6, jedis 8, lettuce 7 and go-redis 9, with each version of the protocol. To most an answer is
+/// owed; that this server never moves, and so knows nothing of `MAINT_NOTIFICATIONS`, they take for what it
+/// is.
 #[tokio::test]
 async fn what_clients_say_when_they_connect_is_understood() {
     let secret = Secret::fresh().unwrap();

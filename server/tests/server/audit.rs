@@ -31,8 +31,8 @@ impl io::Write for Log {
     }
 }
 
-/// With a second subscriber, `tracing` asks each of them what it wants. With one alone, it asks the thread that
-/// comes first, which may be that of a test without any, and takes the answer for all.
+/// With a second subscriber, `tracing` asks each of them what it wants. With one alone, it asks the thread
+/// that comes first, which may be that of a test without any, and takes the answer for all.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
     let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
     Dispatch::new(subscriber.with_writer(io::sink).finish())

@@ -116,7 +116,8 @@ async fn older_versions_of_tls_are_refused() {
 fn greeting(version: u8) -> Vec<u8> {
     let mut hello = vec![3, version];
     hello.extend([7; 32]);
-    // No session, ECDHE with ECDSA and AES, no compression; groups, points and signatures that both sides know.
+    // No session, ECDHE with ECDSA and AES, no compression; groups, points and signatures that both sides
+    // know.
     hello.extend([0, 0, 4, 0xc0, 0x2b, 0xc0, 0x09, 1, 0]);
     let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3, 0, 23, 0, 0];
     hello.extend([0, u8::try_from(extensions.len()).unwrap()]);

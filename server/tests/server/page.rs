@@ -1,5 +1,5 @@
-//! The page for operators and its events, as they come over HTTP. What a browser makes of them, the test `page`
-//! sees.
+//! The page for operators and its events, as they come over HTTP. What a browser makes of them, the test
+//! `page` sees.
 
 use std::time::Duration;
 

@@ -31,8 +31,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
 ///
 /// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&timeout=10s`; `mariadb://`
-/// means the same. The other options are `failover=refuse`, `tls=true` and `ca=FILE`. The user, the password and the database are percent-encoded. Printing hides
-/// the password.
+/// means the same. The other options are `failover=refuse`, `tls=true` and `ca=FILE`. The user, the password
+/// and the database are percent-encoded. Printing hides the password.
 ///
 /// ```
 /// use idmill_mysql::MysqlOptions;

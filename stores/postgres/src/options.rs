@@ -59,8 +59,9 @@ impl Word for Session {
 /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is the
 /// same. The other options are `schema=NAME`, `increment=N`, `mode=ro|rw|rwc`, `durability=disk|trust`,
 /// `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`, `sslrootcert=FILE`,
-/// `target_session_attrs=read-write` and `application_name=NAME`. Commas separate several hosts. The directory of a Unix socket is a
-/// percent-encoded host, as in `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
+/// `target_session_attrs=read-write` and `application_name=NAME`. Commas separate several hosts. The
+/// directory of a Unix socket is a percent-encoded host, as in
+/// `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
 ///
 /// Printing hides the password.
 ///

@@ -59,7 +59,8 @@ async fn guarded(mut response: Response) -> Response {
     response
 }
 
-/// The page. Where a token is required, a browser has none to send yet: then it is the page that asks for one.
+/// The page. Where a token is required, a browser has none to send yet: then it is the page that asks for
+/// one.
 async fn page(
     State(core): State<Arc<Core>>,
     caller: Result<Caller, Problem>,

@@ -104,7 +104,8 @@ fn row(sequence: &Sequence) -> String {
     })
 }
 
-/// A text with `{{key}}` in it, and a value for each key. Values are not read again: a name may be `{{key}}` too.
+/// A text with `{{key}}` in it, and a value for each key. Values are not read again: a name may be `{{key}}`
+/// too.
 fn fill(text: &'static str, value: impl Fn(&str) -> Cow<'static, str>) -> String {
     let mut parts = text.split("{{");
     let mut filled = parts.next().unwrap_or_default().to_owned();

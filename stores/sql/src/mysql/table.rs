@@ -161,7 +161,8 @@ impl Table {
     }
 
     /// The last state, even where other statements are answered by a replica or out of a snapshot: it is what
-    /// the next write is decided by. Behind the columns of a sequence: which server wrote it, and which this is.
+    /// the next write is decided by. Behind the columns of a sequence: which server wrote it, and which this
+    /// is.
     pub(super) fn select_to_write(&self, name: &SequenceName) -> String {
         let from = format!("{self} WHERE `name` = {} FOR UPDATE", hex(name));
         format!("SELECT {COLUMNS}, `history`, {HERE} FROM {from}")

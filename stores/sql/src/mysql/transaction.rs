@@ -55,9 +55,9 @@ impl<T: Id> InTransaction<T> {
         Ok(self)
     }
 
-    /// What happens if the sequence was last written by another server, whose last writes may be missing here.
-    /// Default [`Failover::Refuse`]. What is done about it commits or rolls back with the transaction. With
-    /// [`Failover::Allow`] nobody looks who wrote last, as it has to be where statements are logged
+    /// What happens if the sequence was last written by another server, whose last writes may be missing
+    /// here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the transaction.
+    /// With [`Failover::Allow`] nobody looks who wrote last, as it has to be where statements are logged
     /// (`binlog_format = STATEMENT`).
     #[must_use]
     pub fn failover(mut self, failover: Failover) -> Self {

@@ -50,7 +50,8 @@ impl History {
             match executor.execute(Statement::read(sql, [])).await {
                 Ok(_) => return Ok(Self { here: Some(here), failover: failover.unwrap_or_default() }),
                 Err(missing) if is_missing(&missing) => fault = Some(missing),
-                // Others may be told more: with less than they write, the rows of each would be strange to the other.
+                // Others may be told more: with less than they write, the rows of each would be strange to
+                // the other.
                 Err(denied) if denied.code() == Some(DENIED) => {
                     fault = Some(denied);
                     break;
