@@ -81,8 +81,8 @@ pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
 }
 
 /// What was told of one sequence's counters since it was opened. What is told is how far each has come since
-/// then, since a sequence that was evicted counts from 0 when it is opened again, and the recorder's counters go
-/// on.
+/// then, since a sequence that was evicted counts from 0 when it is opened again, and the recorder's counters
+/// go on.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     draws: Counter,

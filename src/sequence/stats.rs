@@ -81,8 +81,8 @@ counters! {
 
 impl Stats {
     /// The actor takes ids out of memory, for a caller that waits or for the store: they count as replied, as
-    /// given back or as a gap when that is done. To be counted before they are taken: what is neither in memory
-    /// nor unpublished looks drawn.
+    /// given back or as a gap when that is done. To be counted before they are taken: what is neither in
+    /// memory nor unpublished looks drawn.
     pub(crate) fn unpublish(&self, ids: u64) {
         self.published.fetch_sub(ids, Ordering::Relaxed);
     }

@@ -177,8 +177,8 @@ impl Stock {
 
     /// Takes everything in memory away from everybody who holds it; `reason` is what callers hear until there
     /// is more. Returns the ids that costs, oldest first, which are to be counted by `count`: before anybody
-    /// [looks](Self::still) again, to whom they would seem drawn. When it returns, no draw that begins gets an id
-    /// published before.
+    /// [looks](Self::still) again, to whom they would seem drawn. When it returns, no draw that begins gets
+    /// an id published before.
     pub(crate) fn revoke(&self, reason: ErrorKind, count: impl FnOnce(&Ranges)) -> Ranges {
         if self.is_forked() {
             self.disown();

@@ -35,8 +35,8 @@ pub fn trusting(file: Option<&str>, option: &str) -> Result<ConfigBuilder<Client
     Ok(builder.with_root_certificates(roots(file, option)?))
 }
 
-/// Shakes hands with the server of this name. `config` may block, and is called each time: certificates may be
-/// renewed under a running service.
+/// Shakes hands with the server of this name. `config` may block, and is called each time: certificates may
+/// be renewed under a running service.
 ///
 /// # Errors
 /// Those of `config`. [`Denied`](ErrorKind::Denied) for a certificate that is not trusted, or one that the

@@ -1,5 +1,5 @@
-//! The root certificates that a server's certificate is checked against, and the handshake (feature `client`):
-//! for the stores of [`idmill`] that speak TLS.
+//! The root certificates that a server's certificate is checked against, and the handshake (feature
+//! `client`): for the stores of [`idmill`] that speak TLS.
 
 #[cfg(feature = "client")]
 pub mod client;

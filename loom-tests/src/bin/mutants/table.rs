@@ -200,7 +200,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "generation-bumped-before-the-seals",
         "revoke::a_lease_renewed_meanwhile_is_void",
         &[
-            edit(STOCK, "self.generation.fetch_add(1, Ordering::Release);\n        lost", "lost"),
+            edit(STOCK, "self.generation.fetch_add(1, Ordering::Release);\n        count", "count"),
             edit(
                 STOCK,
                 "self.current.store(Arc::new(Segment::empty(reason)));",
@@ -215,8 +215,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             edit(STOCK, "self.generation.load(Ordering::Acquire)", "self.generation.load(Ordering::Relaxed)"),
             edit(
                 STOCK,
-                "self.generation.fetch_add(1, Ordering::Release);\n        lost",
-                "self.generation.fetch_add(1, Ordering::Relaxed);\n        lost",
+                "self.generation.fetch_add(1, Ordering::Release);\n        count",
+                "self.generation.fetch_add(1, Ordering::Relaxed);\n        count",
             ),
         ],
     ),
