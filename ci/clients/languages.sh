@@ -41,7 +41,7 @@ prepare_python() {
 }
 
 run_python() {
-    PYTHONPATH=$WORK/python PYTHONDONTWRITEBYTECODE=1 python3 examples/clients/python/main.py "$@"
+    PYTHONPATH=$WORK/python PYTHONDONTWRITEBYTECODE=1 within 2 python3 examples/clients/python/main.py "$@"
 }
 
 # Node looks for packages beside the sources.
@@ -62,7 +62,7 @@ install_node() {
 }
 
 run_node() {
-    node "$WORK/node/main.js" "$@"
+    within 2 node "$WORK/node/main.js" "$@"
 }
 
 prepare_java() {
@@ -73,7 +73,7 @@ prepare_java() {
 run_java() {
     local trust=()
     [[ -z ${IDS_TRUST:-} ]] || trust=("-Djavax.net.ssl.trustStore=$IDS_TRUST" -Djavax.net.ssl.trustStorePassword=changeit)
-    java -XX:TieredStopAtLevel=1 "${trust[@]}" -cp "$WORK/java/target/classes:$WORK/java/target/dependency/*" Main "$@"
+    within 2 java -XX:TieredStopAtLevel=1 "${trust[@]}" -cp "$WORK/java/target/classes:$WORK/java/target/dependency/*" Main "$@"
 }
 
 prepare_go() {
@@ -82,7 +82,7 @@ prepare_go() {
 }
 
 run_go() {
-    "$WORK/go" "$@"
+    within 2 "$WORK/go" "$@"
 }
 
 prepare_shell() {
@@ -90,7 +90,7 @@ prepare_shell() {
 }
 
 run_shell() {
-    examples/clients/shell/main.sh "$@"
+    within 2 examples/clients/shell/main.sh "$@"
 }
 
 # What the README of the project shows for each, where its server listens at another port: as it stands, but for

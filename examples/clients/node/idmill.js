@@ -31,9 +31,10 @@ export class Ids {
   retries = 0;
   #at = 0;
   #servers;
+  #end = new AbortController();
 
   constructor(urls, token) {
-    this.#servers = urls.map((url) => connect(url, token));
+    this.#servers = urls.map((url) => connect(url, token, this.#end.signal));
   }
 
   /** One id. */
@@ -82,15 +83,16 @@ export class Ids {
 
   close() {
     for (const { client } of this.#servers) client.destroy();
+    this.#end.abort(); // `destroy` forgets a connection that is just being made, and it would keep the process alive
   }
 }
 
-function connect(url, token) {
+function connect(url, token, signal) {
   const client = createClient({
     url, // `rediss://` speaks TLS
     password: token,
     disableOfflineQueue: true, // another server may be there
-    socket: { connectTimeout: 1000, reconnectStrategy: (tries) => jitter(Math.min(PAUSE * 2 ** tries, LONGEST_PAUSE)) },
+    socket: { signal, connectTimeout: 1000, reconnectStrategy: (tries) => jitter(Math.min(PAUSE * 2 ** tries, LONGEST_PAUSE)) },
   });
   // Digits instead of numbers, which BigInt reads.
   const server = { client, digits: client.withTypeMapping({ [RESP_TYPES.NUMBER]: String }), error: undefined };
