@@ -7,8 +7,7 @@ use std::pin::Pin;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::{
-    Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, not_found,
-    records,
+    Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, records,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -276,17 +275,23 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 }
 
-/// Reads a sequence, and creates it first if it does not exist. Several may create it at once.
+/// How often a sequence is looked for and created while others create and remove it.
+const ROUNDS: usize = 8;
+
+/// Reads a sequence, and creates it first if it does not exist. Several may create it at once, and remove it.
 pub(crate) async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-    if let Some(info) = store.inspect(name).await? {
-        return Ok(info);
-    }
-    match store.create(name, bounds).await {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            store.inspect(name).await?.ok_or_else(|| not_found(name).during(Operation::Create))
+    for _ in 0..ROUNDS {
+        if let Some(info) = store.inspect(name).await? {
+            return Ok(info);
         }
-        outcome => outcome,
+        match store.create(name, bounds).await {
+            // By somebody else, and it may be gone again.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            outcome => return outcome,
+        }
     }
+    let message = "others create and remove it all the time; try again, and see who removes it";
+    Err(Error::new(ErrorKind::Unavailable, message).of(name).during(Operation::Create))
 }
 
 /// All pages of a store, one after the other.
@@ -333,5 +338,76 @@ impl<'a, S: Store + ?Sized> Pages<'a, S> {
             next => page.after.clone_from(next),
         }
         Ok(Some(listing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemoryStore;
+    use super::*;
+    use crate::sync::{AtomicUsize, Ordering};
+
+    /// Others create a sequence just before, and remove it just after, so often.
+    #[derive(Debug)]
+    struct Fickle(MemoryStore, AtomicUsize);
+
+    impl Store for Fickle {
+        fn capabilities(&self) -> Capabilities {
+            self.0.capabilities()
+        }
+
+        fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+            self.0.reserve(request)
+        }
+
+        fn create<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            bounds: Bounds,
+        ) -> StoreFuture<'a, Result<SequenceInfo>> {
+            Box::pin(async move {
+                let left = self.1.load(Ordering::Relaxed);
+                if left == 0 {
+                    return self.0.create(name, bounds).await;
+                }
+                self.1.store(left - 1, Ordering::Relaxed);
+                self.0.create(name, bounds).await?;
+                let refused = self.0.create(name, bounds).await;
+                self.0.remove(name).await?;
+                refused
+            })
+        }
+
+        fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+            self.0.inspect(name)
+        }
+
+        fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+            self.0.list(page)
+        }
+
+        fn set<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            change: Change,
+        ) -> StoreFuture<'a, Result<SequenceInfo>> {
+            self.0.set(name, change)
+        }
+
+        fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+            self.0.remove(name)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_others_create_and_remove_meanwhile_is_created_after_all() {
+        let (name, bounds) = (SequenceName::new("s").unwrap(), Bounds::of::<u64>());
+        let fickle = |times| Fickle(MemoryStore::new(), AtomicUsize::new(times));
+        for times in [0, 1, ROUNDS - 1] {
+            assert_eq!(ensure(&fickle(times), &name, bounds).await.unwrap().name, name, "{times}");
+        }
+        let error = ensure(&fickle(ROUNDS), &name, bounds).await.unwrap_err();
+        // It may work the next time, and is no sequence that does not exist.
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
 }
