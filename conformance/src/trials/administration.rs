@@ -135,6 +135,10 @@ pub(super) async fn set_does_what_it_says(context: Arc<Context>) -> Outcome {
         next(940).expect(Identity { incarnation: 0, epoch: 0 }),
         next(951),
         back(next(1)),
+        back(max(1)),
+        max(2),
+        next(2).max(1),
+        max(700),
         Change::default(),
     ];
     for change in changes {

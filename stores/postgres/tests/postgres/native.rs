@@ -261,6 +261,27 @@ async fn the_end_of_a_sequence_is_exact_where_each_value_is_one_id() {
     }
 }
 
+/// PostgreSQL's least value and its first have to be below the largest, or at it.
+#[tokio::test]
+async fn a_max_comes_down_to_the_first_id_and_below_where_it_once_started() {
+    let Some(engine) = server().await else { return };
+    let (admin, store) = (client(&engine).await, open(&engine, "").await);
+    admin
+        .batch_execute("CREATE SEQUENCE low START WITH 1000; ALTER SEQUENCE low RESTART WITH 5")
+        .await
+        .unwrap();
+    store.create(&name("s"), Bounds::new(0, 10).unwrap()).await.unwrap();
+    for (sequence, first, next) in [("s", 0, 0), ("low", 1, 5)] {
+        for max in [next, next + 1, first, 700] {
+            let change = Change::new().next(next.min(max)).max(max).backwards(true);
+            let set = store.set(&name(sequence), change).await.unwrap();
+            assert_eq!(set.bounds, Bounds::new(first, max).unwrap(), "{sequence}");
+            assert_eq!(inspect(&store, sequence).await, set);
+            assert_eq!(draw(&store, sequence, 1).await.start(), next.min(max));
+        }
+    }
+}
+
 #[tokio::test]
 async fn names_are_kept_as_they_are() {
     let Some(engine) = server().await else { return };

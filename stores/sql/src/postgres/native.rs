@@ -209,16 +209,19 @@ pub fn flush_sql() -> String {
 /// Creates a sequence, with its identity noted. Waits no longer than `patience` for a lock, as PostgreSQL's
 /// `lock_timeout` has it.
 pub fn create_sql(sql: &str, increment: u64, bounds: Bounds, identity: Identity, patience: &str) -> String {
-    // PostgreSQL wants the least value to be below the largest; what counts here is the one to start with.
-    let least = i128::from(bounds.start()) - i128::from(bounds.start() == bounds.max());
     let body = format!(
-        "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} MINVALUE {least} MAXVALUE {} START WITH {} \
-         CACHE 1 NO CYCLE; {}",
-        bounds.max(),
-        bounds.start(),
+        "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}",
+        bounds_sql(bounds),
         note_sql(sql, "", identity),
     );
     block("", patience, &body)
+}
+
+/// PostgreSQL wants the least value to be below the largest; what counts here is the one to start with.
+fn bounds_sql(bounds: Bounds) -> String {
+    let (start, max) = (bounds.start(), bounds.max());
+    let least = i128::from(start) - i128::from(start == max);
+    format!("MINVALUE {least} MAXVALUE {max} START WITH {start}")
 }
 
 /// Changes a sequence from `seen` to `after`; waits no longer than `patience` for a lock.
@@ -234,12 +237,17 @@ pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> 
         Some(next) if next == min => (min, false),
         Some(next) => (next - 1, true),
     };
+    // Where it starts is not touched as long as it may stay: only a max that comes down to it is in its way.
+    let bounds = match seen.min.max(seen.start) < max.cast_signed() {
+        true => format!("MAXVALUE {max}"),
+        false => bounds_sql(after.bounds),
+    };
     let body = format!(
         "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
          INTO last, called, note FROM {sql} AS l; \
          IF last <> {} OR called <> {} OR COALESCE(note, '') <> {} THEN \
          RAISE EXCEPTION 'it has changed' USING ERRCODE = '{CHANGED}'; END IF; \
-         ALTER SEQUENCE {sql} MAXVALUE {max} RESTART WITH {last}; PERFORM setval({oid}::oid::regclass, {last}, {called}); {}",
+         ALTER SEQUENCE {sql} {bounds} RESTART WITH {last}; PERFORM setval({oid}::oid::regclass, {last}, {called}); {}",
         seen.last,
         seen.called,
         literal(&seen.comment),
