@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore};
+use idmill::store::{Bounds, Change, Faults, MemoryStore};
+use idmill_remote::protocol::{Ask, Request, VERSION};
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Tls, Token};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use parking_lot::Mutex;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 
-use crate::common::{Running, with_orders};
+use crate::common::{Client, Running, with_orders};
 use crate::tls::{Authority, asked};
 
 /// What this thread logs, and with it all tasks of a test that has one thread.
@@ -90,6 +91,16 @@ async fn administer(server: &Running, method: Method, name: &str, secret: &str, 
     request.send().await.unwrap().status()
 }
 
+/// What a client of the store behind the server is answered.
+async fn ask_store(client: &mut Client, ask: Ask) -> String {
+    let request = String::from_utf8(Request { number: 7, ask }.encode()).unwrap();
+    let (command, length) = (format!("*3\r\n$12\r\nIDMILL.STORE\r\n$1\r\n{VERSION}"), request.len());
+    match client.ask(&format!("{command}\r\n${length}\r\n{request}")).await {
+        length if length.starts_with('$') => client.line().await,
+        refused => refused,
+    }
+}
+
 #[tokio::test]
 async fn each_administrative_act_has_a_line_whether_it_was_done_or_not() {
     let ((log, _guard), tokens, store) = (Log::begin(), Tokens::new(), with_orders().await);
@@ -124,6 +135,67 @@ async fn each_administrative_act_has_a_line_whether_it_was_done_or_not() {
     }
     let changed = log.audit().into_iter().find(|line| line["next"] == 50).unwrap();
     assert!(changed["incarnation"].is_u64() && changed["epoch"].is_u64(), "{changed}");
+}
+
+#[tokio::test]
+async fn each_act_on_the_store_behind_the_server_has_a_line_too() {
+    let ((log, _guard), tokens, store) = (Log::begin(), Tokens::new(), with_orders().await);
+    let server = Running::with(store.clone(), |server| server.access(tokens.access())).await;
+    let name = || "a".parse().unwrap();
+    let create = || Ask::Create { name: name(), bounds: Bounds::new(1, 1000).unwrap() };
+    let next = |next| Ask::Set { name: name(), change: Change::new().next(next).into() };
+    let remove = || Ask::Remove(name());
+    let faults = [Faults::none(), Faults::outage()];
+    for (fault, by, ask, did, outcome, told) in [
+        (0, "operator", create(), "create", "done", "sequence"),
+        (0, "operator", create(), "create", "refused", "already_exists"),
+        (0, "operator", next(50), "change", "done", "sequence"),
+        (0, "operator", next(5), "change", "refused", "backwards"),
+        (0, "shop", create(), "create", "refused", "NOPERM"),
+        (0, "shop", next(60), "change", "refused", "NOPERM"),
+        (0, "shop", remove(), "remove", "refused", "NOPERM"),
+        (1, "operator", remove(), "remove", "failed", "unavailable"),
+        (0, "operator", remove(), "remove", "done", "true"),
+    ] {
+        let secret = if by == "shop" { &tokens.shop } else { &tokens.operator };
+        let (mut client, before) = (server.client().await, log.audit().len());
+        client.ask(&format!("AUTH {}", secret.reveal())).await;
+        store.set_faults(faults[fault].clone());
+        let answer = ask_store(&mut client, ask).await;
+        assert!(answer.contains(told), "{did} by {by}: {answer}");
+        let line = log.last();
+        assert_eq!(log.audit().len(), before + 1, "{did} by {by}: {line}");
+        let shown = ["by", "message", "outcome", "sequence"].map(|key| line[key].as_str().unwrap());
+        assert_eq!(shown, [by, did, outcome, "a"]);
+        assert_eq!(line["peer"], client.0.local_addr().unwrap().to_string());
+        assert_eq!(line["why"].is_null(), outcome == "done", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_known_or_no_longer_has_a_line_wherever_it_is_shown() {
+    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let access = tokens.access();
+    let server = Running::with(with_orders().await, |server| server.access(access.clone())).await;
+    let mut client = server.client().await;
+    client.ask(&format!("AUTH {}", tokens.shop.reveal())).await;
+    access.replace([]);
+    let mut stranger = server.client().await;
+    for at in ["connected", "resp", "http"] {
+        let before = log.audit().len();
+        match at {
+            "connected" => assert!(client.ask("INCR orders").await.starts_with('-')),
+            "resp" => assert!(stranger.ask("AUTH wrong").await.starts_with("-WRONGPASS")),
+            _ => {
+                let looked = Http::new().get(server.url("/v1/sequences")).bearer_auth("wrong").send().await;
+                assert_eq!(looked.unwrap().status(), StatusCode::UNAUTHORIZED);
+            }
+        }
+        let line = log.last();
+        assert_eq!(log.audit().len(), before + 1, "{at}: {line}");
+        assert_eq!([&line["message"], &line["outcome"]], ["authenticate", "refused"], "{at}");
+        assert!(line["peer"].is_string() && line["why"].is_string(), "{at}: {line}");
+    }
 }
 
 #[tokio::test]
@@ -170,6 +242,9 @@ async fn who_is_refused_writes_a_few_lines_and_each_is_counted() {
         (labels == [("reason", "right")] && what.is_some()).then_some(value)
     });
     assert_eq!(refused, Some(DebugValue::Counter(100)));
+    // A token that is refused does not hide those who try without one.
+    assert_eq!(administer(&server, Method::DELETE, "orders", "wrong", "").await.as_u16(), 401);
+    assert_eq!((&log.last()["by"], &log.last()["outcome"]), (&Value::Null, &"refused".into()));
     // What is done is always told.
     assert_eq!(
         administer(&server, Method::DELETE, "orders", tokens.operator.reveal(), "").await.as_u16(),
