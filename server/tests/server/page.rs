@@ -202,19 +202,20 @@ async fn hundreds_are_shown_in_pages_and_found_by_name() {
     let server = Running::over(MemoryStore::new()).await;
     let mut client = server.client().await;
     for at in 0..120 {
-        client.id(&format!("INCRBY s{at:03} {}", at + 1)).await;
+        client.id(&format!("INCRBY Shop{at:03} {}", at + 1)).await;
     }
     let look =
         Events::at(&server, "?sort=-last&page=3").await.until(|look| look["matching"] == json!(120)).await;
     assert_eq!((&look["page"], &look["pages"]), (&json!(3), &json!(3)));
     assert_eq!(look["server"]["shown"]["summary"], json!("101–120 of 120 open sequences"));
     let names: Vec<_> = look["sequences"].as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
-    assert_eq!((names.len(), &names[0], &names[19]), (20, &json!("s019"), &json!("s000")));
-    let found = Events::at(&server, "?search=S11").await.next().await.unwrap().1;
+    assert_eq!((names.len(), &names[0], &names[19]), (20, &json!("Shop019"), &json!("Shop000")));
+    let found = Events::at(&server, "?search=sHOP11").await.next().await.unwrap().1;
     assert_eq!((found["matching"].clone(), found["pages"].clone()), (json!(10), json!(1)));
-    let page = reqwest::get(server.url("/?search=S11&sort=-name")).await.unwrap().text().await.unwrap();
-    let first = page.find(">s119<").unwrap();
-    assert!(first < page.find(">s110<").unwrap() && !page.contains(">s109<"), "{page}");
+    let page = reqwest::get(server.url("/?search=sHOP11&sort=-name")).await.unwrap().text().await.unwrap();
+    assert!(page.contains("\"?sort=-rate&amp;search=sHOP11\""), "{page}");
+    let first = page.find(">Shop119<").unwrap();
+    assert!(first < page.find(">Shop110<").unwrap() && !page.contains(">Shop109<"), "{page}");
     for query in ["?sort=nothing", "?rows=5", "?page=x"] {
         let refused = reqwest::get(server.url(&format!("/v1/events{query}"))).await.unwrap();
         assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{query}");
@@ -235,8 +236,8 @@ async fn nothing_of_the_page_is_kept_framed_or_taken_for_something_else() {
         }
         assert!(!policy.contains("unsafe") && !policy.contains("http"), "{path}: {policy}");
         assert_eq!(
-            ["x-content-type-options", "referrer-policy", "cache-control"].map(header),
-            ["nosniff", "no-referrer", "no-store"],
+            ["x-content-type-options", "x-frame-options", "referrer-policy", "cache-control"].map(header),
+            ["nosniff", "DENY", "no-referrer", "no-store"],
             "{path}"
         );
     }
