@@ -1,10 +1,14 @@
-//! A server that ends, is away, and comes back.
+//! A server that ends, is away or silent, and comes back.
 
 use std::net::SocketAddr;
 
 use idmill::Sequences;
 use idmill_server::Server;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use crate::browser::Browser;
 use crate::common::{Running, with_orders};
@@ -40,4 +44,43 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
     browser.until("document.getElementById('link').textContent === ''").await;
     assert_eq!(browser.text("[data-field=state]").await, "Ready");
     again.abort();
+}
+
+/// A host that is gone closes nothing, and neither does a process that is stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_silent_is_not_taken_for_one_that_is_there() {
+    let server = Running::over(with_orders().await).await;
+    let (address, held) = way_to(server.http).await;
+    let browser = Browser::at(&format!("http://{address}/")).await;
+    browser.until("document.body.dataset.link === 'live'").await;
+    held.send(true).unwrap();
+    browser.until("document.body.dataset.link === 'lost'").await;
+    assert!(browser.text("#link").await.contains("Not connected"));
+    held.send(false).unwrap();
+    browser.until("document.body.dataset.link === 'live'").await;
+}
+
+/// An address that leads to another, and what lets nothing through while it is `true`.
+async fn way_to(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, (hold, held)) = (listener.local_addr().unwrap(), watch::channel(false));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (said, answer) = client.into_split();
+            let (answered, say) = TcpStream::connect(server).await.unwrap().into_split();
+            tokio::spawn(pass(said, say, held.clone()));
+            tokio::spawn(pass(answered, answer, held.clone()));
+        }
+    });
+    (address, hold)
+}
+
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut held: watch::Receiver<bool>) {
+    let mut bytes = [0; 4096];
+    while let Ok(some @ 1..) = from.read(&mut bytes).await {
+        let _ = held.wait_for(|held| !held).await;
+        if to.write_all(&bytes[..some]).await.is_err() {
+            return;
+        }
+    }
 }
