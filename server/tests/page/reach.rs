@@ -1,9 +1,12 @@
 //! The page for everybody: by keyboard, without script, narrow, enlarged, for those who hear it.
 
+use std::time::Duration;
+
 use idmill::store::MemoryStore;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use serde_json::{Value, json};
 use thirtyfour::Key;
+use tokio::time::sleep;
 
 use crate::browser::Browser;
 use crate::common::Running;
@@ -14,7 +17,15 @@ async fn with_many() -> Running {
     for at in 0..120 {
         client.id(&format!("INCRBY s{at:03} {}", 500 + at)).await;
     }
-    server
+    // It looks at them once a second, and may just have done so.
+    for _ in 0..600 {
+        let page = reqwest::get(server.url("/")).await.unwrap().text().await.unwrap();
+        if page.contains("of 120 open sequences") {
+            return server;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the page does not show all sequences");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,8 +93,6 @@ async fn without_script_there_is_the_table_or_what_to_do() {
     let locked = Running::with(MemoryStore::new(), |server| server.access(access)).await;
     let browser = Browser::start().await;
     browser.cdp("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
-    // The second look has been, at the latest.
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     browser.driver.goto(server.url("/?search=s11&sort=-last")).await.unwrap();
     assert_eq!(browser.value("typeof wish").await, json!("undefined"), "its script ran");
     let rows = "[...document.querySelectorAll('#rows tr')].map((row) => row.querySelector('[data-cell=last]').innerText)";

@@ -1,6 +1,6 @@
 //! Who may do what, and what nobody is shown.
 
-use idmill::store::{Bounds, Change, GiveBack, MemoryStore, Page, Store};
+use idmill::store::{Bounds, Change, GiveBack, MemoryStore, Page, Reserve, Store};
 use idmill::{ErrorKind, Result};
 use idmill_remote::{RemoteOptions, RemoteStore};
 use idmill_server::{Access, Right};
@@ -75,6 +75,12 @@ async fn a_token_creates_no_more_sequences_than_it_may() {
     memory.create(&name("old"), Bounds::new(1, 9).unwrap()).await.unwrap();
     let server = Running::with(memory.clone(), access([token])).await;
     let shop = with_token(&server, secret.reveal()).await.unwrap();
+    // What the store did not create does not count.
+    let never = Reserve::new(name("never"), 1).ceiling(4).create(Bounds::new(5, 9).unwrap());
+    for _ in 0..3 {
+        assert_eq!(shop.reserve(&never).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    }
+    assert_eq!(memory.inspect(&never.name).await.unwrap(), None);
     for known in ["old", "a", "a", "old", "b", "b"] {
         reserve(&shop, known, 1).await.unwrap();
     }
