@@ -238,9 +238,10 @@ pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> 
         Some(next) => (next - 1, true),
     };
     // Where it starts is not touched as long as it may stay: only a max that comes down to it is in its way.
-    let bounds = match seen.min.max(seen.start) < max.cast_signed() {
-        true => format!("MAXVALUE {max}"),
-        false => bounds_sql(after.bounds),
+    let bounds = if seen.min.max(seen.start) < max.cast_signed() {
+        format!("MAXVALUE {max}")
+    } else {
+        bounds_sql(after.bounds)
     };
     let body = format!(
         "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
