@@ -19,17 +19,19 @@ def words(variable, default):
 
 def record(ids, name, seconds):
     """Draws in every way until the time is over, and writes down what came from which server."""
-    block = Block(ids, name, 20)
+    cache = Block(ids, name, 20)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         first = ids.next(name)
         print(ids.server, first, first)
-        for range_ in [*ids.take(name, 30), ids.block(name, 10)]:
-            print(ids.server, range_[0], range_[-1])
+        for taken in ids.take(name, 30):
+            print(ids.server, taken[0], taken[-1])
+        block = ids.block(name, 10)
+        print(ids.server, block[0], block[-1])
         for id in ids.many(name, 10):
             print(ids.server, id, id)
         for _ in range(25):
-            id = block.next()
+            id = cache.next()
             print("block", id, id)
     print(ids.retries, "retries", file=sys.stderr)
 
