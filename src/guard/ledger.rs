@@ -168,7 +168,9 @@ impl Ledger {
     }
 
     fn certainly_has_any_of(&self, range: Range) -> bool {
-        let is_solid = range.end() > self.solid && u128::from(range.start()) < self.floor;
+        // Nothing is solid where both are one: all up to the floor was released.
+        let Self { solid, floor, .. } = *self;
+        let is_solid = solid < floor && range.end() > solid && u128::from(range.start()) < floor;
         is_solid || self.claims.iter().any(|claim| claim.overlaps(&range))
     }
 
@@ -280,6 +282,16 @@ mod tests {
         let front = ledger.release(ORDERS, range(20, 10)).unwrap();
         assert_eq!((front.claims.len(), front.top()), (0, 10));
         assert_eq!(front.release(ORDERS, range(5, 5)).unwrap().floor, 5);
+    }
+
+    #[test]
+    fn what_was_released_is_not_said_to_be_granted_twice() {
+        let nothing = claimed(&[(55, 9)]).release(ORDERS, range(55, 9)).unwrap();
+        assert_eq!(
+            Ledger::claim(Some(&nothing), ORDERS, range(47, 9)),
+            Err(Refusal::Claimed { top: 55, twice: false }),
+            "below the floor, and perhaps used before there was a ledger"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idmill::store::Mode;
 use idmill::store::kit::mode::NEVER_MADE;
@@ -14,8 +14,8 @@ use super::file::{FileId, Files, Log, check_place, path_of};
 use super::table::Table;
 use crate::{Answer, Asked, Executor, Fault, Statement, must_be_alone};
 
-/// How long the look at a database waits that is there without a log.
-const LOOK: Duration = Duration::from_secs(5);
+/// How long a database is looked at that is there without a log, and that others have open.
+const LOOKS: Duration = Duration::from_secs(5);
 
 /// Which database, and what may be done to it.
 #[derive(Clone, Debug)]
@@ -133,10 +133,8 @@ impl<E: Executor> Session<E> {
         let (path, mode) = (&settings.path, settings.mode);
         check_place(path, mode)?;
         let before = path.exists().then(|| FileId::of(path)).transpose()?;
-        if wants_a_look(path, mode)
-            && let Ok(mut probe) = connect(Mode::ReadWrite).await
-        {
-            must_be_unshared(&mut probe, path).await?;
+        if wants_a_look(path, mode) {
+            must_be_unshared(&mut connect, path).await?;
         }
         let mut db = connect(mode).await.map_err(|fault| failed(fault, Asked::Connect))?;
         be_patient(&mut db, settings.busy_timeout.as_millis()).await?;
@@ -287,23 +285,41 @@ fn wants_a_look(path: &Path, mode: Mode) -> bool {
 
 /// Without a log beside the database, no process that writes a log may have it open: that log
 /// is elsewhere, or was removed.
-async fn must_be_unshared<E: Executor>(probe: &mut E, path: &Path) -> Result<()> {
-    be_patient(probe, LOOK.as_millis()).await?;
-    // Then a database with a log is opened only if nobody else has it.
-    let exclusive = Statement::write("PRAGMA locking_mode = EXCLUSIVE", []).once();
-    let looked = match probe.execute(exclusive).await {
-        Ok(_) => probe.execute(Statement::read("SELECT count(*) FROM sqlite_schema", []).once()).await,
-        refused => refused,
-    };
-    match looked {
+///
+/// Where processes come and go, it may never be free, and have no log in some moments: when the last of them
+/// has gone and others are looking. So the log is looked for again and again.
+async fn must_be_unshared<E, F>(connect: &mut impl FnMut(Mode) -> F, path: &Path) -> Result<()>
+where
+    E: Executor,
+    F: Future<Output = Result<E, Fault>>,
+{
+    let until = Instant::now() + LOOKS;
+    loop {
+        // Each look has a connection of its own: one that has failed keeps a lock, so that two who look at the
+        // same time would be in each other's way for ever.
+        let Ok(mut probe) = connect(Mode::ReadWrite).await else { return Ok(()) };
+        let is_shared = matches!(look(&mut probe).await, Err(fault) if is_busy(&fault));
+        drop(probe);
         // All else is found out in what follows.
-        Err(fault) if is_busy(&fault) && !Log::is_beside(path) => Err(Error::new(
-            ErrorKind::Unavailable,
-            "others have the database open, but there is no log beside it: they know it by another name (a hard link, a file \
-             mounted by itself), or its -wal file was removed; they would reserve the same ids. Stop them first",
-        )),
-        _ => Ok(()),
+        if !is_shared || Log::is_beside(path) {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "others have the database open, but there is no log beside it: they know it by another name (a hard link, a file \
+                 mounted by itself), or its -wal file was removed; they would reserve the same ids. Stop them first",
+            ));
+        }
     }
+}
+
+/// A database with a log is opened so only if nobody else has it. Waits for nobody.
+async fn look<E: Executor>(probe: &mut E) -> Result<(), Fault> {
+    for pragma in ["PRAGMA busy_timeout = 0", "PRAGMA locking_mode = EXCLUSIVE"] {
+        probe.execute(Statement::write(pragma, []).once()).await?;
+    }
+    probe.execute(Statement::read("SELECT count(*) FROM sqlite_schema", []).once()).await.map(drop)
 }
 
 /// The same error, naming the file.
@@ -388,6 +404,27 @@ mod tests {
             assert_eq!(remove(&mut session), Poll::Ready(outcome), "{script:?}");
             assert_eq!(session.is_idle(), idle, "{script:?}");
         }
+    }
+
+    /// A database that is never free: others come and go. Their log is there from the third look on.
+    #[test]
+    fn a_log_that_comes_while_others_have_the_database_is_seen() {
+        let path = std::env::temp_dir().join(format!("idmill-crowded-{}", std::process::id()));
+        let log = PathBuf::from(format!("{}-wal", path.display()));
+        let mut looks = 0;
+        let mut connect = |_| {
+            looks += 1;
+            if looks == 3 {
+                std::fs::write(&log, "").unwrap();
+            }
+            let busy = Some(engine(5, "database is locked"));
+            std::future::ready(Ok(Scripted::<false>(vec![("SELECT count", busy)])))
+        };
+        let looked =
+            pin!(must_be_unshared(&mut connect, &path)).poll(&mut Context::from_waker(Waker::noop()));
+        std::fs::remove_file(&log).unwrap();
+        assert_eq!(looked.map_err(|error| error.to_string()), Poll::Ready(Ok(())));
+        assert_eq!(looks, 3);
     }
 
     /// Says what its journal is until a COMMIT, and fails afterwards.

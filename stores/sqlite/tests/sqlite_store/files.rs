@@ -87,6 +87,20 @@ async fn a_database_that_others_have_open_without_a_log_beside_it_is_refused() {
     SqliteStore::open_with(options).await.unwrap();
 }
 
+/// Each looks whether others have it, and is in nobody's way for longer than a moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_open_a_database_at_the_same_time_that_nobody_had_open() {
+    let place = Place::new();
+    drop(place.open().await);
+    for _ in 0..50 {
+        let opening: Vec<_> = (0..4).map(|_| tokio::spawn(SqliteStore::open(place.file()))).collect();
+        let mut open = Vec::new();
+        for one in opening {
+            open.push(one.await.unwrap().unwrap());
+        }
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_database_with_two_names_is_refused_under_both() {
