@@ -40,6 +40,7 @@ pub use idmill;
 pub use idmill::store::Mode;
 pub use idmill::store::kit::history::Failover;
 pub use idmill_sql::postgres::Keeps;
+pub use idmill_sql::postgres::native::Values;
 /// The driver, in the version whose clients and transactions this crate takes.
 pub use tokio_postgres as driver;
 

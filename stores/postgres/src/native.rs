@@ -1,11 +1,16 @@
 //! PostgreSQL's own sequences: `nextval`, made durable, with ranges that no change of
 //! the increment can make overlap.
 //!
-//! A value v of a sequence with `INCREMENT BY n` stands for the n ids that *end* with it, v - n + 1 to v, as
-//! Hibernate's pooled optimizer reads it. They lie between the value before and v, which the sequence has
-//! passed: whatever the next increment is, the ids that follow are above v. (Had it stood for those that
-//! begin with it, a smaller increment would reach into them.) The value that a sequence starts or is
-//! restarted with has none before it, and stands for itself alone.
+//! A value v of a sequence with `INCREMENT BY n` stands for n ids: those that *end* with it, v - n + 1 to v
+//! ([`Values::Last`], Hibernate's pooled optimizer), or those that *begin* with it ([`Values::First`], EF Core
+//! and others). All programs must read it alike.
+//!
+//! With `Last`, the ids lie between the value before and v, which the sequence has passed: whatever the next
+//! increment is, the ids that follow are above v. The value that somebody restarted a sequence with has none
+//! before it, and stands only for itself. A sequence of idmill's begins with the end of its first block.
+//!
+//! With `First`, a smaller increment reaches into the block before. So ids after such a change are left out up
+//! to the end of the largest block that could have been drawn.
 //!
 //! `nextval` by itself is not durable. It writes ahead 32 values at a time, and those in between are handed
 //! out without waiting for that record to reach the disk: if the transaction that wrote it is still open when
@@ -24,7 +29,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
 use idmill_sql::postgres::native::{
-    CHANGED, DRAWN_DURABLE_AT, Seen, create_sql, draw_sql, drop_sql, flush_sql, see_sql, set_sql,
+    CHANGED, DRAWN_DURABLE_AT, Seen, Values, create_sql, draw_sql, drop_sql, flush_sql, see_sql, set_sql,
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
@@ -48,9 +53,10 @@ pub(super) const MOST_INCREMENT: u64 = 1 << 31;
 /// `postgres://HOST/DATABASE?sequences=native`.
 ///
 /// Others may draw from them at the same time with `nextval`, if they read the value alike: as one id where
-/// the increment is 1, and as the last of a block where it is larger (Hibernate's `pooled`; not its
-/// `pooled-lo`). A sequence that cannot be drawn from safely is refused, with the statement that changes
-/// that: one that cycles, counts down, caches, is unlogged or temporary.
+/// the increment is 1, and as the last or the first id of a block where it is larger
+/// ([`PostgresOptions::values`](super::PostgresOptions::values)). A sequence with a larger increment that
+/// idmill did not create is refused until the options say how its values are read. So is, with the statement
+/// that changes it, a sequence that cycles, counts down, caches, is unlogged or temporary.
 ///
 /// A grant may be shorter than was asked for, and the rest of a value's ids is kept for the next; it is a gap
 /// if this store is dropped. Ids end at 2^63 - 1. Of the last `INCREMENT BY - 1` ids before the maximum,
@@ -62,6 +68,7 @@ pub struct NativeSequences {
     /// The one that was named; else each sequence is looked for along the path.
     schema: Option<Arc<str>>,
     increment: u64,
+    values: Option<Values>,
     read_only: bool,
     /// Of each sequence one reserve at a time: so that what is kept is below all that is drawn later.
     kept: Arc<Mutex<HashMap<SequenceName, Arc<AsyncMutex<Kept>>>>>,
@@ -76,6 +83,10 @@ struct Kept {
     begun: Option<Identity>,
     /// The last increment that was seen; `None` before the first look.
     increment: Option<u64>,
+    /// The largest increment that was seen.
+    widest: i64,
+    /// With `values=first`: ids of this identity below the number may belong to a block of a larger increment.
+    floor: Option<(Identity, i64)>,
     /// As SQL names it; empty before the first look.
     sql: String,
 }
@@ -102,6 +113,7 @@ impl NativeSequences {
         sessions: Sessions,
         schema: Option<&str>,
         increment: u64,
+        values: Option<Values>,
         mode: Mode,
     ) -> Result<Self> {
         if mode != Mode::ReadOnly {
@@ -110,7 +122,8 @@ impl NativeSequences {
         // There has to be a schema; of what name the sequences in it are does not matter.
         look(&mut &sessions, schema, "").await?;
         let read_only = mode == Mode::ReadOnly;
-        Ok(Self { sessions, schema: schema.map(Into::into), increment, read_only, kept: Arc::default() })
+        let schema = schema.map(Into::into);
+        Ok(Self { sessions, schema, increment, values, read_only, kept: Arc::default() })
     }
 
     fn must_write(&self) -> Result<()> {
@@ -158,7 +171,7 @@ impl NativeSequences {
             }
             // A sequence that is used up gives nothing, nor does one that is being restarted at this moment.
             if !self.draw(request, kept).await? {
-                *kept = Kept::default();
+                kept.forget();
             }
         }
         Err(crowded())
@@ -172,8 +185,7 @@ impl NativeSequences {
         if info.next.is_none_or(|next| next > request.ceiling) {
             return Err(exhausted(&request.name, info.bounds.max().min(request.ceiling)));
         }
-        // A value that is drawn now stands for itself alone, unless there was one before.
-        kept.begun = seen.called.then_some(info.identity);
+        kept.begun = seen.is_begun().then_some(info.identity);
         kept.increment = Some(seen.increment.cast_unsigned());
         kept.sql = sql;
         Ok(true)
@@ -206,7 +218,7 @@ impl NativeSequences {
             Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
             // Dropped or restarted. If it is damaged, the look that follows says so.
             Some(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
-                *kept = Kept::default();
+                kept.forget();
                 return Ok(true);
             }
             Some(fault) => return Err(failed(fault, Asked::Write)),
@@ -215,7 +227,7 @@ impl NativeSequences {
             self.must_be_durable(row, DRAWN_DURABLE_AT)?;
         }
         for row in &rows {
-            kept.add(row, &request.name)?;
+            kept.add(&Seen::read(row, self.values)?)?;
         }
         Ok(!rows.is_empty())
     }
@@ -243,7 +255,7 @@ impl NativeSequences {
             match self.sessions.run(&Statement::read(&sql, [])).await {
                 Ok(rows) => {
                     if let Some(row) = rows.first() {
-                        return Seen::read(row).map(Some);
+                        return Seen::read(row, self.values).map(Some);
                     }
                     // It is there, and was restarted while it was read: its old file is empty.
                 }
@@ -267,7 +279,7 @@ impl NativeSequences {
         must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
         let identity = Identity::fresh();
         let sql = self.sql(name).await?;
-        let create = create_sql(&sql, self.increment, bounds, identity, &self.lock_timeout());
+        let create = create_sql(&sql, self.increment, bounds, self.values, identity, &self.lock_timeout())?;
         match self.sessions.batch(&create).await {
             Ok(()) => Ok(SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, identity)),
             Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
@@ -289,7 +301,7 @@ impl NativeSequences {
             let seen = self.see(&sql, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.info()?;
             after.apply(&change)?;
-            match self.sessions.batch(&set_sql(&sql, &seen, &after, &self.lock_timeout())).await {
+            match self.sessions.batch(&set_sql(&sql, &seen, &after, &self.lock_timeout())?).await {
                 Ok(()) => {
                     *kept = Kept::default();
                     return Ok(after);
@@ -340,32 +352,60 @@ impl Kept {
         Ok(Some(grant))
     }
 
+    /// All but what guards `values=first` against a smaller increment.
+    fn forget(&mut self) {
+        *self = Self { widest: self.widest, floor: self.floor, ..Self::default() };
+    }
+
     /// A value that was drawn, as the ids that it stands for.
-    fn add(&mut self, row: &Row, name: &SequenceName) -> Result<()> {
-        let seen = Seen::read(row)?;
+    fn add(&mut self, seen: &Seen) -> Result<()> {
         let info = seen.info()?;
-        // An old increment does not matter here, and neither does a new one: the ids lie
-        // between the value before and this.
-        let first =
-            if self.begun == Some(info.identity) { seen.last - seen.increment + 1 } else { seen.last };
-        let first = first.max(seen.first()).cast_unsigned();
-        let range = part(first, seen.last.cast_unsigned() - first + 1)?;
+        let (first, last) = match seen.values()? {
+            Values::First => self.block_from(seen, info.identity),
+            // An old increment does not matter here, and neither does a new one: the ids lie
+            // between the value before and this.
+            _ if seen.is_whole() || self.begun == Some(info.identity) => {
+                (seen.last - seen.increment + 1, seen.last)
+            }
+            _ => (seen.last, seen.last),
+        };
         self.begun = Some(info.identity);
         self.increment = Some(seen.increment.cast_unsigned());
+        self.widest = self.widest.max(seen.increment);
         self.rest.retain(|grant| grant.identity == info.identity);
-        if let Some(back) = self.rest.back_mut() {
-            if u128::from(first) < back.range.end() {
-                self.rest.clear();
-                let message =
-                    format!("the sequence {name:?} went backwards, to {first}; nothing of it is used");
-                return Err(Error::new(ErrorKind::StoreViolation, message));
-            }
-            if u128::from(first) == back.range.end() {
-                back.range = part(back.range.start(), back.range.len() + range.len())?;
-                return Ok(());
-            }
+        let first = first.max(seen.first());
+        if first > last {
+            return Ok(());
         }
-        self.rest.push_back(Grant::new(range, info.identity, info.bounds));
+        let range = part(first.cast_unsigned(), (last - first).cast_unsigned() + 1)?;
+        self.append(Grant::new(range, info.identity, info.bounds), &seen.name)
+    }
+
+    /// The block that begins with a value. Each `ALTER SEQUENCE` makes another identity; the last value before
+    /// it lay below this one by the present increment at least, and its block was as long as the increment of
+    /// then.
+    fn block_from(&mut self, seen: &Seen, identity: Identity) -> (i64, i64) {
+        let floor = match self.floor {
+            Some((known, floor)) if known == identity => floor,
+            _ => seen.last.saturating_add((self.widest - seen.increment).max(0)),
+        };
+        self.floor = Some((identity, floor));
+        (seen.last.max(floor), seen.last.saturating_add(seen.increment - 1).min(seen.max))
+    }
+
+    /// Appends ids to the kept ones.
+    fn append(&mut self, grant: Grant, name: &str) -> Result<()> {
+        let first = grant.range.start();
+        let Some(back) = self.rest.back_mut().filter(|back| u128::from(first) <= back.range.end()) else {
+            self.rest.push_back(grant);
+            return Ok(());
+        };
+        if u128::from(first) < back.range.end() {
+            self.rest.clear();
+            let message = format!("the sequence {name:?} went backwards, to {first}; nothing of it is used");
+            return Err(Error::new(ErrorKind::StoreViolation, message));
+        }
+        back.range = part(back.range.start(), back.range.len() + grant.range.len())?;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use idmill::store::kit::history::Failover;
 use idmill::store::kit::options::Word;
 use idmill::store::kit::refuse;
 use idmill::{Error, Operation, Result};
+use idmill_sql::postgres::native::Values;
 use idmill_sql::postgres::{Keeps, Table};
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
@@ -57,7 +58,7 @@ impl Word for Session {
 /// The location of sequences in a PostgreSQL database, and how to reach it. Options do not connect.
 ///
 /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is the
-/// same. The other options are `schema=NAME`, `increment=N`, `mode=ro|rw|rwc`, `durability=disk|trust`,
+/// same. The other options are `schema=NAME`, `increment=N`, `values=first|last`, `mode=ro|rw|rwc`, `durability=disk|trust`,
 /// `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`, `sslrootcert=FILE`,
 /// `target_session_attrs=read-write` and `application_name=NAME`. Commas separate several hosts. The
 /// directory of a Unix socket is a percent-encoded host, as in
@@ -82,6 +83,7 @@ pub struct PostgresOptions {
     schema: Option<String>,
     sequences: Sequences,
     increment: u64,
+    values: Option<Values>,
     mode: Mode,
     keeps: Keeps,
     failover: Option<Failover>,
@@ -131,6 +133,15 @@ impl PostgresOptions {
     #[must_use]
     pub fn increment(mut self, increment: u64) -> Self {
         self.increment = increment;
+        self
+    }
+
+    /// Which ids a value of a native sequence stands for, where its increment is above 1. By default this is
+    /// [`Values::Last`] for sequences that idmill creates, and others are refused. A sequence of idmill's keeps
+    /// what it was created with.
+    #[must_use]
+    pub fn values(mut self, values: Values) -> Self {
+        self.values = Some(values);
         self
     }
 
@@ -257,6 +268,7 @@ impl PostgresOptions {
     }
 
     pub(super) async fn open_native(&self) -> Result<NativeSequences> {
-        NativeSequences::over(self.sessions()?, self.schema.as_deref(), self.increment, self.mode).await
+        let schema = self.schema.as_deref();
+        NativeSequences::over(self.sessions()?, schema, self.increment, self.values, self.mode).await
     }
 }

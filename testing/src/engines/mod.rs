@@ -194,6 +194,17 @@ async fn lets_in(address: SocketAddr) -> Result<()> {
 }
 
 /// Searched for upwards: the tests of the workspace's other packages use this module as well.
+/// A tool that `ci/engines/ENGINE tool NAME` runs. `None`, having printed why, where it cannot be had here.
+///
+/// # Panics
+/// As [`Engine::start`].
+pub fn tool(engine: &str, name: &str) -> Option<Command> {
+    fetched(engine)?;
+    let mut command = Command::new(script(engine));
+    command.args(["tool", name]);
+    Some(command)
+}
+
 fn script(name: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut scripts = package.ancestors().map(|above| above.join("ci/engines"));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use idmill::ErrorKind;
 use idmill::store::Store;
-use idmill_testing::engines::Engine;
+use idmill_testing::engines::{self, Engine};
 use idmill_testing::restores::{Backup, Drawn, ran};
 
 use super::{name, open};
@@ -59,9 +59,7 @@ async fn a_snapshot_that_is_restored() {
 }
 
 fn tool(name: &str) -> Command {
-    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/engines/etcd"));
-    command.args(["tool", name]);
-    command
+    engines::tool("etcd", name).expect("fetched, since it runs")
 }
 
 /// Makes the snapshot the state of the member, which is alone and known by the same addresses as before.

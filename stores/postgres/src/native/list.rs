@@ -49,7 +49,7 @@ impl NativeSequences {
         let together = self.sessions.run(&Statement::read(selects.join(" UNION ALL "), [])).await;
         if let Ok(rows) = together {
             for row in &rows {
-                add(listing, text(row, 0), Seen::read(row).and_then(|seen| seen.info()));
+                add(listing, text(row, 0), Seen::read(row, self.values).and_then(|seen| seen.info()));
             }
             return Ok(());
         }

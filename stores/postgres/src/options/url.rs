@@ -11,6 +11,7 @@ use idmill::store::kit::secrets::check_login;
 use idmill::store::{ColumnPath, Largest, Target};
 use idmill::store::{Mode, Store, StoreFuture};
 use idmill::{Error, Operation, Result};
+use idmill_sql::postgres::native::Values;
 use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes};
 
 use super::{PostgresOptions, Sequences, Session, SslMode};
@@ -29,6 +30,12 @@ pub(super) const OPTIONS: Options<PostgresOptions> = Options(&[
     option("increment", whole(1, MOST_INCREMENT), "1")
         .means("`INCREMENT BY` of the native sequences that idmill creates")
         .field(|o| &mut o.increment),
+    option("values", words::<Values>(), "")
+        .means(
+            "which id a value of a native sequence is, where its increment is above 1; without it, such a sequence is \
+             refused unless idmill created it, see below",
+        )
+        .field(|o| &mut o.values),
     option("mode", words::<Mode>(), "rwc").means("what opening may do to the table").field(|o| &mut o.mode),
     option("durability", words::<Keeps>(), "disk")
         .means("what keeps a grant through a crash")
@@ -92,6 +99,7 @@ impl PostgresOptions {
             schema: None,
             sequences: Sequences::default(),
             increment,
+            values: None,
             mode: Mode::default(),
             keeps: Keeps::default(),
             failover: None,

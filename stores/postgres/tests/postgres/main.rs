@@ -14,6 +14,7 @@ mod restores;
 mod rows;
 mod silent;
 mod transactions;
+mod values;
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! A sequence as PostgreSQL has it: how it is read and drawn from, in SQL, and what of it is refused.
 
+use idmill::store::kit::options::Word;
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
@@ -16,6 +17,30 @@ pub const DRAWN_DURABLE_AT: usize = 13;
 
 /// The code that is raised where a sequence is not as it was seen.
 pub const CHANGED: &str = "ID001";
+
+/// Which ids a value of a sequence stands for, where its increment n is above 1.
+///
+/// All programs that draw from one sequence must read its values alike, or ids repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Values {
+    /// `last`: value v stands for v - n + 1 to v, as in Hibernate's `pooled` optimizer.
+    Last,
+    /// `first`: value v stands for v to v + n - 1, as in EF Core, Npgsql, Quarkus and Hibernate's
+    /// `pooled-lo`.
+    First,
+}
+
+impl Word for Values {
+    const WORDS: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Last, "last", "of its block, as Hibernate's `pooled` reads it"),
+        (
+            Self::First,
+            "first",
+            "of its block, as EF Core, Npgsql, Quarkus and Hibernate's `pooled-lo` read it",
+        ),
+    ];
+}
 
 /// A sequence as the catalogue and its own row have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +72,8 @@ pub struct Seen {
     pub oid: u64,
     /// Its comment, with the note of idmill's.
     pub comment: String,
+    /// How the store's options say that its values are read.
+    pub told: Option<Values>,
 }
 
 impl Seen {
@@ -54,7 +81,7 @@ impl Seen {
     ///
     /// # Errors
     /// [`StoreViolation`](ErrorKind::StoreViolation) where there is no number that should be one.
-    pub fn read(row: &Row) -> Result<Self> {
+    pub fn read(row: &Row, told: Option<Values>) -> Result<Self> {
         let text = |column| row.text(column).unwrap_or_default().to_owned();
         let number = |column| {
             text(column).parse::<i64>().map_err(|_| {
@@ -77,6 +104,7 @@ impl Seen {
             oid: number(10)?.cast_unsigned(),
             comment: text(11),
             start: number(12)?,
+            told,
         })
     }
 
@@ -100,9 +128,70 @@ impl Seen {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// Its first id: where it starts, unless somebody has restarted it below.
+    /// Its first id: as noted, or where it starts, unless somebody has restarted it below.
     pub fn first(&self) -> i64 {
-        if self.last < self.start { self.min } else { self.start }
+        let start = if self.last < self.start { self.min } else { self.start };
+        self.noted_first().unwrap_or(start)
+    }
+
+    /// Which ids its values stand for.
+    ///
+    /// # Errors
+    /// [`Conflict`](ErrorKind::Conflict) where neither the sequence nor the options determine it, or where
+    /// they differ.
+    pub fn values(&self) -> Result<Values> {
+        let (name, increment) = (&self.name, self.increment);
+        let message = match (self.noted_values(), self.told) {
+            _ if increment == 1 => return Ok(self.told.unwrap_or(Values::Last)),
+            (Some(noted), Some(told)) if noted != told => format!(
+                "the sequence {name:?} is noted as values={}, and the options say values={}; correct the options",
+                noted.word(),
+                told.word()
+            ),
+            (Some(values), _) | (None, Some(values)) => return Ok(values),
+            (None, None) => format!(
+                "the sequence {name:?} has INCREMENT BY {increment}: write values=last (Hibernate pooled) or \
+                 values=first (EF Core, Npgsql, Quarkus, pooled-lo)"
+            ),
+        };
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Whether the next value stands for a whole block, and not only for itself.
+    pub fn is_begun(&self) -> bool {
+        self.called || self.is_whole()
+    }
+
+    /// Whether even the first value stands for a whole block, as noted.
+    pub fn is_whole(&self) -> bool {
+        self.noted_first().is_some()
+    }
+
+    /// A note of an earlier version does not say it: those were all read as the last, until somebody alters
+    /// the sequence.
+    fn noted_values(&self) -> Option<Values> {
+        match self.noted("values") {
+            Some(word) => {
+                Values::WORDS.iter().find(|(_, known, _)| *known == word).map(|(values, ..)| *values)
+            }
+            None => self.is_as_noted().then_some(Values::Last),
+        }
+    }
+
+    /// The first id, where the first value is the last of a whole block. A `setval` below it ends that.
+    fn noted_first(&self) -> Option<i64> {
+        let first = self.noted("first").filter(|_| self.is_as_noted())?.parse().ok();
+        first.filter(|first| *first <= self.last)
+    }
+
+    /// Whether it is still in the file that was noted: a restart and each `ALTER SEQUENCE` give it another.
+    fn is_as_noted(&self) -> bool {
+        self.noted("file").and_then(|file| file.parse().ok()) == Some(self.file)
+    }
+
+    fn noted(&self, key: &str) -> Option<&str> {
+        let (_, note) = self.comment.rsplit_once(NOTE)?;
+        note.split([' ', ']']).find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
     }
 
     /// As a sequence of a store.
@@ -111,12 +200,13 @@ impl Seen {
     /// Those of [`check`](Self::check).
     pub fn info(&self) -> Result<SequenceInfo> {
         self.check()?;
-        let next = if self.called {
+        let values = self.values()?;
+        let value = if self.called { self.last.checked_add(self.increment) } else { Some(self.last) };
+        let next = value.filter(|value| *value <= self.max).map(|value| match values {
             // Only whole blocks are drawn.
-            self.last.checked_add(self.increment).filter(|value| *value <= self.max).map(|_| self.last + 1)
-        } else {
-            Some(self.last).filter(|value| *value <= self.max)
-        };
+            Values::Last if self.is_begun() => (value - self.increment + 1).max(self.first()),
+            _ => value,
+        });
         let bounds = Bounds::new(self.first().cast_unsigned(), self.max.cast_unsigned())?;
         let name = SequenceName::new(&self.name)?;
         Ok(SequenceInfo::stored(name, next.map(i64::cast_unsigned), bounds, self.identity()))
@@ -125,15 +215,12 @@ impl Seen {
     /// As idmill noted it, if the sequence is still in the file that it was in then. A restart,
     /// by whomever, gives it another.
     pub fn identity(&self) -> Identity {
-        let Some((_, note)) = self.comment.rsplit_once(NOTE) else {
+        if !self.comment.contains(NOTE) {
             return Identity { incarnation: self.oid.max(1), epoch: self.file };
-        };
-        let number = |key: &str| {
-            let value = note.split([' ', ']']).find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
-            value.and_then(|value| value.parse::<u64>().ok()).unwrap_or_default()
-        };
+        }
+        let number = |key| self.noted(key).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
         let (incarnation, epoch) = (number("incarnation").max(1), number("epoch"));
-        if number("file") == self.file {
+        if self.is_as_noted() {
             return Identity { incarnation, epoch };
         }
         // Above all that are noted.
@@ -208,20 +295,65 @@ pub fn flush_sql() -> String {
 
 /// Creates a sequence, with its identity noted. Waits no longer than `patience` for a lock, as PostgreSQL's
 /// `lock_timeout` has it.
-pub fn create_sql(sql: &str, increment: u64, bounds: Bounds, identity: Identity, patience: &str) -> String {
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) where no whole block fits into the bounds.
+pub fn create_sql(
+    sql: &str,
+    increment: u64,
+    bounds: Bounds,
+    told: Option<Values>,
+    identity: Identity,
+    patience: &str,
+) -> Result<String> {
+    let values = told.unwrap_or(Values::Last);
+    let first = First::of(increment, bounds, values)?;
+    // An increment of 1 does not show how a larger one would be read.
+    let noted = told.or((increment > 1).then_some(values));
     let body = format!(
         "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}",
-        bounds_sql(bounds),
-        note_sql(sql, "", identity),
+        bounds_sql(bounds, first.value),
+        note_sql(sql, "", &first.note(noted), identity),
     );
-    block("", patience, &body)
+    Ok(block("", patience, &body))
 }
 
-/// PostgreSQL wants the least value to be below the largest; what counts here is the one to start with.
-fn bounds_sql(bounds: Bounds) -> String {
+/// The value that a sequence begins with.
+struct First {
+    value: u64,
+    /// Its first id, where the value is the last of a whole block.
+    whole_from: Option<u64>,
+}
+
+impl First {
+    /// Others, who read a value as the last of its block, take the ids before it too. (Hibernate's `pooled`
+    /// leaves them out where the value is the `initialValue` of its mapping, and nowhere else.) So the first
+    /// value is the end of the first block.
+    fn of(increment: u64, bounds: Bounds, values: Values) -> Result<Self> {
+        let (start, max) = (bounds.start(), bounds.max());
+        if values == Values::First || increment == 1 {
+            return Ok(Self { value: start, whole_from: None });
+        }
+        let end = start.checked_add(increment - 1).filter(|end| *end <= max).ok_or_else(|| {
+            Error::invalid(format!(
+                "max {max} leaves no whole block from {start} on with increment={increment}; raise max or lower increment"
+            ))
+        })?;
+        Ok(Self { value: end, whole_from: Some(start) })
+    }
+
+    fn note(&self, values: Option<Values>) -> String {
+        let values = values.map(|values| format!(" values={}", values.word()));
+        let first = self.whole_from.map(|first| format!(" first={first}"));
+        values.into_iter().chain(first).collect()
+    }
+}
+
+/// PostgreSQL wants the least value to be below the largest.
+fn bounds_sql(bounds: Bounds, value: u64) -> String {
     let (start, max) = (bounds.start(), bounds.max());
     let least = i128::from(start) - i128::from(start == max);
-    format!("MINVALUE {least} MAXVALUE {max} START WITH {start}")
+    format!("MINVALUE {least} MAXVALUE {max} START WITH {value}")
 }
 
 /// Changes a sequence from `seen` to `after`; waits no longer than `patience` for a lock.
@@ -229,20 +361,27 @@ fn bounds_sql(bounds: Bounds) -> String {
 /// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed and the error is
 /// [`CHANGED`]. The restart gives it another file, by which those that draw from it know that it is not what
 /// it was, even if they read its comment a moment too early.
-pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> String {
-    let (min, max) = (after.bounds.start(), after.bounds.max());
-    // The value before the next id; the first id has none.
+///
+/// # Errors
+/// Those of [`Seen::values`], and [`InvalidInput`](ErrorKind::InvalidInput) where no whole block is left.
+pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> Result<String> {
+    let (values, max) = (seen.values()?, after.bounds.max());
+    let first = First::of(seen.increment.cast_unsigned(), after.bounds, values);
     let (last, called) = match after.next {
         None => (max, true),
-        Some(next) if next == min => (min, false),
+        Some(next) if values == Values::First => (next, false),
+        // It has no value before it.
+        Some(next) if next == after.bounds.start() => (first.as_ref().map_err(Clone::clone)?.value, false),
         Some(next) => (next - 1, true),
     };
     // Where it starts is not touched as long as it may stay: only a max that comes down to it is in its way.
     let bounds = if seen.min.max(seen.start) < max.cast_signed() {
         format!("MAXVALUE {max}")
     } else {
-        bounds_sql(after.bounds)
+        bounds_sql(after.bounds, after.bounds.start())
     };
+    let noted = seen.noted_values().or((seen.increment > 1).then_some(values));
+    let note = first.unwrap_or(First { value: 0, whole_from: None }).note(noted);
     let body = format!(
         "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
          INTO last, called, note FROM {sql} AS l; \
@@ -252,10 +391,10 @@ pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> 
         seen.last,
         seen.called,
         literal(&seen.comment),
-        note_sql(sql, seen.remark(), after.identity),
+        note_sql(sql, seen.remark(), &note, after.identity),
         oid = seen.oid,
     );
-    block("last bigint; called boolean; note text; ", patience, &body)
+    Ok(block("last bigint; called boolean; note text; ", patience, &body))
 }
 
 /// Drops a sequence; waits no longer than `patience` for a lock.
@@ -274,10 +413,10 @@ fn block(declare: &str, patience: &str, body: &str) -> String {
     )
 }
 
-/// Notes the identity, and the file that it goes with.
-fn note_sql(sql: &str, remark: &str, identity: Identity) -> String {
+/// Notes the identity, how values are read, and the file that both go with.
+fn note_sql(sql: &str, remark: &str, reading: &str, identity: Identity) -> String {
     let (name, before) = (literal(sql), literal(remark));
-    let note = format!("{NOTE}incarnation={} epoch={} file=", identity.incarnation, identity.epoch);
+    let note = format!("{NOTE}incarnation={} epoch={}{reading} file=", identity.incarnation, identity.epoch);
     format!(
         "EXECUTE format('COMMENT ON SEQUENCE %s IS %L', {name}, {before} || '{note}' || pg_relation_filenode({name}::regclass) || ']');"
     )
