@@ -213,11 +213,17 @@ fn keep(id: idmill::Result<u64>) {
     black_box(id.unwrap());
 }
 
+/// All rows of one sequence, after the rows that they are compared with.
+pub(crate) fn of_one_sequence() -> Vec<Row> {
+    let mut rows = Vec::from(compared_with());
+    rows.extend(shared());
+    rows.extend(of_threads());
+    rows
+}
+
 pub(crate) fn main() {
     ranges::main(&[1, 2], || {
-        let mut rows = Vec::from(compared_with());
-        rows.extend(shared());
-        rows.extend(of_threads());
+        let mut rows = of_one_sequence();
         rows.extend(in_turn());
         rows
     });

@@ -1,22 +1,22 @@
-//! The pages that are longer than a type. They are part of the documentation alone.
+//! The examples of the pages in `docs/`, which are run as tests.
 
 #[doc = include_str!("../docs/guarantees.md")]
-pub mod guarantees {}
+mod guarantees {}
 
 #[doc = include_str!("../docs/codecs.md")]
-pub mod codecs {}
+mod codecs {}
 
 #[doc = include_str!("../docs/tiers.md")]
-pub mod tiers {}
+mod tiers {}
 
 #[doc = include_str!("../docs/metrics.md")]
-pub mod metrics {}
+mod metrics {}
 
 #[doc = include_str!("../docs/restore.md")]
-pub mod restore {}
+mod restore {}
 
 #[doc = include_str!("../docs/server.md")]
-pub mod server {}
+mod server {}
 
 #[doc = include_str!("../docs/security.md")]
-pub mod security {}
+mod security {}

@@ -40,7 +40,7 @@
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
 //! - [`Allocator`], [`Handle`], [`Lease`]: these hand out ids.
-//! - [`Order`]: how ids relate to each other. [A guide](guide::guarantees) helps to choose.
+//! - [`Order`]: how ids relate to each other. `docs/guarantees.md` in the repository helps to choose.
 //! - [`Error`]: what went wrong, and whether to try again.
 //! - [`codec`]: how ids look outside: permuted, spread over the key space, written for people.
 //! - [`store`]: the stores, and how to write one.
@@ -90,8 +90,8 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod guard;
-#[cfg(doc)]
-pub mod guide;
+#[cfg(doctest)]
+mod guide;
 mod id;
 mod name;
 mod named;

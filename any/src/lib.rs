@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from any store of idmill, by URL.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-any).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 use idmill::store::{Scheme, Schemes};
 

@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Small, unique, ordered numeric ids for every language: a server that speaks the Redis protocol and HTTP.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-server).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod access;
 mod audit;

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Numbers to numbers: [`Permutation`] (keyed; hides order and quantity from a casual look, and is not
-//! encryption) and [`BitReversal`] (spreads growing ids over the key space). Numbers to texts: [`Base`]. The
-//! guide [`codecs`](crate::guide::codecs) helps to choose.
+//! encryption) and [`BitReversal`] (spreads growing ids over the key space). Numbers to texts: [`Base`].
+//! `docs/codecs.md` in the repository helps to choose.
 //!
 //! Every codec is a bijection between the numbers it accepts and its outputs: two ids never become the same,
 //! and a number that it does not accept is an error, never truncated. What a format makes of an id never

@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from Cassandra, in one datacenter or several: small, unique, ordered, in ranges.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-cassandra).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!

@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from Google Cloud Datastore: small, unique, ordered, in ranges.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-datastore).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!
@@ -7,7 +11,7 @@
 //!
 //! # What holds
 //!
-//! The page above describes durability, consistency, and the limits of writes to one entity. A commit that is
+//! The guide describes durability, consistency, and the limits of writes to one entity. A commit that is
 //! not answered, or is answered with a status that leaves it open, is an
 //! [`UnknownOutcome`](ErrorKind::UnknownOutcome) and is not sent again.
 //!

@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids for services with diesel: small, unique, ordered, inside your transactions, async or blocking.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-diesel).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod ids;
 pub mod postgres;

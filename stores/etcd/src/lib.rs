@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from etcd: small, unique, ordered, in ranges.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-etcd).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!
@@ -6,7 +10,7 @@
 //!
 //! # What holds
 //!
-//! The page above describes durability, when a transaction is sent again, and how the store detects an etcd
+//! The guide describes durability, when a transaction is sent again, and how the store detects an etcd
 //! that went back. If a repeated transaction does not settle its outcome, it is an
 //! [`UnknownOutcome`](ErrorKind::UnknownOutcome). An answer that is older than one already seen, or from
 //! another cluster, is a [`StoreViolation`](ErrorKind::StoreViolation).

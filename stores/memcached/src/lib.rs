@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! A window of ids on memcached in front of any store: small, unique, ordered.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-memcached).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The window
 //!

@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from MongoDB: small, unique, ordered, in ranges or inside your transactions.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-mongodb).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!
@@ -6,7 +10,7 @@
 //!
 //! # What holds
 //!
-//! The page above describes durability and how ids are reserved. For ids without gaps, on a server with
+//! The guide describes durability and how ids are reserved. For ids without gaps, on a server with
 //! transactions, see [`InTransaction`].
 //!
 //! Besides what the page names, MongoDB does not protect against a document changed by hand, or

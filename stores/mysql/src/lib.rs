@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from MySQL and MariaDB: small, unique, ordered, in ranges or inside your transactions.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-mysql).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!
@@ -6,7 +10,7 @@
 //!
 //! # What holds
 //!
-//! The page above describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
+//! The guide describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
 //!
 //! Besides what the page names, the server does not protect against a row changed by hand.
 //!

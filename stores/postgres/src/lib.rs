@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from PostgreSQL, rows or sequences: small, unique, ordered, in ranges or inside your transactions.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-postgres).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!
@@ -7,7 +11,7 @@
 //!
 //! # What holds
 //!
-//! The page above describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
+//! The guide describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
 //!
 //! # Cancellation
 //!

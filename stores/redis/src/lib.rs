@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from Redis, as a store or as a window in front of another: small, unique, ordered, in ranges.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-redis).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!
@@ -6,7 +10,7 @@
 //!
 //! # What holds
 //!
-//! The page above describes which settings make grants durable ([`Keeps`]), how a promoted replica is
+//! The guide describes which settings make grants durable ([`Keeps`]), how a promoted replica is
 //! detected ([`Failover`]), and what is not noticed. A reserve is one script on one hash. A script is sent
 //! again only if the server says that it does not know it. Ids go up to 2^64 - 1, since they never pass
 //! through a Lua number.

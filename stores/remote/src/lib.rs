@@ -1,4 +1,9 @@
-#![doc = include_str!("../README.md")]
+//! Ids for processes that may not reach the database, over idmill's server: small, unique, ordered, in
+//! ranges.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-remote).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The crate
 //!

@@ -1,4 +1,9 @@
-#![doc = include_str!("../README.md")]
+//! Ids for services with SeaORM: small, unique, ordered, in ranges or inside your transactions, from the
+//! connection you have.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-sea-orm).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! The SQL of idmill's stores: statements, tables, and what errors mean, over any driver.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-sql).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # Where things are
 //!

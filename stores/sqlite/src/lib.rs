@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+//! Ids from SQLite: small, unique, ordered, in ranges or inside your transactions.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-sqlite).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
 //! # The store
 //!

@@ -1,4 +1,9 @@
-#![doc = include_str!("../README.md")]
+//! Ids for services with sqlx: small, unique, ordered, in ranges or inside your transactions, from the pool
+//! you have.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-sqlx).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod ids;
 #[cfg(feature = "postgres")]

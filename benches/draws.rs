@@ -1,0 +1,37 @@
+//! What a draw costs, by criterion: time and throughput, with its statistics and its comparison to the last run.
+//!
+//! `cargo bench -p idmill-bench --bench draws` measures the rows of `hot_path.rs` that have a goal, one after
+//! another. The harness of `hot_path.rs` measures all rows in turn instead, so that a slow moment of the
+//! machine hits all of them: ratios and goals are taken from there.
+
+#![allow(missing_docs)] // criterion's macros make undocumented items
+
+#[allow(dead_code)] // its `main` and the rows of many sequences
+#[path = "hot_path.rs"]
+mod hot_path;
+
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+
+const THREADS: [usize; 3] = [1, 2, 4];
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(800))
+        .without_plots()
+        .configure_from_args();
+    for row in hot_path::of_one_sequence() {
+        let mut group = criterion.benchmark_group(format!("draw/{}", row.name.replace('`', "")));
+        // A measurement is of ids, whatever one call takes; a call of `take(64)` is 64 of them.
+        group.throughput(Throughput::Elements(1));
+        for threads in THREADS {
+            let id = BenchmarkId::from_parameter(format!("{threads} threads"));
+            group.bench_function(id, |bencher| bencher.iter_custom(|ids| (row.measure)(threads, ids)));
+        }
+        group.finish();
+    }
+    criterion.final_summary();
+}

@@ -1,0 +1,10 @@
+//! The segments that callers draw from.
+
+library! {
+    "../../src/sequence/process.rs" process,
+    "../../src/sequence/seen.rs" seen,
+    "../../src/sequence/segment.rs" segment,
+    "../../src/sequence/settings.rs" settings,
+    "../../src/sequence/stock.rs" stock,
+    "../../src/sequence/time.rs" time,
+}
