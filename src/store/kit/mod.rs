@@ -9,6 +9,7 @@
 //! - [`query`]: the parts of a URL, read and printed.
 //! - [`secrets`]: what of a URL may be shown.
 //! - [`Mode`](mode::Mode): what opening a store may do, `mode=ro|rw|rwc`.
+//! - [`SharedConnection`]: one connection for all callers, and one attempt to open it.
 //! - [`witness_beside`]: what the table of the records is called.
 //! - [`store_calls!`](crate::store_calls): the calls of [`Store`](crate::store::Store), for a store whose
 //!   work is in methods of its own.
@@ -26,6 +27,7 @@ pub mod options;
 pub mod query;
 mod refuse;
 pub mod secrets;
+mod shared;
 mod witness;
 
 #[doc(hidden)]
@@ -35,4 +37,5 @@ pub use address::Address;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped};
 pub use contention::{Contention, Contest};
 pub use refuse::refuse;
+pub use shared::SharedConnection;
 pub use witness::witness_beside;

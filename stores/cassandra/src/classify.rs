@@ -119,7 +119,28 @@ pub(super) fn prepare_failed(error: PrepareError) -> Error {
 /// An error of connecting to any of these hosts, which the driver's own words leave out.
 pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error {
     let said = format!("no session with {}: {error}", hosts.join(", "));
+    if let Some((kind, remedy)) = of_tls(&said) {
+        return Error::new(kind, format!("{said}; {remedy}")).because(error);
+    }
     describe(classify_connect(&error), said).because(error)
+}
+
+/// What went wrong with TLS, which the driver tells only in its text.
+fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
+    let says = |words: &str| said.contains(words);
+    if says("invalid peer certificate") {
+        let remedy = "ca=FILE names who may have signed it, and it has to be for the node's address or a host of the URL";
+        Some((ErrorKind::Denied, remedy))
+    } else if says("received fatal alert") {
+        Some((ErrorKind::Denied, "do the nodes require a certificate? cert=FILE&key=FILE shows one"))
+    } else if says("received corrupt message") {
+        Some((
+            ErrorKind::Unsupported,
+            "is it TLS that the nodes speak? without tls, ca and cert, none is used",
+        ))
+    } else {
+        None
+    }
 }
 
 fn describe(kind: ErrorKind, said: impl std::fmt::Display) -> Error {

@@ -44,6 +44,7 @@ mod options;
 mod records;
 mod schema;
 mod sequences;
+mod tls;
 mod values;
 
 use std::sync::Arc;

@@ -4,17 +4,19 @@ mod url;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::Result;
 use idmill::store::kit::options::Word;
 use idmill::store::kit::{Address, refuse};
+use idmill::{Error, ErrorKind, Result};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::TranslationError;
 use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
+use tokio::task::spawn_blocking;
 
 use super::classify::connect_failed;
 use super::client::{AGREEMENT, Serial, patience};
@@ -49,7 +51,8 @@ impl Word for Mode {
 /// The location of a Cassandra or ScyllaDB cluster, and how sequences are kept in it. Options are checked
 /// when the store is opened.
 ///
-/// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`.
+/// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`; over TLS with
+/// `tls=true&ca=FILE&cert=FILE&key=FILE`.
 /// Passwords are never printed.
 ///
 /// ```
@@ -60,7 +63,7 @@ impl Word for Mode {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct CassandraOptions {
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
     keyspace: String,
     user: Option<(String, String)>,
     mode: Mode,
@@ -73,6 +76,10 @@ pub struct CassandraOptions {
     timeout: Duration,
     create: bool,
     replicas: Replicas,
+    tls: Option<bool>,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) cert: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
     translation: Translation,
 }
 
@@ -107,6 +114,10 @@ impl CassandraOptions {
             timeout,
             create,
             replicas: Replicas::default(),
+            tls: None,
+            ca: None,
+            cert: None,
+            key: None,
             translation: Translation::default(),
         })
     }
@@ -190,6 +201,44 @@ impl CassandraOptions {
         self
     }
 
+    /// Whether connections are encrypted. Default: only if a certificate is named. Trusts the system's
+    /// authorities, unless [`ca`](Self::ca) names others. A node's certificate has to be for its address, or
+    /// for one of the hosts.
+    #[must_use]
+    pub fn tls(mut self, tls: bool) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// A PEM file with the authorities that sign the nodes' certificates. Read when the store is opened.
+    #[must_use]
+    pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca = Some(file.into());
+        self
+    }
+
+    /// PEM files with the client's certificate and its key, if the nodes require one (`require_client_auth`).
+    /// Read when the store is opened.
+    #[must_use]
+    pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        (self.cert, self.key) = (Some(certificate.into()), Some(key.into()));
+        self
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.tls.unwrap_or(self.ca.is_some() || self.cert.is_some())
+    }
+
+    fn check_files(&self) -> Result<()> {
+        if self.cert.is_some() != self.key.is_some() {
+            return Err(refuse("a certificate and its key go together: cert=FILE&key=FILE"));
+        }
+        if self.tls == Some(false) && (self.ca.is_some() || self.cert.is_some()) {
+            return Err(refuse("tls=false has no use for certificates; leave it out, or them"));
+        }
+        Ok(())
+    }
+
     /// Maps the addresses that nodes announce to others to connect to, for a proxy in between.
     #[must_use]
     pub fn translate(mut self, addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>) -> Self {
@@ -214,6 +263,7 @@ impl CassandraOptions {
         }
         check_name("keyspace", &self.keyspace, LONGEST_KEYSPACE)?;
         OPTIONS.check(self)?;
+        self.check_files()?;
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
             return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`"));
@@ -271,6 +321,12 @@ impl CassandraOptions {
         if self.translation != Translation::default() {
             builder = builder.address_translator(Arc::new(self.translation.clone()));
         }
+        if self.is_encrypted() {
+            let options = self.clone();
+            let config = spawn_blocking(move || super::tls::config(&options)).await;
+            let config = config.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
+            builder = builder.tls_context(Some(Arc::new(config)));
+        }
         builder.build().await.map_err(|error| connect_failed(error, &self.hosts))
     }
 }
@@ -298,7 +354,7 @@ impl AddressTranslator for Translation {
     }
 }
 
-fn address(host: &str) -> Result<Address> {
+pub(super) fn address(host: &str) -> Result<Address> {
     Address::parse(host, Some(PORT)).ok_or_else(|| {
         refuse(format!("the host {host:?} cannot be; write HOST or HOST:PORT, with commas between several"))
     })

@@ -11,6 +11,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 use token_source::{TokenSource, TokenSourceProvider};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::classify::{Failure, Refusal, Verdict, commit_failed, read_failed};
 use super::options::DatastoreOptions;
@@ -18,6 +19,8 @@ use super::options::DatastoreOptions;
 const CLOUD: &str = "https://datastore.googleapis.com";
 const SCOPE: &str = "https://www.googleapis.com/auth/datastore";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pauses before a look-up that the server has deferred, each twice the last: every look-up is billed.
+const DEFERRED: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// By which the service finds the database before it reads the request.
 const ROUTING: &str = "x-goog-request-params";
 
@@ -29,6 +32,7 @@ pub(super) struct Client {
     url: String,
     routing: HeaderValue,
     database: String,
+    timeout: Duration,
     tokens: Option<Arc<dyn TokenSource>>,
 }
 
@@ -41,7 +45,7 @@ impl Client {
     ) -> Result<Self> {
         let emulator = options.emulator_or(std::env::var("DATASTORE_EMULATOR_HOST").ok())?;
         let tokens = match (tokens, &emulator) {
-            (None, None) => Some(default_tokens().await?),
+            (None, None) => Some(default_tokens(options.timeout).await?),
             (tokens, _) => tokens,
         };
         let server = emulator.map_or_else(|| CLOUD.to_owned(), |address| format!("http://{address}"));
@@ -50,24 +54,50 @@ impl Client {
             url: format!("{server}/v1/projects/{}:", options.project),
             routing: routing(options)?,
             database: options.database.clone(),
+            timeout: options.timeout,
             tokens,
         })
     }
 
-    /// Reads, in one request, the entities of these keys: the body of the answer.
-    pub(super) async fn lookup(&self, key: &Value) -> Result<Value> {
+    /// Reads the entity of a key, with its version.
+    pub(super) async fn find(&self, key: &Value) -> Result<Option<Value>> {
         let request = json!({
             "databaseId": self.database,
             "readOptions": { "readConsistency": "STRONG" },
             "keys": [key],
         });
-        self.call("lookup", request).await.map_err(read_failed)
+        let (deadline, [mut pause, most]) = (self.deadline(), DEFERRED);
+        loop {
+            let answer = self.call("lookup", request.clone(), deadline).await.map_err(read_failed)?;
+            let first = |what: &str| answer[what].get(0);
+            if let Some(found) = first("found") {
+                return Ok(Some(found.clone()));
+            }
+            if first("missing").is_some() {
+                return Ok(None);
+            }
+            // The server had no time for this key; it says so instead of failing.
+            if first("deferred").is_none() {
+                return Err(Error::new(ErrorKind::StoreViolation, "a lookup was answered without its key"));
+            }
+            if Instant::now() + pause >= deadline {
+                let message = format!("Datastore deferred the look-up for {:?}; try again", self.timeout);
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            sleep(pause).await;
+            pause = most.min(pause * 2);
+        }
+    }
+
+    /// When a call that begins now has to end, with its request for a token.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
     }
 
     /// Reads a page of a query.
     pub(super) async fn query(&self, partition: Value, query: &Value) -> Result<Value> {
         let request = json!({ "databaseId": self.database, "partitionId": partition, "query": query });
-        self.call("runQuery", request).await.map_err(read_failed)
+        self.call("runQuery", request, self.deadline()).await.map_err(read_failed)
     }
 
     /// Applies one mutation, in a transaction of its own.
@@ -78,7 +108,7 @@ impl Client {
             "singleUseTransaction": { "readWrite": {} },
             "mutations": [mutation],
         });
-        let answer = self.call("commit", request).await.map_err(commit_failed)?;
+        let answer = self.call("commit", request, self.deadline()).await.map_err(commit_failed)?;
         let Some(result) = answer["mutationResults"].get(0).filter(|result| result.is_object()) else {
             return Err(commit_failed(Failure::Lost("an answer without a result".into())));
         };
@@ -90,7 +120,7 @@ impl Client {
         Ok(())
     }
 
-    async fn call(&self, method: &str, body: Value) -> Result<Value, Failure> {
+    async fn call(&self, method: &str, body: Value, deadline: Instant) -> Result<Value, Failure> {
         let mut request = self
             .http
             .post(format!("{}{method}", self.url))
@@ -98,10 +128,12 @@ impl Client {
             .header(ROUTING, &self.routing)
             .body(body.to_string());
         if let Some(tokens) = &self.tokens {
-            let token = tokens.token().await.map_err(Failure::Unsent)?;
+            let silent = || Failure::Unsent(format!("no access token within {:?}", self.timeout).into());
+            let token = timeout_at(deadline, tokens.token()).await.map_err(|_| silent())?;
+            let token = token.map_err(Failure::Unsent)?;
             request = request.header(AUTHORIZATION, secret(&token).map_err(Failure::Unsent)?);
         }
-        let answer = request.send().await.map_err(|error| {
+        let answer = request.timeout(deadline - Instant::now()).send().await.map_err(|error| {
             if error.is_connect() { Failure::Unsent(broken(error)) } else { Failure::Lost(broken(error)) }
         })?;
         let status = answer.status();
@@ -141,8 +173,12 @@ fn routing(options: &DatastoreOptions) -> Result<HeaderValue> {
 
 /// What the environment offers: a file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's,
 /// or the machine's own account.
-async fn default_tokens() -> Result<Arc<dyn TokenSource>> {
-    let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE])).await;
+async fn default_tokens(patience: Duration) -> Result<Arc<dyn TokenSource>> {
+    let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE]));
+    let Ok(provider) = timeout(patience, provider).await else {
+        let message = format!("no credentials for Google Cloud within {patience:?}");
+        return Err(Error::new(ErrorKind::Unavailable, message));
+    };
     provider.map(|provider| provider.token_source()).map_err(|error| {
         let kind = match &error {
             gcloud_auth::error::Error::HttpError(_) => ErrorKind::Unavailable,
@@ -184,5 +220,80 @@ fn broken(error: reqwest::Error) -> Box<dyn std::error::Error + Send + Sync> {
     match error.url().map(|url| url.origin().ascii_serialization()) {
         Some(server) => Broken { server, error: error.without_url() }.into(),
         None => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use idmill::store::StoreFuture;
+
+    use super::*;
+
+    const BRIEF: Duration = Duration::from_millis(400);
+    /// A guard against hanging.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A server that defers every look-up; and how many it was sent.
+    fn deferring() -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let counted = asked.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read(&mut [0; 4096]);
+                counted.fetch_add(1, Ordering::Relaxed);
+                let body = r#"{"deferred":[{}]}"#;
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                let _ = stream.write_all((head + body).as_bytes());
+            }
+        });
+        (address, asked)
+    }
+
+    #[derive(Debug)]
+    struct NoToken;
+
+    impl TokenSource for NoToken {
+        fn token<'a, 'b>(
+            &'a self,
+        ) -> StoreFuture<'b, Result<String, Box<dyn std::error::Error + Send + Sync>>>
+        where
+            'a: 'b,
+            Self: 'b,
+        {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    async fn find(address: SocketAddr, tokens: Option<Arc<dyn TokenSource>>) -> Error {
+        let options = DatastoreOptions::new("p").emulator(address.to_string()).timeout(BRIEF);
+        let client = Client::new(&options, tokens).await.unwrap();
+        let key = json!({});
+        tokio::time::timeout(LONG, client.find(&key)).await.expect("it ends").unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn deferred_lookup_pauses_and_ends_at_its_deadline() {
+        let (address, asked) = deferring();
+        let error = find(address, None).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("deferred"), "{error}");
+        // 20, 40, 80 and 160 ms lie between them.
+        let asked = asked.load(Ordering::Relaxed);
+        assert!((1..=5).contains(&asked), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn token_that_never_comes_is_unavailable() {
+        let (address, asked) = deferring();
+        let error = find(address, Some(Arc::new(NoToken))).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("no access token"), "{error}");
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
     }
 }

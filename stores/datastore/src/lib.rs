@@ -13,7 +13,7 @@
 //!
 //! The guide describes durability, consistency, and the limits of writes to one entity. A commit that is
 //! not answered, or is answered with a status that leaves it open, is an
-//! [`UnknownOutcome`](ErrorKind::UnknownOutcome) and is not sent again.
+//! [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) and is not sent again.
 //!
 //! # Cancellation
 //!
@@ -33,7 +33,7 @@ use idmill::store::kit::{CompareAndSet, Contention, Resend, Swapped};
 use idmill::store::{
     Capabilities, Cursor, Durability, Listing, Page, Records, Scheme, SequenceInfo, StoreFuture,
 };
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill::{Operation, Result, SequenceName};
 use serde_json::{Value, json};
 
 use self::classify::Verdict;
@@ -72,10 +72,11 @@ impl DatastoreStore {
     /// emulator without credentials. Reads once, to find problems early. Creates nothing.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid; [`Denied`](ErrorKind::Denied)
-    /// without credentials or rights; [`NotFound`](ErrorKind::NotFound) if there is no such project or
-    /// database; [`Conflict`](ErrorKind::Conflict) if the database is of another type;
-    /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be reached.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
+    /// [`Denied`](idmill::ErrorKind::Denied) without credentials or rights;
+    /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no such project or database;
+    /// [`Conflict`](idmill::ErrorKind::Conflict) if the database is of another type;
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it cannot be reached.
     pub async fn open_with(options: DatastoreOptions) -> Result<Self> {
         Self::open(options, None).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -93,33 +94,14 @@ impl DatastoreStore {
         options.check()?;
         let client = Client::new(&options, tokens).await?;
         let place = Arc::new(Place::new(&options));
-        client.lookup(&place.nobody()).await?;
+        client.find(&place.nobody()).await?;
         let records = Arc::new(place.of_records());
         Ok(Self { client, place, records })
     }
 
     async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
-        let found = self.find(&self.place.key(name)).await?;
+        let found = self.client.find(&self.place.key(name)).await?;
         found.map(|found| self.place.decode(&found)).transpose()
-    }
-
-    /// What is stored under a key, with its version.
-    async fn find(&self, key: &Value) -> Result<Option<Value>> {
-        loop {
-            let answer = self.client.lookup(key).await?;
-            let first = |what: &str| answer[what].get(0);
-            if let Some(found) = first("found") {
-                return Ok(Some(found.clone()));
-            }
-            if first("missing").is_some() {
-                return Ok(None);
-            }
-            // The server had no time for this key; it says so instead of failing.
-            if first("deferred").is_none() {
-                return Err(Error::new(ErrorKind::StoreViolation, "a lookup was answered without its key"));
-            }
-            tokio::task::yield_now().await;
-        }
     }
 
     /// What turns the stored sequence into the wanted one, and fails if something else is stored;

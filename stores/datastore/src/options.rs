@@ -42,8 +42,8 @@ const OPTIONS: Table<DatastoreOptions> = Table(&[
         .field(|o| &mut o.emulator),
     option("timeout", TIMEOUT, "10s")
         .means(
-            "how long one request may take. The first of a process alone can take 3 s: for a token, TLS, \
-             and a service that loads its rules",
+            "how long one request may take, with its access token. The first of a process can take 3 s: for \
+             a token, TLS, and a service that loads its rules",
         )
         .field(|o| &mut o.timeout),
 ]);
@@ -111,7 +111,7 @@ impl DatastoreOptions {
         self
     }
 
-    /// How long to wait for the answer to one request, 1 ms to a day. Default 10 s. A read that takes longer
+    /// How long one request may take, with its access token: 1 ms to a day. Default 10 s. A read that takes longer
     /// is [`Unavailable`](idmill::ErrorKind::Unavailable), a commit
     /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
     #[must_use]

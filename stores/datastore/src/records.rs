@@ -13,7 +13,7 @@ use super::{DatastoreStore, over, schema};
 
 impl DatastoreStore {
     pub(super) async fn record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let found = self.find(&self.records.key(name)).await?;
+        let found = self.client.find(&self.records.key(name)).await?;
         found.map(|found| Ok(self.records.decode_record(&found)?.0)).transpose()
     }
 
@@ -25,7 +25,7 @@ impl DatastoreStore {
     ) -> Result<bool> {
         let mut contest = self.contention().begin();
         loop {
-            let found = self.find(&self.records.key(name)).await?;
+            let found = self.client.find(&self.records.key(name)).await?;
             let kept = found.as_ref().map(|found| self.records.decode_record(found)).transpose()?;
             if kept.as_ref().map(|(record, _)| record.as_str()) != seen {
                 return Ok(false);

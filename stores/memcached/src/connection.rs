@@ -81,9 +81,18 @@ impl Connection {
         self.queue.is_closed()
     }
 
-    /// Sends commands once, together, and awaits their replies. Dropped halfway, they may be sent or not.
-    pub(super) async fn exchange(&self, bytes: Vec<u8>, expected: usize) -> Result<Vec<Reply>, Failure> {
-        let deadline = Instant::now() + self.patience;
+    /// Sends commands once, together, and awaits their replies until the deadline. Dropped halfway, they may
+    /// be sent or not.
+    pub(super) async fn exchange(
+        &self,
+        bytes: Vec<u8>,
+        expected: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Reply>, Failure> {
+        let began = Instant::now();
+        if began >= deadline {
+            return Err(Failure::NotSent("the call has no time left".into()));
+        }
         let (caller, mut reply) = oneshot::channel();
         let exchange = Exchange {
             bytes,
@@ -101,11 +110,16 @@ impl Connection {
         if let Ok(answer) = timeout_at(deadline, &mut reply).await {
             return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was given up".into())));
         }
+        let silent: Arc<str> = format!("no answer within {:?}", self.patience).into();
+        // A call that waited long for the connection has little time left for the answer: that is not the
+        // connection's fault.
+        if began.elapsed() < self.patience / 2 {
+            return Err(Failure::Lost(silent));
+        }
         // Nobody can rely on this connection any more. Ending it drops what it has under
         // way, and each of those answers.
         self.task.abort();
         let answer = reply.await.unwrap_or_else(|_| Err(Failure::Lost("".into())));
-        let silent: Arc<str> = format!("no answer within {:?}", self.patience).into();
         answer.map_err(|failure| match failure {
             Failure::NotSent(_) => Failure::NotSent(silent),
             Failure::Lost(_) => Failure::Lost(silent),

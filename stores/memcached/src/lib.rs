@@ -21,6 +21,7 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::store::kit::SharedConnection;
 use idmill::store::{
     Grant, Reserve, Scheme, SequenceInfo, Store, StoreFuture, WindowTarget, WindowView, exhausted,
 };
@@ -29,7 +30,6 @@ use idmill::tier::cache::{self, Command, Fence, Next, Seen, Taken};
 use idmill::tier::counts::{Count, Counts};
 use idmill::tier::{Drawn, Installed, Tiered, Window};
 use idmill::{Error, ErrorKind, Operation, Result};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::connection::{Connection, Failure};
@@ -91,8 +91,7 @@ pub struct MemcachedWindow {
     options: MemcachedOptions,
     dial: Arc<dyn Dial>,
     sequences: Acquainted<Known>,
-    connection: Mutex<Option<Arc<Connection>>>,
-    connecting: tokio::sync::Mutex<()>,
+    connection: SharedConnection<Connection>,
     counts: Counts,
     traffic: Traffic,
     /// When it was made: from here draws are timed.
@@ -169,8 +168,7 @@ impl MemcachedWindow {
             sequences: Acquainted::new(options.window.refresh),
             options,
             dial,
-            connection: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            connection: SharedConnection::default(),
             counts: Counts::default(),
             traffic: Traffic::default(),
             began: Instant::now(),
@@ -191,27 +189,29 @@ impl MemcachedWindow {
         }
     }
 
+    /// When a call that begins now has to end.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.options.window.timeout
+    }
+
     /// The connection in use, if it is alive as far as is known.
     fn live(&self) -> Option<Arc<Connection>> {
-        self.connection.lock().clone().filter(|connection| !connection.is_closed())
+        self.connection.get().filter(|connection| !connection.is_closed())
     }
 
     /// The connection in use, or a new one.
-    async fn connected(&self) -> Result<Arc<Connection>> {
-        if let Some(connection) = self.live() {
-            return Ok(connection);
-        }
-        // One connects, and the others find its connection.
-        let _alone = self.connecting.lock().await;
-        if let Some(connection) = self.live() {
-            return Ok(connection);
-        }
-        let number = self.traffic.connections.add(1);
-        let opened =
-            Connection::open(&*self.dial, &self.options.address, number, self.options.window.timeout).await;
-        let connection = Arc::new(opened.map_err(|reason| self.error(ErrorKind::Unavailable, &reason))?);
-        *self.connection.lock() = Some(connection.clone());
-        Ok(connection)
+    async fn connected(&self, deadline: Instant) -> Result<Arc<Connection>> {
+        let connect = || {
+            let number = self.traffic.connections.add(1);
+            let (dial, address) = (self.dial.clone(), self.options.address.clone());
+            let patience = self.options.window.timeout;
+            async move {
+                let opened = Connection::open(&*dial, &address, number, patience).await;
+                opened.map_err(|reason| Error::new(ErrorKind::Unavailable, reason.to_string()))
+            }
+        };
+        let opened = self.connection.open(deadline, |open| !open.is_closed(), connect).await;
+        opened.map_err(|error| self.error(error.kind(), &error.to_string()))
     }
 
     /// Sends one command, once.
@@ -220,10 +220,11 @@ impl MemcachedWindow {
         connection: &Connection,
         known: &Known,
         command: Command,
+        deadline: Instant,
     ) -> Result<Vec<Reply>, Failure> {
         let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
         self.traffic.round_trips.add(1);
-        connection.exchange(bytes, replies).await
+        connection.exchange(bytes, replies, deadline).await
     }
 
     /// How long a stub lives that is placed now, in whole seconds.
@@ -239,15 +240,16 @@ impl MemcachedWindow {
         let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling);
         let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
-        let mut connection = self.connected().await?;
+        let deadline = self.deadline();
+        let mut connection = self.connected(deadline).await?;
         let mut again = true;
         loop {
             let asked = Instant::now();
-            let (next, position) = match self.step(&connection, &known, command).await {
+            let (next, position) = match self.step(&connection, &known, command, deadline).await {
                 // Found closed only now. Nothing was sent, and nothing that was learnt on it counts any more.
                 Err(Failure::NotSent(_)) if again => {
                     again = false;
-                    connection = self.connected().await?;
+                    connection = self.connected(deadline).await?;
                     command = if look { Command::Look } else { begin };
                     continue;
                 }
@@ -290,10 +292,11 @@ impl MemcachedWindow {
         connection: &Connection,
         known: &Known,
         command: Command,
+        deadline: Instant,
     ) -> Result<(Next, Option<u64>), Failure> {
         let ids = if let Command::Add { count } = command { count } else { 0 };
         let mut doubt = self.counts.uncertain.doubt(ids);
-        let outcome = self.send(connection, known, command).await;
+        let outcome = self.send(connection, known, command, deadline).await;
         if !matches!(outcome, Err(Failure::Lost(_))) {
             doubt.ids = 0;
         }
@@ -339,8 +342,9 @@ impl MemcachedWindow {
     async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
         self.introduce(sequence);
         let Some(known) = self.sequences.get(&sequence.name) else { return Ok(()) };
-        let connection = self.connected().await?;
-        let replies = self.send(&connection, &known, Command::Delete).await;
+        let deadline = self.deadline();
+        let connection = self.connected(deadline).await?;
+        let replies = self.send(&connection, &known, Command::Delete, deadline).await;
         let mut replies = replies.map_err(|failure| self.failed(&failure))?;
         match replies.pop().map(Reply::held) {
             Some(Ok(_)) => Ok(()),

@@ -5,6 +5,7 @@ use idmill::tier::Installed;
 use idmill::tier::cache::{self, Command, Fence};
 use idmill::tier::counts::late;
 use idmill::{ErrorKind, Result};
+use tokio::time::Instant;
 
 use super::connection::{Connection, Failure};
 use super::known::Known;
@@ -56,7 +57,7 @@ impl MemcachedWindow {
         let Some(connection) = self.live() else { return Installed::Refused };
         let refill = cache::refill(known.layout, fence, connection.number(), grant.range, request.count);
         let Some(refill) = refill else { return Installed::Refused };
-        let held = self.holds(&connection, known, refill.command).await;
+        let held = self.holds(&connection, known, refill.command, self.deadline()).await;
         if held != Installed::Done {
             return held;
         }
@@ -69,14 +70,15 @@ impl MemcachedWindow {
 
     /// Moves the window's end on, if it still is where it was.
     async fn extend(&self, request: &Reserve, known: &Known, end: u64, grant: Grant) -> Installed {
+        let deadline = self.deadline();
         for _ in 0..TRIES {
             let Some(connection) = self.live() else { return Installed::Refused };
-            let looked = self.send(&connection, known, Command::Peek).await;
+            let looked = self.send(&connection, known, Command::Peek, deadline).await;
             let seen = looked.ok().and_then(|mut replies| replies.pop()).and_then(|reply| reply.seen().ok());
             let extend = seen.and_then(|seen| cache::extend(known.layout, end, grant.range, seen));
             let Some(extend) = extend else { break };
             // On the connection on which its cas was seen.
-            match self.holds(&connection, known, extend.command).await {
+            match self.holds(&connection, known, extend.command, deadline).await {
                 Installed::Done => {
                     self.counts.ahead.add(1);
                     self.counts.abandoned.add(extend.unused);
@@ -94,8 +96,14 @@ impl MemcachedWindow {
     }
 
     /// Whether a command that has a condition is done.
-    async fn holds(&self, connection: &Connection, known: &Known, command: Command) -> Installed {
-        let held = match self.send(connection, known, command).await {
+    async fn holds(
+        &self,
+        connection: &Connection,
+        known: &Known,
+        command: Command,
+        deadline: Instant,
+    ) -> Installed {
+        let held = match self.send(connection, known, command, deadline).await {
             Err(Failure::NotSent(_)) => return Installed::Refused,
             Err(Failure::Lost(_)) => return Installed::Unknown,
             Ok(mut replies) => replies.pop().map(Reply::held),
@@ -111,7 +119,7 @@ impl MemcachedWindow {
     pub(super) async fn give_back(&self, right: Right, known: &Known) {
         let (Some(connection), Right::Stub { fence, .. }) = (self.live(), right) else { return };
         if let Some(cas) = fence.cas_on(connection.number()) {
-            let _ = self.send(&connection, known, Command::Release { cas }).await;
+            let _ = self.send(&connection, known, Command::Release { cas }, self.deadline()).await;
         }
     }
 }

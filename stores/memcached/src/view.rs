@@ -11,8 +11,9 @@ use super::{MemcachedWindow, unexpected};
 impl MemcachedWindow {
     async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
         let known = Known::of(sequence, &self.options.window.prefix, None);
-        let connection = self.connected().await?;
-        let replies = self.send(&connection, &known, Command::Peek).await;
+        let deadline = self.deadline();
+        let connection = self.connected(deadline).await?;
+        let replies = self.send(&connection, &known, Command::Peek, deadline).await;
         // A look changes nothing, so nothing of it is unknown.
         let reply = replies.map_err(|failure| match failure {
             Failure::NotSent(reason) | Failure::Lost(reason) => self.failed(&Failure::NotSent(reason)),

@@ -153,10 +153,10 @@ mod tests {
 
     #[test]
     fn what_certainly_was_not_is_sorted_by_the_server_s_number_and_the_driver_s_reason() {
-        use ErrorKind::{Denied, InvalidInput, NotFound, Unavailable, Unsupported};
+        use ErrorKind::{InvalidInput, NotFound, Unavailable, Unsupported};
         for (error, kind) in [
             (server(1213), Unavailable),
-            (server(1290), Denied),
+            (server(1290), Unavailable),
             (server(1146), NotFound),
             (mysql_async::UrlError::Invalid.into(), InvalidInput),
             (DriverError::UnknownAuthPlugin { name: "x".into() }.into(), Unsupported),

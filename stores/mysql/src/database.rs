@@ -66,7 +66,7 @@ impl Database {
             Ok(connection)
         };
         match tokio::time::timeout(self.timeout, connecting).await {
-            Ok(Ok(connection)) => Ok(Session { database: self, connection }),
+            Ok(Ok(connection)) => Ok(Session::new(self, connection)),
             Ok(Err(error)) => Err(self.not_connected(error)),
             Err(_) => Err(self.unreachable(self.silent())),
         }

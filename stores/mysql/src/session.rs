@@ -1,6 +1,7 @@
 //! How a statement is run: on a connection of the store's, or in a transaction of the caller's.
 
 use idmill::{Error, ErrorKind, Result};
+use idmill_sql::mysql::leaves_connection;
 use idmill_sql::{Answer, Executor, Fault, Statement};
 use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
@@ -13,21 +14,28 @@ use super::database::Database;
 pub(super) struct Session<'a> {
     pub(super) database: &'a Database,
     pub(super) connection: Conn,
+    /// Whether the connection is closed after use.
+    refused: bool,
 }
 
 impl Executor for Session<'_> {
     const IN_TRANSACTION: bool = false;
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        self.database.attempt(Bare(&mut self.connection).execute(statement)).await
+        let outcome = self.database.attempt(Bare(&mut self.connection).execute(statement)).await;
+        self.refused |= outcome.as_ref().is_err_and(|fault| !leaves_connection(fault));
+        outcome
     }
 }
 
-impl Session<'_> {
-    /// Gives the connection back after use. One to a server that refused is not used again: after a failover
-    /// it may have become a replica, and the next connection leads to another.
+impl<'a> Session<'a> {
+    pub(super) fn new(database: &'a Database, connection: Conn) -> Self {
+        Self { database, connection, refused: false }
+    }
+
+    /// Gives the connection back after use.
     pub(super) async fn release<T>(self, outcome: Result<T>) -> Result<T> {
-        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Denied) {
+        if self.refused {
             let _ = tokio::time::timeout(self.database.timeout, self.connection.disconnect()).await;
         }
         outcome

@@ -18,6 +18,7 @@
 //! A call that is dropped may already have been sent. The server then carries it out, and the range it
 //! reserved becomes a gap. The store closes the call's connection.
 
+mod client;
 mod convert;
 mod native;
 mod options;
@@ -32,14 +33,18 @@ use idmill::store::Scheme;
 use idmill::{Operation, Result};
 use idmill_sql::Asked;
 use idmill_sql::postgres::{Calls, DEFAULT_TABLE, Table, failed};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Config};
 
 use self::session::Sessions;
+use self::tls::connector;
 
 pub use self::native::NativeSequences;
 pub use self::options::{PostgresOptions, Sequences};
 pub use self::tls::SslMode;
 pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
+/// The pool, in the version that [`PostgresStore::from_pool`] takes.
+#[cfg(feature = "deadpool")]
+pub use deadpool_postgres as deadpool;
 pub use idmill;
 pub use idmill::store::Mode;
 pub use idmill::store::kit::history::Failover;
@@ -102,13 +107,56 @@ impl PostgresStore {
 
     /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if there is
     /// none, it is created in the first schema of the path. The client can be used for other things at the
-    /// same time, but a reserve fails while it is in a transaction. A closed client is not replaced.
-    /// Statements on a client wait for each other, so waits for locks are short.
+    /// same time, but a reserve fails while it is in a transaction. Statements on a client wait for each
+    /// other, so waits for locks are short.
+    ///
+    /// A closed client is not replaced: all calls then fail with [`Closed`](idmill::ErrorKind::Closed). Use
+    /// [`with_config`](Self::with_config), which reconnects. Warnings of the server go to the task that polls
+    /// the connection, so the store does not see that a wait for a synchronous standby was cancelled.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
     pub async fn new(client: impl Into<Arc<Client>>) -> Result<Self> {
-        let sessions = Sessions::given(client.into(), DEFAULT_TIMEOUT);
+        Self::beside(Sessions::given(client.into(), DEFAULT_TIMEOUT)).await
+    }
+
+    /// Connects as this configuration says, and reconnects when a connection is lost. The table is
+    /// `idmill_sequences` on the `search_path`; if there is none, it is created in the first schema of the
+    /// path. Connections are encrypted as its `ssl_mode` says; the server's certificate is not checked, for
+    /// which [`PostgresOptions::ssl_mode`] has [`SslMode::VerifyFull`].
+    ///
+    /// ```no_run
+    /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+    /// use idmill_postgres::PostgresStore;
+    /// use idmill_postgres::driver::Config;
+    ///
+    /// let config: Config = "host=db1 user=app password=secret dbname=shop".parse()?;
+    /// let store = PostgresStore::with_config(config).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub async fn with_config(config: Config) -> Result<Self> {
+        let tls = connector(SslMode::Prefer, None)?;
+        let place = PostgresOptions::place(&config);
+        Self::beside(Sessions::connect(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
+    }
+
+    /// Uses the connections of the caller's pool, up to four at a time and four more while locks are waited
+    /// for; each write costs a second round trip. The table is that of [`new`](Self::new). Draw ids before
+    /// you take a connection: callers that hold all connections and wait for an id wait for a refill, and the
+    /// refill waits for a connection. It then fails after half of the timeout of 10 s with
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable).
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    #[cfg(feature = "deadpool")]
+    pub async fn from_pool(pool: deadpool_postgres::Pool) -> Result<Self> {
+        Self::beside(Sessions::pooled(pool, DEFAULT_TIMEOUT)).await
+    }
+
+    async fn beside(sessions: Sessions) -> Result<Self> {
         let opened = Self::over(sessions, Table::new(None, DEFAULT_TABLE)?, Mode::Create, None).await;
         opened.map_err(|error| error.during(Operation::Connect))
     }

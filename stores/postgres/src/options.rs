@@ -238,7 +238,7 @@ impl PostgresOptions {
     }
 
     /// Who and where, without how: for messages.
-    fn place(config: &Config) -> String {
+    pub(super) fn place(config: &Config) -> String {
         let hosts = config.get_hosts().iter().enumerate().map(|(place, host)| {
             let ports = config.get_ports();
             let port = ports.get(place).or(ports.first()).copied().unwrap_or(5432);

@@ -13,18 +13,19 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::TryStreamExt;
 use idmill::{Error, ErrorKind, Result};
 use idmill_sql::postgres::{
-    CANNOT_CONNECT_NOW, CURRENT_TRANSACTION, Keeps, LOCK_NOT_AVAILABLE, TRANSACTION_STATUS, failed,
-    is_of_commit, leaves_connection, must_be_durable,
+    CANNOT_CONNECT_NOW, CURRENT_TRANSACTION, IS_STANDBY, Keeps, LOCK_NOT_AVAILABLE, TRANSACTION_STATUS, busy,
+    failed, is_of_commit, is_read_only, leaves_connection, must_be_durable, read_only,
 };
 use idmill_sql::{Answer, Asked, Executor, Fault, Patience, Row, Statement, Value};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, Row as PgRow};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::client::Held;
 use super::convert::{Parameter, fault_of, parameters, row_of, unconnected, value};
 
 /// Statements that run at the same time, besides those that wait for locks; more wait for their turn.
@@ -61,10 +62,13 @@ enum Source {
     Connect { config: Box<Config>, tls: MakeRustlsConnect, place: String },
     /// The caller's, which is never replaced.
     Given(Arc<Client>),
+    /// Those of the caller's pool.
+    #[cfg(feature = "deadpool")]
+    Pool(deadpool_postgres::Pool),
 }
 
 struct Session {
-    client: Arc<Client>,
+    client: Held,
     warning: Warning,
 }
 
@@ -87,6 +91,11 @@ impl Sessions {
         Self::new(Source::Given(client), timeout, Keeps::Disk)
     }
 
+    #[cfg(feature = "deadpool")]
+    pub(super) fn pooled(pool: deadpool_postgres::Pool, timeout: Duration) -> Self {
+        Self::new(Source::Pool(pool), timeout, Keeps::Disk)
+    }
+
     fn new(source: Source, timeout: Duration, keeps: Keeps) -> Self {
         let (permits, waiting) = (Semaphore::new(CONNECTIONS), Semaphore::new(WAITING));
         Self(Arc::new(Inner { source, timeout, keeps, idle: Mutex::default(), permits, waiting }))
@@ -96,12 +105,22 @@ impl Sessions {
         self.0.keeps
     }
 
-    /// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may
-    /// take, so that it is the server who gives up, and it is known that nothing was done.
+    /// How long a statement that begins now may wait for a lock, as PostgreSQL reads it.
     pub(super) fn lock_timeout(&self, patience: Patience) -> String {
-        let most = self.0.timeout / 2;
-        let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
-        format!("{}ms", patience.as_millis().max(1))
+        lock_timeout(patience, self.deadline())
+    }
+
+    /// When a statement that begins now has to end, with its waits for a connection and for locks.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.0.timeout
+    }
+
+    /// One of the places for statements.
+    async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Fault> {
+        match timeout_at(halfway(deadline), self.0.permits.acquire()).await {
+            Ok(permit) => Ok(permit.expect("never closed")),
+            Err(_) => Err(busy(CONNECTIONS, self.0.timeout / 2)),
+        }
     }
 
     /// Runs one statement, once. It has committed when this returns; how durably, its rows say. One that
@@ -114,9 +133,10 @@ impl Sessions {
 
     /// The same, with the rows that came before it failed, if it did.
     pub(super) async fn run_some(&self, statement: &Statement<'_>) -> (Vec<Row>, Option<Fault>) {
-        let outcome = {
-            let _permit = self.0.permits.acquire().await.expect("never closed");
-            self.send(statement, Patience::Brief).await
+        let deadline = self.deadline();
+        let outcome = match self.place(deadline).await {
+            Ok(_permit) => self.send(statement, Patience::Brief, deadline).await,
+            Err(fault) => return (Vec::new(), Some(fault)),
         };
         let held = outcome.1.as_ref().is_some_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
         let waits = statement.patience == Patience::Full && statement.values.contains(&Value::Patience);
@@ -126,20 +146,25 @@ impl Sessions {
         }
         // Where as many wait already, for other locks as likely as not, it is no good to wait for them.
         let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
-        self.send(statement, Patience::Full).await
+        self.send(statement, Patience::Full, deadline).await
     }
 
-    async fn send(&self, statement: &Statement<'_>, patience: Patience) -> (Vec<Row>, Option<Fault>) {
+    async fn send(
+        &self,
+        statement: &Statement<'_>,
+        patience: Patience,
+        deadline: Instant,
+    ) -> (Vec<Row>, Option<Fault>) {
         // One that is in use is in nobody else's hands, and if this future is dropped it is closed.
-        let session = match self.session().await {
+        let session = match self.session(deadline).await {
             Ok(session) => session,
             Err(fault) => return (Vec::new(), Some(fault)),
         };
-        let (mut rows, lock_timeout) = (Vec::new(), self.lock_timeout(patience));
+        let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(patience, deadline));
         let parameters = parameters(&statement.values, &lock_timeout);
         session.warning.lock().take();
         let answer = collect(&session.client, &statement.sql, &parameters, &mut rows);
-        let mut fault = match timeout(self.0.timeout, answer).await {
+        let mut fault = match timeout_at(deadline, answer).await {
             Ok(Ok(())) => session.warning.lock().take().filter(|_| statement.writes).map(Fault::Warned),
             Ok(Err(error)) => Some(fault_of(error)),
             Err(_) => Some(Fault::Silent(self.0.timeout)),
@@ -147,7 +172,10 @@ impl Sessions {
         // What is not durable is refused by whoever reads the rows; here, its session is not used again.
         let sound = fault.is_some() || !statement.writes || rows.iter().all(|row| self.is_durable(row));
         if fault.is_none() && statement.writes && sound {
-            fault = self.must_have_committed(&rows).await.err();
+            fault = self.must_have_committed(&session.client, &rows, deadline).await.err();
+        }
+        if let Some(refused) = fault.take_if(|fault| is_read_only(fault)) {
+            fault = Some(why_read_only(&session.client, refused, deadline).await);
         }
         self.put_back(session, sound, fault.as_ref());
         (rows.iter().map(row_of).collect(), fault)
@@ -158,13 +186,16 @@ impl Sessions {
     }
 
     /// Not within a transaction that the caller has open on a client of its own.
-    async fn must_have_committed(&self, rows: &[PgRow]) -> Result<(), Fault> {
+    async fn must_have_committed(
+        &self,
+        client: &Client,
+        rows: &[PgRow],
+        deadline: Instant,
+    ) -> Result<(), Fault> {
         let xid = rows.iter().find_map(|row| value(row, "xid"));
         match (&self.0.source, xid) {
-            (Source::Given(client), Some(xid)) => {
-                self.must_be_over(client, &xid).await.map_err(Fault::after_write)
-            }
-            _ => Ok(()),
+            (Source::Connect { .. }, _) | (_, None) => Ok(()),
+            (_, Some(xid)) => self.must_be_over(client, &xid, deadline).await.map_err(Fault::after_write),
         }
     }
 
@@ -173,15 +204,15 @@ impl Sessions {
         let Source::Given(client) = &self.0.source else { return Ok(()) };
         let rows = self.run(&Statement::read(CURRENT_TRANSACTION, [])).await?;
         match rows.first().and_then(|row| row.text(0)) {
-            Some(xid) => self.must_be_over(client, xid).await,
+            Some(xid) => self.must_be_over(client, xid, self.deadline()).await,
             None => Ok(()),
         }
     }
 
-    async fn must_be_over(&self, client: &Client, xid: &str) -> Result<(), Fault> {
+    async fn must_be_over(&self, client: &Client, xid: &str, deadline: Instant) -> Result<(), Fault> {
         let (mut rows, parameters) = (Vec::new(), [(&xid as _, Type::TEXT)]);
         let asked = collect(client, TRANSACTION_STATUS, &parameters, &mut rows);
-        let answered = timeout(self.0.timeout, asked).await.map_err(|_| Fault::Silent(self.0.timeout))?;
+        let answered = timeout_at(deadline, asked).await.map_err(|_| Fault::Silent(self.0.timeout))?;
         answered.map_err(fault_of)?;
         match rows.first().and_then(|row| value(row, 0)).as_deref() {
             Some("committed") => Ok(()),
@@ -196,16 +227,22 @@ impl Sessions {
         if matches!(fault, Some(Fault::Silent(_))) {
             idle.clear();
         }
-        if sound && fault.is_none_or(leaves_connection) {
-            idle.push(Idle { session, since: Instant::now() });
+        if !sound || !fault.is_none_or(leaves_connection) {
+            return;
+        }
+        match session.client {
+            #[cfg(feature = "deadpool")]
+            Held::Lent(lent) => lent.give_back(),
+            Held::Own(_) => idle.push(Idle { session, since: Instant::now() }),
         }
     }
 
     /// Runs statements that stand in one string, without parameters; each string is a transaction.
     pub(super) async fn batch(&self, sql: &str) -> Result<(), Fault> {
-        let _permit = self.0.permits.acquire().await.expect("never closed");
-        let session = self.session().await?;
-        let fault = match timeout(self.0.timeout, session.client.batch_execute(sql)).await {
+        let deadline = self.deadline();
+        let _permit = self.place(deadline).await?;
+        let session = self.session(deadline).await?;
+        let fault = match timeout_at(deadline, session.client.batch_execute(sql)).await {
             Ok(Ok(())) => session.warning.lock().take().map(Fault::Warned),
             Ok(Err(error)) => Some(fault_of(error)),
             Err(_) => Some(Fault::Silent(self.0.timeout)),
@@ -218,25 +255,32 @@ impl Sessions {
     pub(super) async fn client(&self) -> Result<Client> {
         match &self.0.source {
             Source::Connect { config, tls, place } => {
-                let (client, _) = connect(config, tls, place, self.0.timeout / 2).await?;
+                let (client, _) = connect(config, tls, place, halfway(self.deadline())).await?;
                 Ok(client)
             }
-            Source::Given(_) => Err(Error::new(ErrorKind::Unsupported, "the client is the caller's already")),
+            _ => Err(Error::new(ErrorKind::Unsupported, "the client is the caller's already")),
         }
     }
 
-    async fn session(&self) -> Result<Session, Fault> {
+    async fn session(&self, deadline: Instant) -> Result<Session, Fault> {
         match (self.kept(), &self.0.source) {
             (Some(session), _) => Ok(session),
             (_, Source::Given(client)) if client.is_closed() => Err(Fault::Refused(Error::new(
-                ErrorKind::Unavailable,
-                "the connection that this store was given is closed; make another client, and a store of it",
+                ErrorKind::Closed,
+                "the client that this store was given is closed: open the store `with_config`, which reconnects",
             ))),
-            (_, Source::Given(client)) => Ok(Session { client: client.clone(), warning: Arc::default() }),
+            (_, Source::Given(client)) => {
+                Ok(Session { client: Held::Own(client.clone()), warning: Arc::default() })
+            }
             (_, Source::Connect { config, tls, place }) => {
-                let connected = connect(config, tls, place, self.0.timeout / 2).await;
+                let connected = connect(config, tls, place, halfway(deadline)).await;
                 let (client, warning) = connected.map_err(Fault::Refused)?;
-                Ok(Session { client: Arc::new(client), warning })
+                Ok(Session { client: Held::Own(Arc::new(client)), warning })
+            }
+            #[cfg(feature = "deadpool")]
+            (_, Source::Pool(pool)) => {
+                let client = super::client::borrow(pool, halfway(deadline), self.0.timeout / 2).await?;
+                Ok(Session { client: Held::Lent(client), warning: Arc::default() })
             }
         }
     }
@@ -272,14 +316,38 @@ async fn collect(
     Ok(())
 }
 
-/// A server that is starting up says so, and is tried again for as long as there is patience.
+/// Half of the time that is left: for a wait after which something else has to be done.
+fn halfway(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + (deadline - now) / 2
+}
+
+/// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may take,
+/// so that it is the server who gives up, and it is known that nothing was done.
+fn lock_timeout(patience: Patience, deadline: Instant) -> String {
+    let most = halfway(deadline) - Instant::now();
+    let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
+    // Rounded up: of 5 s, less than a millisecond has passed.
+    format!("{}ms", patience.as_micros().div_ceil(1000).max(1))
+}
+
+/// A server may refuse to write because it is a standby, which may be promoted, or because of a setting.
+async fn why_read_only(client: &Client, refused: Fault, deadline: Instant) -> Fault {
+    let mut rows = Vec::new();
+    let asked = collect(client, IS_STANDBY, &[], &mut rows);
+    match timeout_at(deadline, asked).await {
+        Ok(Ok(())) => read_only(refused, rows.first().and_then(|row| value(row, 0)).as_deref()),
+        _ => refused,
+    }
+}
+
+/// A server that is starting up says so, and is tried again until the deadline.
 async fn connect(
     config: &Config,
     tls: &MakeRustlsConnect,
     place: &str,
-    patience: Duration,
+    deadline: Instant,
 ) -> Result<Connected> {
-    let deadline = Instant::now() + patience;
     let mut delays = ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(10))
         .with_max_delay(Duration::from_millis(250))

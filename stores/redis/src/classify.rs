@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Lost(Arc<str>),
     /// No answer in time.
     Silent(Duration),
+    /// The same, of a call that spent most of its time on the connection.
+    Late(Duration),
     /// An answer that is not one to this question. Nothing of it is believed.
     Garbled(String),
     /// Done, and known to fewer replicas than were asked for.
@@ -53,7 +55,7 @@ impl fmt::Display for Fault {
             Self::NotSent(error) => error.fmt(f),
             Self::Server { code, detail } => write!(f, "{code} {detail}"),
             Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
-            Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Silent(timeout) | Self::Late(timeout) => write!(f, "no answer within {timeout:?}"),
             Self::Garbled(what) => write!(f, "the answer is not one to what was asked: {what}"),
             Self::Unreplicated { known, wanted } => write!(f, "{known} of {wanted} replicas know of it"),
         }
@@ -65,9 +67,11 @@ pub(crate) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
     let kind = match fault {
         Fault::NotSent(error) => error.kind(),
         Fault::Server { code, detail } => of_code(code, detail),
-        Fault::Lost(_) | Fault::Silent(_) | Fault::Garbled(_) | Fault::Unreplicated { .. } => {
-            ErrorKind::UnknownOutcome
-        }
+        Fault::Lost(_)
+        | Fault::Silent(_)
+        | Fault::Late(_)
+        | Fault::Garbled(_)
+        | Fault::Unreplicated { .. } => ErrorKind::UnknownOutcome,
     };
     if kind == ErrorKind::UnknownOutcome && asked == Asked::Read { ErrorKind::Unavailable } else { kind }
 }

@@ -123,17 +123,13 @@ impl RedisStore {
 
     fn granted(&self, answer: Result<Answer, Fault>, request: &Reserve) -> Result<Grant> {
         let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
-        let answer = answer.map_err(failed)?;
-        // Nothing was written, so that there is nothing to be replicated.
+        let answer = self.checked(answer.map_err(failed)?, &self.schema.key(&request.name))?;
         match answer.word() {
+            "granted" => {}
             "exhausted" => return Err(exhausted(&request.name, answer.number(1).map_err(failed)?)),
             "missing" => return Err(not_found(&request.name)),
             "promoted" => return Err(refused(&answer, &request.name)),
-            _ => {}
-        }
-        let answer = self.checked(answer, &self.schema.key(&request.name))?;
-        if answer.word() != "granted" {
-            return Err(failed(answer.garbled()));
+            _ => return Err(failed(answer.garbled())),
         }
         let grant = schema::granted(&answer, request).map_err(failed)?;
         if let Some([was, here]) = schema::masters(&answer, GRANTED_BY) {

@@ -13,11 +13,11 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, ErrorKind as Driver, Pipeline, RedisConnectionInfo, RedisError, Value};
 use futures_util::future::BoxFuture;
+use idmill::store::kit::SharedConnection;
 use idmill::{Error, ErrorKind, Operation, Result};
-use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::classify::{Asked, Fault, classify, failed, remedy};
 use super::place::Place;
@@ -32,7 +32,7 @@ const LOADING: Duration = Duration::from_millis(20);
 pub(crate) struct Terms {
     pub(crate) place: Place,
     pub(crate) demands: Demands,
-    /// For each answer, and for connecting.
+    /// For a call, with the time that it waits for a connection.
     pub(crate) timeout: Duration,
     /// How many replicas have to know of a change before it counts.
     pub(crate) replicas: u32,
@@ -60,8 +60,7 @@ pub(crate) struct Answer {
 /// The connection, made when it is first needed and anew after it failed.
 pub(crate) struct Link {
     terms: Terms,
-    live: Mutex<Option<Arc<Live>>>,
-    connecting: tokio::sync::Mutex<()>,
+    live: SharedConnection<Live>,
     nonce: AtomicU64,
     round_trips: AtomicU64,
 }
@@ -95,10 +94,17 @@ impl Answer {
         Fault::Garbled(format!("{:?}", self.words))
     }
 
-    /// As it is, unless fewer replicas know of it than were to.
+    /// Whether the script wrote. Other words leave nothing to be replicated.
+    fn wrote(&self) -> bool {
+        matches!(self.word(), "done" | "granted" | "ids")
+    }
+
+    /// As it is, unless it wrote, and fewer replicas know of it than were to.
     pub(crate) fn replicated(self, wanted: u32) -> Result<Self, Fault> {
         match self.replicas {
-            Some(known) if known < i64::from(wanted) => Err(Fault::Unreplicated { known, wanted }),
+            Some(known) if self.wrote() && known < i64::from(wanted) => {
+                Err(Fault::Unreplicated { known, wanted })
+            }
             _ => Ok(self),
         }
     }
@@ -108,8 +114,7 @@ impl Link {
     pub(crate) fn new(terms: Terms) -> Self {
         Self {
             terms,
-            live: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            live: SharedConnection::default(),
             nonce: AtomicU64::new(fastrand::u64(..)),
             round_trips: AtomicU64::new(0),
         }
@@ -126,7 +131,12 @@ impl Link {
 
     /// Connects, if it is not, and hears whether the server is what it has to be.
     pub(crate) async fn greet(&self) -> Result<()> {
-        self.connected().await.map(drop)
+        self.connected(self.deadline()).await.map(drop)
+    }
+
+    /// When a call that begins now has to end.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.terms.timeout
     }
 
     /// As this crate's error.
@@ -148,32 +158,37 @@ impl Link {
         cursor: &str,
         count: i32,
     ) -> Result<(String, Vec<String>), Fault> {
-        let live = self.connected().await.map_err(Fault::NotSent)?;
+        let deadline = self.deadline();
+        let live = self.connected(deadline).await.map_err(Fault::NotSent)?;
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.cmd("SSCAN").arg(key).arg(cursor).arg("COUNT").arg(count);
-        let scanned = self.send(&live, &pipeline, 1).await.and_then(|values| scanned(values.first()));
+        let scanned =
+            self.send(&live, &pipeline, 1, deadline).await.and_then(|values| scanned(values.first()));
         scanned.inspect_err(|fault| self.discard_after(&live, fault))
     }
 
     /// Runs scripts in one round trip, each once: only one that the server does not know, and
     /// so did not run, is sent again.
     pub(crate) async fn run_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
-        let mut answers = self.try_all(calls).await;
+        let deadline = self.deadline();
+        let mut answers = self.try_all(calls, deadline).await;
         let unknown = |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.is_no_script());
         let again: Vec<usize> = (0..answers.len()).filter(|index| unknown(&answers[*index])).collect();
         if !again.is_empty() {
             // The next connection loads them.
-            *self.live.lock() = None;
+            if let Some(live) = self.live.get() {
+                self.live.discard(&live);
+            }
             let calls: Vec<Call> = again.iter().map(|index| calls[*index].clone()).collect();
-            for (index, answer) in again.into_iter().zip(self.try_all(&calls).await) {
+            for (index, answer) in again.into_iter().zip(self.try_all(&calls, deadline).await) {
                 answers[index] = answer;
             }
         }
         answers
     }
 
-    async fn try_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
-        let live = match self.connected().await {
+    async fn try_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Answer, Fault>> {
+        let live = match self.connected(deadline).await {
             Ok(live) => live,
             Err(error) => return vec![Err(Fault::NotSent(error)); calls.len()],
         };
@@ -191,9 +206,11 @@ impl Link {
         }
         let wait = self.terms.replicas > 0 && calls.iter().any(|call| call.asked == Asked::Write);
         if wait {
-            pipeline.cmd("WAIT").arg(self.terms.replicas).arg(self.wait_for().as_millis().max(1).to_string());
+            // Shorter than the answer is waited for.
+            let patience = (deadline - Instant::now()) * 3 / 4;
+            pipeline.cmd("WAIT").arg(self.terms.replicas).arg(patience.as_millis().max(1).to_string());
         }
-        let sent = self.send(&live, &pipeline, calls.len() + usize::from(wait)).await;
+        let sent = self.send(&live, &pipeline, calls.len() + usize::from(wait), deadline).await;
         let answers = sent.and_then(|values| read_all(values, &nonces, wait));
         answers.unwrap_or_else(|fault| {
             self.discard_after(&live, &fault);
@@ -201,63 +218,53 @@ impl Link {
         })
     }
 
-    /// Shorter than the answer is waited for.
-    fn wait_for(&self) -> Duration {
-        self.terms.timeout * 3 / 4
-    }
-
-    async fn send(&self, live: &Arc<Live>, pipeline: &Pipeline, answers: usize) -> Result<Vec<Value>, Fault> {
+    async fn send(
+        &self,
+        live: &Arc<Live>,
+        pipeline: &Pipeline,
+        answers: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, Fault> {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
-        let mut connection = live.connection.clone();
-        let sent = timeout(self.terms.timeout, connection.send_packed_commands(pipeline, 0, answers)).await;
+        let (mut connection, began) = (live.connection.clone(), Instant::now());
+        let sent = timeout_at(deadline, connection.send_packed_commands(pipeline, 0, answers)).await;
         match sent {
             Ok(Ok(values)) if values.len() == answers => Ok(values),
             Ok(Ok(values)) => Err(Fault::Garbled(format!("{} answers instead of {answers}", values.len()))),
             Ok(Err(error)) => Err(Fault::Lost(error.to_string().into())),
+            // A call that waited long for the connection has little time left for the answer.
+            Err(_) if began.elapsed() < self.terms.timeout / 2 => Err(Fault::Late(self.terms.timeout)),
             Err(_) => Err(Fault::Silent(self.terms.timeout)),
         }
     }
 
     /// Ends a connection that nobody can rely on any more; what is under way on it is unknown.
     fn discard_after(&self, live: &Arc<Live>, fault: &Fault) {
-        if matches!(fault, Fault::Server { .. }) {
+        if matches!(fault, Fault::Server { .. } | Fault::Late(_)) {
             return;
         }
         live.task.abort();
-        let mut current = self.live.lock();
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live)) {
-            *current = None;
-        }
+        self.live.discard(live);
     }
 
-    /// The connection in use, if it is alive as far as is known.
-    fn live(&self) -> Option<Arc<Live>> {
-        self.live.lock().clone().filter(|live| !live.task.is_finished())
-    }
-
-    async fn connected(&self) -> Result<Arc<Live>> {
-        if let Some(live) = self.live() {
-            return Ok(live);
-        }
-        // One connects, and the others find its connection.
-        let _alone = self.connecting.lock().await;
-        if let Some(live) = self.live() {
-            return Ok(live);
-        }
-        let opened = timeout(self.terms.timeout, self.open()).await;
-        let silent =
-            |_| Err(Error::new(ErrorKind::Unavailable, format!("no answer within {:?}", self.terms.timeout)));
-        let live = opened.unwrap_or_else(silent).map_err(|error| self.not_opened(&error))?;
-        let live = Arc::new(live);
-        *self.live.lock() = Some(live.clone());
-        Ok(live)
-    }
-
-    fn not_opened(&self, error: &Error) -> Error {
+    async fn connected(&self, deadline: Instant) -> Result<Arc<Live>> {
+        let connect = || {
+            let terms = self.terms.clone();
+            async move {
+                let silent = format!("no answer within {:?}", terms.timeout);
+                let opened = timeout(terms.timeout, terms.open()).await;
+                opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, silent)))
+            }
+        };
+        let live = self.live.open(deadline, |live| !live.task.is_finished(), connect).await;
         let place = &self.terms.place.server;
-        Error::new(error.kind(), format!("redis at {place}: {error}")).during(Operation::Connect)
+        live.map_err(|error| {
+            Error::new(error.kind(), format!("redis at {place}: {error}")).during(Operation::Connect)
+        })
     }
+}
 
+impl Terms {
     async fn open(&self) -> Result<Live> {
         let (mut connection, driver) = self.shake_hands().await?;
         let task = tokio::spawn(driver);
@@ -280,16 +287,16 @@ impl Link {
     async fn introduce(&self, connection: &mut MultiplexedConnection) -> Result<Vec<String>, Fault> {
         let mut questions = Pipeline::new();
         questions.cmd("INFO").cmd("CONFIG").arg("GET").arg("*append*");
-        for script in self.terms.scripts {
+        for script in self.scripts {
             questions.cmd("SCRIPT").arg("LOAD").arg(*script);
         }
-        let answers = connection.send_packed_commands(&questions, 0, 2 + self.terms.scripts.len()).await;
+        let answers = connection.send_packed_commands(&questions, 0, 2 + self.scripts.len()).await;
         let mut answers =
             answers.map_err(|error| Fault::NotSent(not_connected(&error)))?.into_iter().map(answered);
         let mut next =
             || answers.next().unwrap_or_else(|| Err(Fault::Garbled("an answer is missing".to_owned())));
         let (info, config) = (text(&next()?).unwrap_or_default(), next());
-        let demands = self.terms.demands;
+        let demands = self.demands;
         match config {
             Err(fault) if demands == Demands::Disk => {
                 verify(Demands::Keeps, &info, &[]).and_then(|()| Err(unverified(&fault.to_string())))
@@ -297,11 +304,11 @@ impl Link {
             config => verify(demands, &info, &pairs(&config.unwrap_or(Value::Nil))),
         }
         .map_err(Fault::NotSent)?;
-        self.terms.scripts.iter().map(|_| Ok(text(&next()?).unwrap_or_default())).collect()
+        self.scripts.iter().map(|_| Ok(text(&next()?).unwrap_or_default())).collect()
     }
 
     async fn shake_hands(&self) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>)> {
-        let Place { tls, user, password, server, database, .. } = &self.terms.place;
+        let Place { tls, user, password, server, database, .. } = &self.place;
         let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
         let stream = TcpStream::connect((server.host(), server.port())).await.map_err(unreachable)?;
         // A call is one small packet each way: waiting for more to send would be all of its time.
@@ -316,7 +323,7 @@ impl Link {
         // Ours are the only timeouts: they know what was asked.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let pair = if *tls {
-            let stream = tls::wrap(&self.terms.place, stream).await?;
+            let stream = tls::wrap(&self.place, stream).await?;
             let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
             shaken.map(|(connection, driver)| (connection, Box::pin(driver) as BoxFuture<'static, ()>))
         } else {
@@ -443,6 +450,26 @@ mod tests {
         Value::Array([nonce, word].map(|text| Value::BulkString(text.into())).to_vec())
     }
 
+    /// Each would wait as long again for an attempt of its own.
+    #[tokio::test(start_paused = true)]
+    async fn callers_wait_one_timeout_for_a_silent_server() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let timeout = Duration::from_secs(10);
+        let terms = Terms {
+            place: Place::at(&silent.local_addr().unwrap().to_string()).unwrap(),
+            demands: Demands::Keeps,
+            timeout,
+            replicas: 0,
+            scripts: &[],
+        };
+        let (link, began) = (Link::new(terms), Instant::now());
+        let (first, second, third) = tokio::join!(link.greet(), link.greet(), link.greet());
+        for outcome in [first, second, third] {
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable);
+        }
+        assert!(began.elapsed() < timeout * 3 / 2, "{:?}", began.elapsed());
+    }
+
     #[test]
     fn an_answer_to_another_question_is_believed_by_nobody() {
         let right = || vec![answer("7", "granted"), answer("8", "granted")];
@@ -466,6 +493,10 @@ mod tests {
         let known = |last| with(last).unwrap().remove(0).unwrap().replicated(2).is_ok();
         assert!(known(Value::Int(2)) && known(Value::Int(3)) && !known(Value::Int(1)));
         assert!(with(Value::Okay).is_err());
+        for word in ["exists", "missing", "changed", "exhausted", "promoted", "sequence"] {
+            let answers = read_all(vec![answer("7", word), Value::Int(0)], &[7], true);
+            assert!(answers.unwrap().remove(0).unwrap().replicated(2).is_ok(), "{word} wrote nothing");
+        }
         let alone = read_all(vec![answer("7", "granted")], &[7], false).unwrap().remove(0).unwrap();
         assert!(alone.replicated(0).is_ok());
     }

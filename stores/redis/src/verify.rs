@@ -47,7 +47,7 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &[(String, String)]) 
     }
     let remedy: Vec<_> = wrong.iter().map(|(key, value)| format!("CONFIG SET {key} {value}")).collect();
     Err(unsupported(format!(
-        "it would forget grants in a crash: {} (and in its configuration file), or accept that with ?durability=process",
+        "it would forget grants in a crash: {} (and in its configuration file), or accept that with ?durability=process, or Keeps::Process in code",
         remedy.join(", ")
     )))
 }
@@ -55,7 +55,7 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &[(String, String)]) 
 /// The refusal of a server that does not say.
 pub(crate) fn unverified(reason: &str) -> Error {
     let remedy = "make sure that it has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and say so with \
-                  ?durability=trust; or accept that a crash repeats ids with ?durability=process";
+                  ?durability=trust (Keeps::Trust); or accept that a crash repeats ids with ?durability=process (Keeps::Process)";
     unsupported(format!("whether it keeps grants cannot be asked ({reason}): {remedy}"))
 }
 

@@ -4,11 +4,14 @@
 #[cfg(feature = "client")]
 pub mod client;
 
-use idmill::Result;
+use std::path::Path;
+
 use idmill::store::kit::refuse;
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
+use idmill::{Error, Result};
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 /// Those of this file (PEM), which `option` named, or else the system's; `SSL_CERT_FILE` in the environment
 /// names others. Blocks for as long as it takes to read them.
@@ -46,4 +49,25 @@ fn of_file(file: &str, option: &str) -> Result<RootCertStore> {
         return Err(unreadable(&"there is no certificate in it"));
     }
     Ok(roots)
+}
+
+/// A configuration that shows the certificate of these files (`cert=FILE&key=FILE`, PEM), if there are some.
+/// Blocks while they are read.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a file that cannot be used.
+pub fn showing(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    cert: Option<&Path>,
+    key: Option<&Path>,
+) -> Result<ClientConfig> {
+    let (Some(cert), Some(key)) = (cert, key) else { return Ok(builder.with_no_client_auth()) };
+    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| unusable("cert", cert, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;
+    builder.with_client_auth_cert(chain, secret).map_err(|error| unusable("cert", cert, &error))
+}
+
+fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
+    refuse(format!("{option}={:?} cannot be used: {error}", file.display().to_string()))
 }

@@ -5,7 +5,12 @@ use std::path::Path;
 /// Puts a certificate for 127.0.0.1, signed by itself, into `server.pem`, and its key
 /// into `key.pem`; where they are.
 pub fn certify(dir: &Path) -> (String, String) {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    certify_for(dir, "127.0.0.1")
+}
+
+/// The same, for another name or address.
+pub fn certify_for(dir: &Path, name: &str) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let file = |name: &str| dir.join(name).display().to_string();
     let (certificate, key) = (file("server.pem"), file("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).expect("writes");

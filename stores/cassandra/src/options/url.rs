@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use idmill::store::Target;
-use idmill::store::kit::options::{Kind, TIMEOUT, Table, Typed, Value, duration, option, text, whole, words};
+use idmill::store::kit::options::{
+    FILE, Kind, TIMEOUT, Table, Typed, Value, duration, option, text, whole, words,
+};
 use idmill::store::kit::secrets::check_login;
 use idmill::store::kit::{query, refuse};
 use idmill::store::{Store, StoreFuture};
@@ -52,6 +54,16 @@ pub(super) const OPTIONS: Table<CassandraOptions> = Table(&[
              that contains the CQL",
         )
         .field(|o| &mut o.replicas),
+    option("tls", words::<bool>(), "")
+        .means("whether connections are encrypted; without it, they are if a file is named")
+        .field(|o| &mut o.tls),
+    option("ca", FILE, "")
+        .means("a PEM file with the authorities that sign the nodes' certificates, in place of the system's")
+        .field(|o| &mut o.ca),
+    option("cert", FILE, "")
+        .means("a PEM file with the client's certificate, if the nodes require one (`require_client_auth`)")
+        .field(|o| &mut o.cert),
+    option("key", FILE, "").means("a PEM file with the key of that certificate").field(|o| &mut o.key),
 ]);
 const DATACENTER: Kind =
     text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
@@ -162,7 +174,7 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let url = "//u%40x:p%3Ass@a:1,[::1],b.c/ids?mode=geo&dc=dc1&range=1000&threshold=25&check=3s&table=t_1&timeout=250ms\
-                   &create=false&create_keyspace=dc1:3,dc2:2";
+                   &create=false&create_keyspace=dc1:3,dc2:2&tls=true&ca=/c.pem&cert=a.pem&key=b.pem";
         let expected = CassandraOptions::new(["a:1", "[::1]", "b.c"], "ids")
             .credentials("u@x", "p:ss")
             .geo("dc1", 1000)
@@ -171,7 +183,10 @@ mod tests {
             .table("t_1")
             .timeout(Duration::from_millis(250))
             .create_tables(false)
-            .create_keyspace([("dc1", 3), ("dc2", 2)]);
+            .create_keyspace([("dc1", 3), ("dc2", 2)])
+            .tls(true)
+            .ca("/c.pem")
+            .client_certificate("a.pem", "b.pem");
         assert!(CassandraOptions::parse(url).unwrap() == expected);
         let local = CassandraOptions::parse("//a/ids?serial=local&dc=x").unwrap();
         assert!(local == CassandraOptions::new(["a"], "ids").serial(Serial::Local).datacenter("x"));
@@ -208,6 +223,8 @@ mod tests {
             ("//a/ids?dc=", "the name of a datacenter"),
             ("//a/ids?create_keyspace=dc1", "dc1:3,dc2:3"),
             ("//a/ids?create_keyspace=dc1:0", "dc1:3,dc2:3"),
+            ("//a/ids?cert=a.pem", "go together"),
+            ("//a/ids?tls=false&ca=a.pem", "tls=false"),
             ("//a/ids?dc=x&dc=y", "twice"),
             ("//a/ids?tabel=x", "create_keyspace=DC:REPLICAS"),
         ] {

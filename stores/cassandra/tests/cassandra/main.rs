@@ -4,6 +4,7 @@
 
 mod cluster;
 mod cut_off;
+mod encrypted;
 mod frozen;
 mod ledger;
 mod stale;

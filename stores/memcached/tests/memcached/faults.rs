@@ -283,6 +283,19 @@ async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
     assert_eq!(tier.window().stats().uncertain, 1);
 }
 
+/// Each would wait as long again for an attempt of its own.
+#[tokio::test(start_paused = true)]
+async fn callers_wait_one_timeout_for_a_silent_server() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let timeout = Duration::from_secs(10);
+    let address = silent.local_addr().unwrap().to_string();
+    let tier = tier(&MemoryStore::new(), MemcachedOptions::new(address).timeout(timeout));
+    let began = tokio::time::Instant::now();
+    let kinds = tokio::join!(kind(&tier), kind(&tier), kind(&tier));
+    assert_eq!(kinds, (ErrorKind::Unavailable, ErrorKind::Unavailable, ErrorKind::Unavailable));
+    assert!(began.elapsed() < timeout * 3 / 2, "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn a_server_without_meta_commands_is_named_as_such() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

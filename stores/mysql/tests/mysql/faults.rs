@@ -33,7 +33,7 @@ async fn a_read_only_server_is_left() {
     let connected = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'app'";
     let before: u64 = one(&mut root, connected).await;
     run(&mut root, &["SET GLOBAL read_only = 1"]).await;
-    assert_eq!(refused(&store, "s", "write to the primary").await, ErrorKind::Denied);
+    assert_eq!(refused(&store, "s", "write to the primary").await, ErrorKind::Unavailable);
     until(&mut root, connected, before - 1).await;
     assert_eq!(inspect(&store, "s").await.next, Some(11));
     run(&mut root, &["SET GLOBAL read_only = 0"]).await;

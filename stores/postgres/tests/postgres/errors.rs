@@ -95,7 +95,9 @@ async fn whoever_is_not_let_in_is_told_why() {
         assert!(!format!("{error:?}").contains("wrong"), "{error:?}");
     }
     let reader = PostgresStore::open(&as_user("reader")).await.unwrap();
-    is(&reserve(&reader, "s", 1).await.unwrap_err(), ErrorKind::Unavailable, "25006");
+    let error = reserve(&reader, "s", 1).await.unwrap_err();
+    is(&error, ErrorKind::Denied, "25006");
+    assert!(error.to_string().contains("default_transaction_read_only"), "{error}");
     PostgresStore::open(&as_user("locked:secret")).await.unwrap();
 }
 

@@ -112,6 +112,9 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
     // Before it is promoted it can be looked at.
     let look = connect(&url(&replica, "&mode=ro")).await.unwrap();
     assert_eq!(inspect(&*look, "s").await.next, Some(31));
+    let standby = reserve(&open(&replica).await, "s", 1).await.unwrap_err();
+    assert_eq!((standby.kind(), standby.refuses_waiters()), (ErrorKind::Unavailable, true), "{standby}");
+    assert!(standby.to_string().contains("the server is a standby"), "{standby}");
     promote(&replica).await;
     let error = reserve(&open(&replica).await, "s", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");

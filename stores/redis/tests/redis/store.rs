@@ -288,6 +288,10 @@ async fn a_grant_that_too_few_replicas_know_of_is_unknown() {
     let error = first(&store, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    // What wrote nothing leaves nothing to be replicated.
+    let exists = store.create(&name("s"), Bounds::new(1, 9).unwrap()).await.unwrap_err();
+    assert_eq!(exists.kind(), ErrorKind::AlreadyExists, "{exists}");
+    assert!(!store.remove(&name("none")).await.unwrap());
     // What was asked of both is on the replica, which may go on.
     promote(&replica);
     let other = open(&replica, "failover=allow").await.unwrap();

@@ -1,13 +1,9 @@
 //! TLS for `idmills://`.
 
-use std::path::Path;
-
-use idmill::store::kit::refuse;
-use idmill::{Error, Result};
+use idmill::Result;
 use idmill_tls::client::{Advice, shake_hands, trusting};
+use idmill_tls::showing;
 use rustls::ClientConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -25,16 +21,5 @@ pub(super) async fn wrap(
 }
 
 fn config(options: &RemoteOptions) -> Result<ClientConfig> {
-    let builder = trusting(options.ca.as_deref(), "ca")?;
-    let (Some(cert), Some(key)) = (&options.cert, &options.key) else {
-        return Ok(builder.with_no_client_auth());
-    };
-    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(|error| unreadable("cert", cert, &error))?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("key", key, &error))?;
-    builder.with_client_auth_cert(chain, secret).map_err(|error| unreadable("cert", cert, &error))
-}
-
-fn unreadable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
-    refuse(format!("{option}={:?} cannot be used: {error}", file.display().to_string()))
+    showing(trusting(options.ca.as_deref(), "ca")?, options.cert.as_deref(), options.key.as_deref())
 }

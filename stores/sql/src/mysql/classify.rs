@@ -13,11 +13,19 @@ use crate::{Asked, EngineError, Fault, chain};
 
 const DUPLICATE: &str = "1062";
 /// `read_only`, `super_read_only` and other options that forbid; the read-only mode; a read-only transaction.
+/// A server that was the primary before a failover answers so until the address leads to the new one.
 const READ_ONLY: [u16; 3] = [1290, 1836, 1792];
 
 /// Whether there was such a row already.
 pub fn is_duplicate(fault: &Fault) -> bool {
     fault.code() == Some(DUPLICATE)
+}
+
+/// Whether the connection can be used again. One to a server that refused may lead to a replica after a
+/// failover, and the next one to the primary.
+pub fn leaves_connection(fault: &Fault) -> bool {
+    let read_only = number(fault).is_some_and(|code| READ_ONLY.contains(&code));
+    !read_only && classify(fault, Asked::Read) != ErrorKind::Denied
 }
 
 /// What an error means for who asked.
@@ -56,7 +64,7 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
         // connections, no memory, no room.
         1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
         | 1114 => ErrorKind::Unavailable,
-        _ if READ_ONLY.contains(&code) => ErrorKind::Denied,
+        _ if READ_ONLY.contains(&code) => ErrorKind::Unavailable,
         // Of hosts, users, databases, tables, columns; 1129 for having failed too
         // often, 3159 for want of TLS.
         1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118
@@ -110,14 +118,16 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         Some(1040 | 1203 | 1226) => "let there be fewer connections, or raise the server's limit",
         Some(code) if READ_ONLY.contains(&code) => "write to the primary, and outside read-only transactions",
         Some(1044 | 1142 | 1143) => {
-            "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for mode=rwc"
+            "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for mode=rwc (Mode::Create)"
         }
         Some(1045 | 1698) => "check user and password",
         Some(3159) => "use tls=true",
         Some(1046) => "name one in the URL or in the options of the pool",
         Some(1049) => "create it",
         Some(1146) => GONE,
-        Some(1054 | 1136) => "the table is not idmill's; name another with ?table=NAME",
+        Some(1054 | 1136) => {
+            "the table is not idmill's; name another with ?table=NAME, or table(NAME) in code"
+        }
         Some(1193) => "it must be MySQL or MariaDB with InnoDB",
         _ if kind == ErrorKind::Conflict && matches!(fault, Fault::Uncommitted) => {
             "roll it back and begin it again"
@@ -193,9 +203,9 @@ mod tests {
             (1047, Unavailable),
             (1040, Unavailable),
             (1114, Unavailable),
-            (1290, Denied),
-            (1836, Denied),
-            (1792, Denied),
+            (1290, Unavailable),
+            (1836, Unavailable),
+            (1792, Unavailable),
             (1045, Denied),
             (3159, Denied),
             (1046, InvalidInput),
@@ -210,6 +220,12 @@ mod tests {
             assert_eq!(kinds(&server(code)), [kind; 3], "{code}");
         }
         assert!(is_duplicate(&server(1062)) && !is_duplicate(&cut()));
+    }
+
+    #[test]
+    fn connection_to_a_refusing_server_is_not_reused() {
+        assert!([1290, 1836, 1792, 1142].iter().all(|code| !leaves_connection(&server(*code))));
+        assert!([1205, 1062, 1146].iter().all(|code| leaves_connection(&server(*code))));
     }
 
     #[test]

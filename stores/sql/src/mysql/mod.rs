@@ -24,8 +24,8 @@
 //! `SERVER_STATUS_IN_TRANS` must be set. All else is [`Fault::Uncommitted`](crate::Fault::Uncommitted). Of a
 //! pool that the caller made, it looks before it sends anything too.
 //!
-//! A connection on which something was [`Denied`](idmill::ErrorKind::Denied) is not used again: after a
-//! failover it may lead to a replica, and the next one to the primary.
+//! A connection is not used again after a fault for which [`leaves_connection`] is false: after a failover it
+//! may lead to a replica, and the next one to the primary.
 
 mod calls;
 mod classify;
@@ -42,7 +42,7 @@ mod tests;
 mod transaction;
 
 pub use calls::{CAPABILITIES, Calls};
-pub use classify::{classify, failed, is_duplicate};
+pub use classify::{classify, failed, is_duplicate, leaves_connection};
 pub use largest::largest;
 pub use server::{must_be_durable, settings};
 pub use table::{DEFAULT_TABLE, NAME, Table};

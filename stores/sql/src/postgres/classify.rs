@@ -7,6 +7,7 @@
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use idmill::store::kit::mode::GONE;
 use idmill::{Error, ErrorKind};
@@ -58,6 +59,52 @@ pub fn leaves_connection(fault: &Fault) -> bool {
         Fault::Engine(error) => !error.ends_session && error.code != READ_ONLY,
         _ => false,
     }
+}
+
+/// Asks a server that refused to write with [`is_read_only`] whether it is a standby.
+pub const IS_STANDBY: &str = "SELECT pg_is_in_recovery()::text";
+
+/// Whether the server refused to write: it is a standby, or a setting forbids it.
+pub fn is_read_only(fault: &Fault) -> bool {
+    fault.code() == Some(READ_ONLY)
+}
+
+/// The same fault, with the answer to [`IS_STANDBY`]. A standby may be promoted, but callers do not wait for
+/// that. A setting stays until somebody changes it, which is [`Denied`](ErrorKind::Denied).
+pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
+    match standby {
+        Some("true") => return Fault::Refused(failed(fault, Asked::Read).refusing_waiters()),
+        Some("false") => {}
+        _ => return fault,
+    }
+    let message = format!(
+        "{}; default_transaction_read_only is on for this user, database or server: turn it off",
+        describe(&fault)
+    );
+    let error = Error::new(ErrorKind::Denied, message);
+    Fault::Refused(match fault {
+        Fault::Engine(EngineError { source: Some(source), .. }) => error.because_shared(source),
+        _ => error,
+    })
+}
+
+/// All connections of a store are in use, each by a statement, and none was free within this time.
+pub fn busy(connections: usize, patience: Duration) -> Fault {
+    let message =
+        format!("all {connections} connections of the store were in use for {patience:?}; try again");
+    Fault::Refused(Error::new(ErrorKind::Unavailable, message))
+}
+
+/// All connections of a pool that the caller shares with the store are in use, and none was free within this
+/// time: what a deadlock looks like from here. `own` says how the store gets connections of its own, and
+/// `limit` what limits the pool.
+pub fn exhausted(connections: usize, patience: Duration, own: &str, limit: &str) -> Fault {
+    let message = format!(
+        "all {connections} connections of the shared pool are in use, and none came back within {patience:?}; where they are held \
+         while an id is waited for, each waits for the others: give the store connections of its own ({own}), draw the id \
+         before the connection is taken, or raise {limit}"
+    );
+    Fault::Refused(Error::new(ErrorKind::Unavailable, message).refusing_waiters())
 }
 
 /// Whether a warning that came with a write is one of its commit, which was to wait for standbys and was
@@ -154,22 +201,21 @@ fn describe(fault: &Fault) -> String {
 
 fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
     Some(match (fault.code(), kind) {
-        (Some(LOCK_NOT_AVAILABLE), _) => "another transaction holds the row; try again, or raise timeout=",
+        (Some(LOCK_NOT_AVAILABLE), _) => "another transaction holds the row; try again, or raise the timeout",
         (Some("53300"), _) => "raise max_connections, or close others",
         (Some("53100"), _) => "make room on the server's disk",
         (Some(READ_ONLY), _) if asked == Asked::InTransaction => {
             "the transaction is read-only, or the server a standby: begin it READ WRITE, on the primary"
         }
         (Some(READ_ONLY), _) => {
-            "the server is a standby, or default_transaction_read_only is on for this user, database or server: name the \
-             primary (or several hosts with target_session_attrs=read-write), or turn that off"
+            "the server is a standby, or read-only: name the primary, or several hosts and target_session_attrs=read-write"
         }
         (_, ErrorKind::Unavailable) if asked == Asked::InTransaction => {
             "roll the transaction back; it can be begun again"
         }
         (Some("40001" | "40P01" | "57014"), ErrorKind::Unavailable) => "nothing was changed",
         (Some("3D000"), _) => "create the database, or name another",
-        (Some("3F000"), _) => "create the schema, or name another with schema=NAME",
+        (Some("3F000"), _) => "create the schema, or name another with schema=NAME, or schema(NAME) in code",
         (Some(UNDEFINED_TABLE), _) => GONE,
         (_, ErrorKind::UnknownOutcome) => "it may have been applied or not",
         (Some("28000" | "28P01"), _) => "check the user and its password",
@@ -182,7 +228,9 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
             "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
         }
         (Some("42809"), _) => "what has this name is no sequence, but a table, say: choose another name",
-        (Some("42703" | "42804" | "42P10"), _) => "the table is not idmill's; name another with table=NAME",
+        (Some("42703" | "42804" | "42P10"), _) => {
+            "the table is not idmill's; name another with table=NAME, or table(NAME) in code"
+        }
         _ if matches!(fault, Fault::Uncommitted) => {
             "give the store a client of its own, or draw with next_in"
         }
@@ -193,13 +241,24 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::time::Duration;
 
     use idmill::ErrorKind::{
         Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
     };
 
     use super::*;
+
+    #[test]
+    fn read_only_setting_is_denied_and_a_standby_is_not() {
+        let refused =
+            || Fault::from(EngineError::new("25006", "cannot execute UPDATE in a read-only transaction"));
+        assert!(is_read_only(&refused()));
+        for (standby, kind) in [(Some("true"), Unavailable), (None, Unavailable), (Some("false"), Denied)] {
+            let error = failed(read_only(refused(), standby), Asked::Write);
+            assert_eq!((error.kind(), error.refuses_waiters()), (kind, standby.is_some()), "{standby:?}");
+            assert!(error.to_string().contains("ERROR 25006: cannot execute UPDATE"), "{error}");
+        }
+    }
 
     /// As the server says it.
     fn said(severity: &str, code: &str) -> Fault {

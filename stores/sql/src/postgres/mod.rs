@@ -13,6 +13,7 @@
 //!   [`is_of_commit`] makes a write [`Fault::Warned`](crate::Fault::Warned). Where somebody else may have a
 //!   transaction open on the connection, and has, a write is
 //!   [`Fault::Uncommitted`](crate::Fault::Uncommitted): [`TRANSACTION_STATUS`] tells.
+//! - Where a fault [`is_read_only`], it asks [`IS_STANDBY`] on the same connection: [`read_only`] is the fault.
 //! - A connection is kept if the statement succeeded, or its fault [`leaves_connection`]; one whose rows are
 //!   not what [`must_be_durable`] wants is best closed.
 //! - [`Calls`] does all else, and [`InTransaction`] in a transaction of the caller's.
@@ -41,8 +42,8 @@ mod transaction;
 
 pub use self::calls::{CAPABILITIES, Calls, TRIES, crowded};
 pub use self::classify::{
-    CANNOT_CONNECT_NOW, DATA_CORRUPTED, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE, classify,
-    failed, is_of_commit, leaves_connection, unconnected,
+    CANNOT_CONNECT_NOW, DATA_CORRUPTED, IS_STANDBY, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE,
+    busy, classify, exhausted, failed, is_of_commit, is_read_only, leaves_connection, read_only, unconnected,
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
 pub use self::largest::largest;

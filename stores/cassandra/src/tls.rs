@@ -1,0 +1,89 @@
+//! TLS to the nodes, as the options say.
+
+use std::sync::Arc;
+
+use idmill::Result;
+use idmill::store::kit::refuse;
+use idmill_tls::{roots, showing};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+
+use super::options::{CassandraOptions, address};
+
+/// Blocks while files are read.
+pub(super) fn config(options: &CassandraOptions) -> Result<ClientConfig> {
+    let file = options.ca.as_ref().map(|file| file.display().to_string());
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let roots = Arc::new(roots(file.as_deref(), "ca")?);
+    let inner = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+    let inner = inner.map_err(|error| refuse(format!("ca= cannot be used: {error}")))?;
+    let names = options.hosts.iter().map(|host| {
+        let host = address(host)?.host().to_owned();
+        ServerName::try_from(host).map_err(|error| refuse(error.to_string()))
+    });
+    let verifier = Arc::new(Named { inner, names: names.collect::<Result<_>>()? });
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    showing(builder, options.cert.as_deref(), options.key.as_deref())
+}
+
+/// Accepts a certificate for the node's address, or for one of the hosts that the options name.
+///
+/// The driver knows nodes by their addresses only. Certificates are often for names.
+#[derive(Debug)]
+struct Named {
+    inner: Arc<WebPkiServerVerifier>,
+    names: Vec<ServerName<'static>>,
+}
+
+fn is_of_name(error: &Error) -> bool {
+    use CertificateError::{NotValidForName, NotValidForNameContext};
+    matches!(error, Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        node: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verify = |name| self.inner.verify_server_cert(certificate, chain, name, ocsp, now);
+        let mut outcome = verify(node);
+        for name in &self.names {
+            match &outcome {
+                Err(error) if is_of_name(error) => outcome = verify(name),
+                _ => break,
+            }
+        }
+        outcome
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,43 @@
+//! TLS by the URL, with a node that speaks nothing else and asks for the client's certificate.
+
+use idmill::ErrorKind;
+use idmill::store::connect;
+use idmill_testing::engines::Engine;
+use idmill_testing::engines::certificate::certify_for;
+
+use crate::{request, until};
+
+/// The node's address is not in its certificate, as is often so: the host of the URL is.
+#[tokio::test]
+async fn connection_is_encrypted_and_certificates_are_checked() {
+    let Some(engine) = Engine::down("cassandra") else { return };
+    let (certificate, key) = certify_for(engine.dir(), "localhost");
+    engine.restart().await;
+    idmill_cassandra::register().unwrap();
+    let port = engine.address().port();
+    let plain = format!("cassandra://localhost:{port}/ids?create_keyspace=dc1:1&timeout=20s");
+    let url = format!("{plain}&ca={certificate}&cert={certificate}&key={key}");
+    let first = || async {
+        let grant = connect(&url).await?.reserve(&request("s", 1)).await?;
+        Ok(grant.range.start())
+    };
+    assert!(until("it grants", first).await < until("it grants again", first).await);
+
+    let refused = async |url: &str| {
+        let error = connect(url).await.unwrap_err();
+        (error.kind(), error.to_string())
+    };
+    let (kind, text) = refused(&plain).await;
+    assert_eq!(kind, ErrorKind::Unavailable, "nobody speaks plainly here: {text}");
+    for (url, remedy) in [
+        (format!("{plain}&tls=true&cert={certificate}&key={key}"), "ca=FILE"),
+        (url.replace("localhost", "127.0.0.1"), "a host of the URL"),
+        (format!("{plain}&ca={certificate}"), "cert=FILE&key=FILE"),
+    ] {
+        let (kind, text) = refused(&url).await;
+        assert_eq!(kind, ErrorKind::Denied, "{url}: {text}");
+        assert!(text.contains(remedy), "{url}: {text}");
+    }
+    let (kind, text) = refused(&format!("{plain}&ca=/no/such.pem")).await;
+    assert_eq!(kind, ErrorKind::InvalidInput, "{text}");
+}

@@ -1,0 +1,88 @@
+//! The client that a statement runs on: one of the store's, the caller's, or one of the caller's pool.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tokio_postgres::Client;
+
+/// A client in use.
+pub(super) enum Held {
+    Own(Arc<Client>),
+    #[cfg(feature = "deadpool")]
+    Lent(Lent),
+}
+
+impl Deref for Held {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        match self {
+            Self::Own(client) => client,
+            #[cfg(feature = "deadpool")]
+            Self::Lent(lent) => lent,
+        }
+    }
+}
+
+#[cfg(feature = "deadpool")]
+pub(super) use self::pool::{Lent, borrow};
+
+#[cfg(feature = "deadpool")]
+mod pool {
+    use std::ops::Deref;
+    use std::time::Duration;
+
+    use deadpool_postgres::{Object, Pool, PoolError};
+    use idmill::{Error, ErrorKind};
+    use idmill_sql::postgres::{exhausted, failed};
+    use idmill_sql::{Asked, Fault};
+    use tokio::time::{Instant, timeout_at};
+    use tokio_postgres::Client;
+
+    use crate::convert::unconnected;
+
+    /// A client of the caller's pool. Dropped as it is, it leaves the pool: an answer may still be on its way.
+    pub(in super::super) struct Lent(Option<Object>);
+
+    impl Lent {
+        pub(in super::super) fn give_back(mut self) {
+            drop(self.0.take());
+        }
+    }
+
+    impl Deref for Lent {
+        type Target = Client;
+
+        fn deref(&self) -> &Client {
+            self.0.as_ref().expect("there until it is dropped")
+        }
+    }
+
+    impl Drop for Lent {
+        fn drop(&mut self) {
+            drop(self.0.take().map(Object::take));
+        }
+    }
+
+    /// `patience` is for the message.
+    pub(in super::super) async fn borrow(
+        pool: &Pool,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Result<Lent, Fault> {
+        let most = pool.status().max_size;
+        let error = match timeout_at(deadline, pool.get()).await {
+            Ok(Ok(client)) => return Ok(Lent(Some(client))),
+            Ok(Err(PoolError::Backend(error))) => failed(unconnected(error), Asked::Connect),
+            Ok(Err(PoolError::Closed)) => Error::new(
+                ErrorKind::Closed,
+                "the pool that this store uses is closed: open a store of another",
+            ),
+            Ok(Err(PoolError::Timeout(_))) | Err(_) => {
+                return Err(exhausted(most, patience, "`with_config`", "max_size"));
+            }
+            Ok(Err(error)) => Error::new(ErrorKind::Unavailable, error.to_string()).because(error),
+        };
+        Err(Fault::Refused(error))
+    }
+}
