@@ -42,9 +42,10 @@ mod transaction;
 pub use self::calls::{CAPABILITIES, Calls, TRIES, crowded};
 pub use self::classify::{
     CANNOT_CONNECT_NOW, DATA_CORRUPTED, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE, classify,
-    failed, is_of_commit, leaves_connection, unconnected,
+    failed, is_of_commit, leaves_connection, not_created, unconnected,
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
+pub use self::history::refused;
 pub use self::largest::largest;
 pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
