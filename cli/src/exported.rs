@@ -6,7 +6,7 @@
 use std::fmt;
 
 use idmill::SequenceName;
-use idmill::store::{Bounds, SequenceInfo};
+use idmill::store::{Bounds, Identity, SequenceInfo};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -24,22 +24,33 @@ struct Written<'a> {
     next: Option<Digits>,
     start: Digits,
     max: Digits,
-    incarnation: String,
-    epoch: Digits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incarnation: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<Digits>,
+}
+
+impl<'a> Written<'a> {
+    fn new(name: &'a str, next: Option<u64>, bounds: Bounds, identity: Option<Identity>) -> Self {
+        Self {
+            format: Digits(FORMAT),
+            name,
+            next: next.map(Digits),
+            start: Digits(bounds.start()),
+            max: Digits(bounds.max()),
+            incarnation: identity.map(|identity| format!("{:016x}", identity.incarnation)),
+            epoch: identity.map(|identity| Digits(identity.epoch)),
+        }
+    }
+
+    fn line(&self) -> String {
+        serde_json::to_string(self).expect("a sequence has a JSON form") + "\n"
+    }
 }
 
 /// A line, with its end.
 pub(crate) fn line(info: &SequenceInfo) -> String {
-    let written = Written {
-        format: Digits(FORMAT),
-        name: &info.name,
-        next: info.next.map(Digits),
-        start: Digits(info.bounds.start()),
-        max: Digits(info.bounds.max()),
-        incarnation: format!("{:016x}", info.identity.incarnation),
-        epoch: Digits(info.identity.epoch),
-    };
-    serde_json::to_string(&written).expect("a sequence has a JSON form") + "\n"
+    Written::new(&info.name, info.next, info.bounds, Some(info.identity)).line()
 }
 
 /// A line as it is read. A field that nobody knows may be one that is mistyped.
@@ -73,6 +84,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The line that reads as this, with its end.
+    pub(crate) fn line(&self) -> String {
+        let next = u64::try_from(self.reached).ok().filter(|next| *next <= self.bounds.max());
+        Written::new(&self.name, next, self.bounds, None).line()
+    }
+
     /// Reads a line.
     ///
     /// # Errors
@@ -152,7 +169,6 @@ impl Visitor<'_> for OfDigits {
 
 #[cfg(test)]
 mod tests {
-    use idmill::store::Identity;
     use proptest::prelude::*;
 
     use super::*;
@@ -196,7 +212,8 @@ mod tests {
             let line = line(&info);
             prop_assert_eq!(line.matches('\n').count(), 1);
             let read = Entry::read(line.trim_end_matches('\n')).unwrap();
-            prop_assert_eq!(read, Entry { name, bounds, reached: info.reached() });
+            prop_assert_eq!(&read, &Entry { name, bounds, reached: info.reached() });
+            prop_assert_eq!(Entry::read(read.line().trim_end_matches('\n')).unwrap(), read);
         }
     }
 }

@@ -81,8 +81,13 @@ impl Failure {
 
     /// Somebody stopped the command.
     pub(crate) fn signal(how: &str, exit_code: u8) -> Self {
-        let message = format!("{how}; what was reserved and not printed is a gap");
-        Self::permanent("interrupted", exit_code, message)
+        Self::permanent("interrupted", exit_code, how.to_owned())
+    }
+
+    /// Says what has become of the work, behind the message.
+    pub(crate) fn so(mut self, consequence: &str) -> Self {
+        self.0.message = format!("{}; {consequence}", self.0.message);
+        self
     }
 
     fn permanent(kind: &'static str, exit_code: u8, message: String) -> Self {

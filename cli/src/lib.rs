@@ -26,12 +26,24 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Mutex;
 
 use crate::args::Cli;
 use crate::failure::{Failure, Outcome};
 
 /// How long a command may take to end by itself after a signal; a write to a stalled pipe never does.
 const GRACE: Duration = Duration::from_millis(250);
+
+/// How long a change that must not be broken off may take after a signal.
+const UNBROKEN: Duration = Duration::from_secs(5);
+/// Held while such a change is made.
+static WRITING: Mutex<()> = Mutex::const_new(());
+
+/// Does this to its end, also if a signal comes meanwhile.
+pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
+    let _held = WRITING.lock().await;
+    work.await
+}
 
 /// Runs the command with the arguments of this process. Knows the stores that are compiled in, and those that
 /// the program has [registered](idmill::store::register).
@@ -69,7 +81,7 @@ fn runtime(serves: bool) -> Outcome<Runtime> {
 }
 
 async fn until_done_or_told(cli: Cli) -> Outcome {
-    let ends_itself = cli.command.ends_by_signal();
+    let (ends_itself, so) = (cli.command.ends_by_signal(), cli.command.when_stopped());
     let mut command = tokio::spawn(commands::run(cli));
     let stopped = tokio::select! {
         outcome = &mut command => {
@@ -77,10 +89,11 @@ async fn until_done_or_told(cli: Cli) -> Outcome {
         }
         stopped = signalled(), if !ends_itself => stopped,
     };
+    let _unbroken = tokio::time::timeout(UNBROKEN, WRITING.lock()).await;
     command.abort();
     // Either it ended or it could not: the process ends in both cases.
     let _ = tokio::time::timeout(GRACE, command).await;
-    Err(stopped)
+    Err(stopped.so(so))
 }
 
 #[cfg(unix)]

@@ -83,6 +83,17 @@ fn set_goes_forwards_and_not_back_unless_told_to() {
 }
 
 #[test]
+fn set_asks_for_next_or_max_and_not_for_both() {
+    let place = Place::with_sequence(1, 1000);
+    let ran = place.run(&["set", "s"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("<--next <N>|--max <N>>"), "{}", ran.err);
+    for args in [&["--next", "5"][..], &["--max", "900"], &["--next", "6", "--max", "800"]] {
+        assert_eq!(place.run(&[&["set", "s"], args].concat()).code, 0, "{args:?}");
+    }
+}
+
+#[test]
 fn a_sequence_that_is_exhausted_goes_on_once_its_max_is_raised() {
     let place = Place::with_sequence(1, 3);
     assert_eq!(place.run(&["next", "s", "-n", "4"]).code, 3);

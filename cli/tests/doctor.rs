@@ -75,6 +75,9 @@ const FAULTS: [(&str, &str); 8] = [
 ];
 
 fn plant(place: &Place) {
+    must(place, &["set", "empty", "--max", "100"]);
+    must(place, &["set", "ends", "--next", "2147480000"]);
+    must(place, &["next", "ends"]);
     execute(place, "shop.db", "INSERT INTO orders VALUES (500)");
     execute(
         place,
@@ -83,8 +86,6 @@ fn plant(place: &Place) {
          UPDATE idmill_sequences SET next = 101, epoch = 0 WHERE name = 'reset';
          UPDATE idmill_sequences SET incarnation = incarnation + 1 WHERE name = 'replaced';
          DELETE FROM idmill_sequences WHERE name = 'missing';
-         UPDATE idmill_sequences SET next = NULL WHERE name = 'empty';
-         UPDATE idmill_sequences SET next = 2147480000 WHERE name = 'ends';
          UPDATE idmill_sequences SET start = 900 WHERE name = 'bad';",
     );
 }
@@ -156,11 +157,12 @@ fn fix_raises_what_is_behind_and_touches_nothing_else() {
     let fixed: Vec<_> = lines.iter().filter(|line| line["fixed"].is_object()).collect();
     assert_eq!(fixed.len(), 2, "{lines:#?}");
     assert_eq!(code, 7, "what takes a person is still there");
+    assert_eq!(place.json(&["show", "orders", "--json"])["next"], 501);
+    must(&place, &["next", "orders"]);
     let (left, _) = doctor(&place, &[]);
     let without: Vec<_> =
         all_faults().into_iter().filter(|(name, _)| !["orders", "back"].contains(name)).collect();
     assert_eq!(kinds(&left), without);
-    assert_eq!(place.json(&["show", "orders", "--json"])["next"], 501);
     assert_eq!(place.json(&["show", "back", "--json"])["next"], 101);
     assert_eq!((next("empty"), next("replaced")), (empty, replaced));
 }
@@ -172,19 +174,107 @@ fn each_command_that_is_printed_does_away_with_its_finding() {
     let (findings, _) = doctor(&place, &[]);
     let with_command: Vec<_> = findings.iter().filter(|finding| finding["command"].is_string()).collect();
     assert_eq!(with_command.len(), 6, "{with_command:#?}");
-    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_idmill")).parent().unwrap();
-    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     for finding in with_command {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", finding["command"].as_str().unwrap()]).current_dir(place.path()).env("PATH", &path);
-        let ran = Ran::from(shell.env("IDMILL_GUARD", GUARD).env_remove("IDMILL_STORE").output().unwrap());
-        assert_eq!(ran.code, 0, "{finding}: {ran:?}");
+        shell(&place, finding["command"].as_str().unwrap());
     }
-    assert_eq!(kinds(&doctor(&place, &[]).0), [("bad", "unreadable"), ("reset", "behind_reset")]);
     // And ids go on where nobody has one yet.
     for (name, id) in [("orders", 501), ("back", 101), ("replaced", 101), ("missing", 101)] {
         assert_eq!(guarded(&place, &["next", name]).ids(), [id], "{name}");
     }
+    assert_eq!(kinds(&doctor(&place, &[]).0), [("bad", "unreadable"), ("reset", "behind_reset")]);
+}
+
+/// Runs a command as it is printed, with the guard.
+fn shell(place: &Place, command: &str) {
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_idmill")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(place.path()).env("PATH", &path);
+    let ran = Ran::from(shell.env("IDMILL_GUARD", GUARD).env_remove("IDMILL_STORE").output().unwrap());
+    assert_eq!(ran.code, 0, "{command}: {ran:?}");
+}
+
+#[test]
+fn recreation_survives_a_process_that_creates_first() {
+    let place = sound();
+    execute(
+        &place,
+        "idmill.db",
+        "UPDATE idmill_sequences SET incarnation = incarnation + 1 WHERE name = 'replaced'",
+    );
+    let (findings, _) = doctor(&place, &[]);
+    let command = findings[0]["command"].as_str().unwrap();
+    let (remove, create) = command.split_once(" && ").unwrap();
+    shell(&place, remove);
+    // As a process that retries does, at this very moment.
+    must(&place, &["create", "replaced", "--max", "2147483647"]);
+    shell(&place, create);
+    let replaced = place.json(&["show", "replaced", "--json"]);
+    assert_eq!((&replaced["next"], &replaced["max"]), (&101.into(), &2_147_483_647_i64.into()));
+    assert_eq!(doctor(&place, &[]), (vec![], 0));
+}
+
+#[test]
+fn exhausted_remedy_passes_the_ids_in_use() {
+    let place = Place::with_sequence(1, 10);
+    place.run(&["next", "s", "-n", "10"]);
+    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (13), (500)");
+    let finding = |args: &[&str]| {
+        let ran = place.run(&[&["doctor", "--json"], args].concat());
+        serde_json::from_str::<Value>(ran.out.lines().next().unwrap()).unwrap()
+    };
+    let check = ["--check", "s=sqlite:shop.db?column=t.id"];
+    let found = finding(&check);
+    assert_eq!(found["command"], "idmill set s --next 501 --max 2147483647", "{found}");
+    assert!(found["found"].as_str().unwrap().contains("500 is in use"), "{found}");
+    let typed = finding(&[&check[..], &["--type", "s=i16"]].concat());
+    assert_eq!(typed["command"], "idmill set s --next 501 --max 32767", "{typed}");
+    let full = finding(&[&check[..], &["--type", "s=u8"]].concat());
+    assert!(full["command"].is_null() && full["advice"].as_str().unwrap().contains("ends at 255"), "{full}");
+    let unchecked = finding(&[]);
+    assert!(unchecked["found"].as_str().unwrap().contains("no column was compared"), "{unchecked}");
+}
+
+#[test]
+fn unguarded_draws_are_a_warning() {
+    let place = Place::new();
+    must(&place, &["next", "orders", "-n", "10"]);
+    assert_eq!(guarded(&place, &["doctor"]).code, 0);
+    assert_eq!(place.run(&["next", "orders", "-n", "1000"]).code, 0);
+    let ran = guarded(&place, &["doctor"]);
+    assert!(ran.code == 6 && ran.out.contains("warning  orders: unguarded\n"), "{ran:?}");
+    assert!(ran.out.contains("ids 11 to 1010 were passed, and none of them was claimed"), "{ran:?}");
+}
+
+#[test]
+fn a_view_may_hide_the_largest_id() {
+    let place = Place::with_sequence(1, 1000);
+    execute(
+        &place,
+        "shop.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, site INTEGER); CREATE VIEW mine AS SELECT id FROM t WHERE site = 1",
+    );
+    let doctor = |column| place.run(&["doctor", "--check", &format!("s=sqlite:shop.db?column={column}")]);
+    assert_eq!(doctor("t.id").code, 0);
+    let ran = doctor("mine.id");
+    assert!(ran.code == 6 && ran.out.contains("warning  s: incomplete\n"), "{ran:?}");
+}
+
+#[test]
+fn negative_numbers_are_ids_above_two_to_the_63() {
+    let place = Place::new();
+    let start = (1_u64 << 63) + 5;
+    place.run(&["create", "s", "--start", &start.to_string()]);
+    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (7), (-1000)");
+    let ran = place.run(&["doctor", "--json", "--check", "s=sqlite:shop.db?column=t.id"]);
+    let finding: Value = serde_json::from_str(ran.out.lines().next().expect("a finding")).unwrap();
+    assert_eq!((ran.code, &finding["kind"]), (7, &"in_use".into()), "{finding}");
+    assert_eq!(finding["command"], "idmill set s --next 18446744073709550617");
+    // Elsewhere they are numbers of the user's own.
+    place.run(&["create", "low"]);
+    assert_eq!(place.run(&["doctor", "--check", "low=sqlite:shop.db?column=t.id"]).code, 7, "7 is in use");
+    place.run(&["set", "low", "--next", "8"]);
+    assert_eq!(place.run(&["doctor", "--check", "low=sqlite:shop.db?column=t.id"]).code, 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::process::Stdio;
 
 use common::{Place, Ran};
@@ -160,6 +160,40 @@ fn what_cannot_be_read_is_left_out_and_told() {
     let ran = place.run(&["export"]);
     assert_eq!((ran.code, ran.out.lines().count()), (1, 10), "{ran:?}");
     assert!(ran.err.contains("the row \"a b\"") && ran.err.contains("are left out"), "{}", ran.err);
+}
+
+/// Whenever the process ends, each sequence is missing or at its imported next id.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_import_leaves_no_sequence_behind() {
+    let mut lines = String::new();
+    for name in 0..400 {
+        let line = json!({ "format": "1", "name": name.to_string(), "next": "50001", "start": "1", "max": "9999999" });
+        writeln!(lines, "{line}").unwrap();
+    }
+    for round in 0..24 {
+        let place = Place::new();
+        std::fs::write(place.path().join("ids.jsonl"), &lines).unwrap();
+        let mut command = place.command(&["import", "ids.jsonl"]);
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        // Kept open: a reader that leaves ends the import.
+        let mut out = std::io::BufReader::new(running.stdout.take().unwrap());
+        out.read_line(&mut first).unwrap();
+        assert_eq!(first, "created 0: next 50001\n");
+        std::thread::sleep(std::time::Duration::from_millis(round));
+        let signal = ["-KILL", "-TERM", "-INT"][round as usize % 3];
+        let sent = std::process::Command::new("kill").args([signal, &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let ended = running.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        if matches!(ended.status.code(), Some(130 | 143)) {
+            assert!(said.contains("import the file again for the rest") && !said.contains("a gap"), "{said}");
+        }
+        let all = listed(&place, "sqlite:idmill.db");
+        let behind: Vec<_> = all.iter().filter(|one| one["next"] != 50001).collect();
+        assert!(!all.is_empty() && behind.is_empty(), "{signal}: {behind:?}");
+    }
 }
 
 proptest! {

@@ -10,6 +10,17 @@ use common::{Place, Ran};
 use idmill_sqlite::rusqlite;
 
 #[test]
+fn order_is_chosen_by_name() {
+    let place = Place::new();
+    for order in ["process", "thread", "global"] {
+        let ids = place.run(&["next", order, "-n", "3", "--step", "10", "--order", order]).ids();
+        assert_eq!(ids, [1, 2, 3], "{order}");
+    }
+    let ran = place.run(&["next", "s", "--order", "none"]);
+    assert!(ran.code == 2 && ran.err.contains("there are process, thread, global"), "{ran:?}");
+}
+
+#[test]
 fn the_first_run_makes_the_store_and_says_so_and_the_second_goes_on() {
     let place = Place::new();
     let first = place.run(&["next", "s", "-n", "3"]);

@@ -104,6 +104,37 @@ fn sqlite() {
     }
 }
 
+/// A database whose log has been tidied away, on a disk that is read-only, if this user may mount one.
+#[test]
+#[cfg(target_os = "linux")]
+fn sqlite_on_a_read_only_mount() {
+    let place = Place::new();
+    let disk = place.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mount = |options: &str| {
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&disk).output();
+        mount.is_ok_and(|output| output.status.success())
+    };
+    if !mount("size=1m") {
+        eprintln!("skipped: this user may not mount a disk of its own");
+        return;
+    }
+    let made = place.run(&["next", "orders", "--store", "sqlite:disk/ids.db"]);
+    let closed = mount("remount,ro");
+    let ran = place.run(&["list", "--store", "sqlite:disk/ids.db?mode=ro"]);
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+    assert_eq!((made.code, closed), (0, true), "{made:?}");
+    let row = Row {
+        cause: "a read-only directory",
+        store: String::new(),
+        args: &[],
+        code: 1,
+        says: &["-wal and -shm beside it, which SQLite makes there to read as well"],
+        never: &[LATER],
+    };
+    row.judge(&ran);
+}
+
 /// A disk of 64 KiB, if this user may mount one.
 #[test]
 #[cfg(target_os = "linux")]

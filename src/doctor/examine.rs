@@ -4,21 +4,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future;
 use futures_util::stream::{self, StreamExt};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
+use super::ColumnUrl;
 use super::finding::Finding;
-use super::{ColumnUrl, judge};
+use super::judge::{self, Holders};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Ledger, Ledgers, Witness};
 use crate::name::SequenceName;
-use crate::store::{Identity, Largest, Page, Pages, SequenceInfo, Store, StoreUrl, WindowView};
+use crate::store::{Identity, Page, Pages, SequenceInfo, Store, StoreUrl, WindowView};
 
 /// How many sequences are looked at together.
 const AT_ONCE: usize = 16;
 const WINDOW: &str = "what the window has";
 /// How often a ledger is compared again that somebody changed meanwhile.
 const LOOKS: usize = 4;
+/// How long apart the looks are at a sequence whose last reserve is not claimed yet.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Looks at the sequences of a store, and compares them with what others remember of them.
 ///
@@ -49,6 +53,20 @@ pub struct Examined {
     /// How many seconds each sequence lasts at the rate that is given or seen, if rates are measured: of
     /// those that come on.
     pub lasts: Vec<(SequenceName, f64)>,
+}
+
+/// What holds the ids of each sequence that was asked about.
+type Held = BTreeMap<SequenceName, Holders>;
+
+/// A sequence with its ledger, of which more was reserved than was claimed.
+type Ahead = (SequenceName, Ledger);
+
+/// What came of comparing a ledger with its sequence.
+enum Compared {
+    Agrees,
+    /// The sequence is above all that was claimed: perhaps the claim is under way.
+    Ahead(Ahead),
+    Found(Finding),
 }
 
 /// How far each sequence had come at a time, to tell rates from.
@@ -153,11 +171,11 @@ impl Doctor {
         let mut seen = Examined::default();
         seen.findings.extend(judge::forgets(self.store.capabilities().durability, guarded));
         self.look_for_others(&mut seen.findings).await;
-        for (name, column) in &self.columns {
-            self.compare_column(name, column, &mut seen.findings).await;
-        }
-        self.compare_ledgers(&mut seen.findings).await;
-        self.look_at_all(earlier, &mut seen).await;
+        let held = self.look_at_columns(&mut seen.findings).await;
+        self.compare_columns(&held, &mut seen.findings).await;
+        self.compare_ledgers(&held, &mut seen.findings).await;
+        self.look_for_refusals(&mut seen.findings).await;
+        self.look_at_all(earlier, &held, &mut seen).await;
         seen
     }
 
@@ -181,25 +199,58 @@ impl Doctor {
         }
     }
 
-    async fn compare_column(&self, name: &SequenceName, column: &ColumnUrl, findings: &mut Vec<Finding>) {
-        let largest = match column.largest().await {
-            Ok(largest) => largest,
-            Err(error) => {
-                findings.push(judge::not_seen(format!("the largest id in {column}"), Some(name), &error));
-                return;
+    /// One after the other: a column without an index is read as a whole.
+    async fn look_at_columns(&self, findings: &mut Vec<Finding>) -> Held {
+        let mut held = Held::default();
+        for (name, of_type) in &self.types {
+            held.entry(name.clone()).or_default().of_type = Some(of_type.clone());
+        }
+        for (name, column) in &self.columns {
+            match column.largest().await {
+                Ok(mut largest) => {
+                    largest.default = largest.default.filter(|default| !self.draws_likewise(name, default));
+                    findings.extend(judge::of_column(name, column, &largest));
+                    held.entry(name.clone()).or_default().columns.push((column.clone(), largest));
+                }
+                Err(error) => {
+                    let asked = format!("the largest id in {column}");
+                    findings.push(judge::not_seen(asked, Some(name), &error));
+                }
             }
-        };
-        match self.store.inspect(name).await {
-            Ok(Some(stored)) => findings.extend(of_column(&stored, column, &largest)),
-            // That it is missing is found with the others.
-            Ok(None) => {}
-            Err(error) => findings.extend(not_read(name, "the sequence", &error)),
+        }
+        held
+    }
+
+    /// Whether the default of a column draws from the native sequence itself, as others may.
+    fn draws_likewise(&self, name: &SequenceName, default: &str) -> bool {
+        let native = |url: &StoreUrl| url.to_string().contains("sequences=native");
+        default.starts_with("nextval(")
+            && default.contains(name.as_str())
+            && self.url.as_ref().is_some_and(native)
+    }
+
+    async fn compare_columns(&self, held: &Held, findings: &mut Vec<Finding>) {
+        for (name, holders) in held.iter().filter(|(_, holders)| !holders.columns.is_empty()) {
+            match self.store.inspect(name).await {
+                Ok(Some(stored)) => findings.extend(judge::of_columns(&stored, holders)),
+                // That it is missing is found with the others.
+                Ok(None) => {}
+                Err(error) => findings.extend(not_read(name, "the sequence", &error)),
+            }
         }
     }
 
-    async fn compare_ledgers(&self, findings: &mut Vec<Finding>) {
+    async fn look_for_refusals(&self, findings: &mut Vec<Finding>) {
+        let Some(url) = &self.url else { return };
+        match url.refused().await {
+            Ok(refused) => findings.extend(refused.iter().map(|(name, error)| judge::refused(name, error))),
+            Err(error) => findings.push(judge::not_seen(judge::REFUSALS, None, &error)),
+        }
+    }
+
+    async fn compare_ledgers(&self, held: &Held, findings: &mut Vec<Finding>) {
         let Some(witness) = &self.witness else { return };
-        let mut page = Page::default();
+        let (mut page, mut ahead) = (Page::default(), Vec::new());
         loop {
             let Ledgers { ledgers, unreadable, next } = match witness.list(&page).await {
                 Ok(ledgers) => ledgers,
@@ -208,22 +259,60 @@ impl Doctor {
                 }
             };
             findings.extend(unreadable.into_iter().map(|found| judge::unreadable(found, "the witness")));
-            let compared = ledgers.into_iter().map(|(name, ledger)| self.compare(&**witness, name, ledger));
+            let compared =
+                ledgers.into_iter().map(|(name, ledger)| self.compare(&**witness, held, name, ledger));
             let mut compared = stream::iter(compared).buffered(AT_ONCE);
-            while let Some(finding) = compared.next().await {
-                findings.extend(finding);
+            while let Some(compared) = compared.next().await {
+                match compared {
+                    Compared::Agrees => {}
+                    Compared::Ahead(found) => ahead.push(found),
+                    Compared::Found(finding) => findings.push(finding),
+                }
             }
             match next {
                 Some(cursor) if page.after.as_ref() != Some(&cursor) => page = page.after(cursor),
-                _ => return,
+                _ => break,
             }
         }
+        self.look_for_claims(&**witness, ahead, findings).await;
     }
 
-    async fn compare(&self, witness: &dyn Witness, name: SequenceName, ledger: Ledger) -> Option<Finding> {
-        match self.confirmed(witness, &name, ledger).await {
-            Err(error) => not_read(&name, "what the witness has of it", &error),
-            found => found.ok().flatten(),
+    /// Whether the ids that these sequences are ahead of their ledgers are claimed a moment later. A ledger
+    /// that changes is of a sequence that is drawn from through the guard.
+    async fn look_for_claims(
+        &self,
+        witness: &dyn Witness,
+        mut ahead: Vec<Ahead>,
+        findings: &mut Vec<Finding>,
+    ) {
+        let mut found = Vec::new();
+        for _ in 0..LOOKS {
+            if ahead.is_empty() {
+                return;
+            }
+            sleep(CLAIMED_WITHIN).await;
+            let looked = ahead.into_iter().map(|(name, ledger)| async move {
+                let again = witness.read(&name).await.ok()?.filter(|again| *again == ledger)?;
+                let stored = self.store.inspect(&name).await.ok()??;
+                Some((judge::not_claimed(&again, &stored)?, (name, again)))
+            });
+            let looked = stream::iter(looked).buffered(AT_ONCE).filter_map(future::ready);
+            (found, ahead) = looked.unzip().await;
+        }
+        findings.append(&mut found);
+    }
+
+    async fn compare(
+        &self,
+        witness: &dyn Witness,
+        held: &Held,
+        name: SequenceName,
+        ledger: Ledger,
+    ) -> Compared {
+        match self.confirmed(witness, held, &name, ledger).await {
+            Err(error) => not_read(&name, "what the witness has of it", &error)
+                .map_or(Compared::Agrees, Compared::Found),
+            Ok(compared) => compared,
         }
     }
 
@@ -234,23 +323,29 @@ impl Doctor {
     async fn confirmed(
         &self,
         witness: &dyn Witness,
+        held: &Held,
         name: &SequenceName,
         mut ledger: Ledger,
-    ) -> Result<Option<Finding>> {
+    ) -> Result<Compared> {
+        let nothing = Holders::default();
+        let holders = held.get(name).unwrap_or(&nothing);
         for _ in 0..LOOKS {
             let stored = self.store.inspect(name).await?;
-            let Some(finding) = judge::against(name, &ledger, stored.as_ref()) else { return Ok(None) };
+            let Some(finding) = judge::against(name, &ledger, stored.as_ref(), holders) else {
+                let is_ahead = stored.is_some_and(|stored| judge::is_ahead(&ledger, &stored));
+                return Ok(if is_ahead { Compared::Ahead((name.clone(), ledger)) } else { Compared::Agrees });
+            };
             match witness.read(name).await? {
-                Some(again) if again == ledger => return Ok(Some(finding)),
+                Some(again) if again == ledger => return Ok(Compared::Found(finding)),
                 Some(again) => ledger = again,
-                None => return Ok(None),
+                None => return Ok(Compared::Agrees),
             }
         }
-        Ok(None)
+        Ok(Compared::Agrees)
     }
 
     /// All that the store alone says, page by page.
-    async fn look_at_all(&self, earlier: Option<&Reached>, seen: &mut Examined) {
+    async fn look_at_all(&self, earlier: Option<&Reached>, held: &Held, seen: &mut Examined) {
         let mut reached = self.measures.then(Reached::now);
         let columns = self.columns.iter().map(|(name, _)| name);
         let mut asked: BTreeSet<_> = self.types.keys().chain(self.rates.keys()).chain(columns).collect();
@@ -271,7 +366,7 @@ impl Doctor {
                     reached.note(stored);
                 }
                 let rate = self.rate_of(stored, earlier);
-                seen.findings.extend(self.of_stored(stored, rate));
+                seen.findings.extend(self.of_stored(stored, rate, held));
                 let lasts = rate.filter(|_| self.measures).and_then(|rate| judge::lasts(stored, rate));
                 seen.lasts.extend(lasts.map(|seconds| (stored.name.clone(), seconds)));
             }
@@ -289,12 +384,16 @@ impl Doctor {
         given.or_else(|| earlier.and_then(|earlier| earlier.rate(stored)))
     }
 
-    fn of_stored(&self, stored: &SequenceInfo, rate: Option<f64>) -> Vec<Finding> {
-        let holds = self.types.get(&stored.name);
+    fn of_stored(&self, stored: &SequenceInfo, rate: Option<f64>, held: &Held) -> Vec<Finding> {
+        let nothing = Holders::default();
+        let holders = held.get(&stored.name).unwrap_or(&nothing);
         let found = [
-            judge::exhausted(stored),
-            rate.and_then(|rate| judge::ends(stored, rate, self.ends_within)),
-            holds.and_then(|(of_type, largest)| judge::too_narrow(stored, of_type, *largest)),
+            judge::exhausted(stored, holders),
+            rate.and_then(|rate| judge::ends(stored, rate, self.ends_within, holders)),
+            holders
+                .of_type
+                .as_ref()
+                .and_then(|(of_type, largest)| judge::too_narrow(stored, of_type, *largest)),
         ];
         found.into_iter().flatten().collect()
     }
@@ -352,14 +451,6 @@ impl Doctor {
 /// That a sequence could not be read; nothing of one that is found among the unreadable later.
 fn not_read(name: &SequenceName, asked: &str, error: &Error) -> Option<Finding> {
     (error.kind() != ErrorKind::StoreViolation).then(|| judge::not_seen(asked, Some(name), error))
-}
-
-fn of_column(stored: &SequenceInfo, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
-    // Each counter ends long before 2^63, whatever its max is.
-    let holds = largest.holds.filter(|holds| *holds < u64::MAX >> 1);
-    let narrow =
-        holds.and_then(|holds| judge::too_narrow(stored, &format!("{column} ({})", largest.of_type), holds));
-    judge::in_use(stored, column, largest).into_iter().chain(narrow).collect()
 }
 
 impl Finding {

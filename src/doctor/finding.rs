@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::name::SequenceName;
 use crate::named::named;
-use crate::store::{self, Identity, SequenceInfo, Store, not_found};
+use crate::store::{self, Bounds, Identity, SequenceInfo, Store, not_found};
 
 /// How bad a finding is. What is worse is larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +38,12 @@ pub enum FindingKind {
     Replaced,
     /// The witness, or whoever asked, knows a sequence that the store does not have.
     Missing,
-    /// Nothing was claimed of a sequence although there is a witness: some process draws without the guard.
+    /// There is a witness, and ids were reserved that were not claimed: some process draws without the guard.
     Unguarded,
+    /// The column has a default that gives new rows ids of its own.
+    ColumnDefault,
+    /// The column may hold a larger id than those that were shown.
+    Incomplete,
     /// No id is left.
     Exhausted,
     /// At the rate seen, no id is left soon.
@@ -51,7 +55,7 @@ pub enum FindingKind {
     /// The store forgets what it granted when its process, or its machine, ends.
     LosesWrites,
     /// The store refuses to be opened as it is: its settings lose writes, its table is ambiguous or is not
-    /// one of this crate's.
+    /// one of this crate's. Or it refuses each reserve of a sequence, after a failover or a restore.
     Refused,
     /// The database has something else under the store's name, from which others may draw.
     Ambiguous,
@@ -66,6 +70,8 @@ named! { FindingKind, "kind of finding":
     Replaced = "replaced",
     Missing = "missing",
     Unguarded = "unguarded",
+    ColumnDefault = "column_default",
+    Incomplete = "incomplete",
     Exhausted = "exhausted",
     EndsSoon = "ends_soon",
     TooNarrow = "too_narrow",
@@ -82,6 +88,7 @@ impl FindingKind {
         match self {
             Self::Unguarded => Severity::Info,
             Self::EndsSoon | Self::TooNarrow | Self::Ambiguous => Severity::Warning,
+            Self::ColumnDefault | Self::Incomplete => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -142,12 +149,15 @@ pub enum Remedy {
         max: u64,
     },
     /// Correct the store's URL, or restore the store; or, if it was emptied on purpose, tell the witness by
-    /// removing the sequence through the guard, and create it again. Somebody has to decide it.
+    /// removing the sequence through the guard, and create it again, in one step with its next id. Processes
+    /// that retry may create it in between: then raise it. Somebody has to decide it.
     Recreate {
         /// The sequence.
         name: SequenceName,
-        /// Its first id: above all that were claimed.
-        start: u64,
+        /// Its next id: above all that were claimed.
+        next: u64,
+        /// Its bounds; `None` if nothing tells them.
+        bounds: Option<Bounds>,
     },
     /// Something that a person has to do, in a sentence.
     Advice(String),

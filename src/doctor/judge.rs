@@ -8,7 +8,7 @@ use super::finding::{Finding, FindingKind, Remedy, Severity};
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::guard::Ledger;
 use crate::name::SequenceName;
-use crate::store::{Durability, Largest, SequenceInfo, Unreadable};
+use crate::store::{Bounds, Durability, Largest, SequenceInfo, Unreadable};
 
 /// A finding about a sequence.
 fn about(
@@ -21,31 +21,97 @@ fn about(
     Finding::new(kind, name.to_string(), asked, found, remedy)
 }
 
+/// What holds the ids of a sequence outside its store: the columns that were read, and the type that was named.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holders {
+    pub(super) columns: Vec<(ColumnUrl, Largest)>,
+    pub(super) of_type: Option<(String, u64)>,
+}
+
+impl Holders {
+    /// The largest id in all columns.
+    fn largest(&self, stored: &SequenceInfo) -> Option<u128> {
+        self.columns.iter().filter_map(|(_, largest)| largest.as_id(stored.reached())).max()
+    }
+
+    /// The largest id that all of them hold.
+    fn hold(&self) -> Option<u64> {
+        let columns = self.columns.iter().filter_map(|(_, largest)| largest.holds);
+        columns.chain(self.of_type.as_ref().map(|(_, holds)| *holds)).min()
+    }
+}
+
+/// All that columns say about the sequence.
+pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Finding> {
+    let of_column = |(column, largest): &(ColumnUrl, Largest)| {
+        // Each counter ends long before 2^63, whatever its max is.
+        let holds = largest.holds.filter(|holds| *holds < u64::MAX >> 1);
+        let narrow =
+            holds.and_then(|holds| too_narrow(stored, &format!("{column} ({})", largest.of_type), holds));
+        [in_use(stored, column, largest, holders), narrow]
+    };
+    holders.columns.iter().flat_map(of_column).flatten().collect()
+}
+
+/// What keeps a column from telling all, or has others fill it: whatever the sequence is.
+pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
+    let asked = || format!("the largest id in {column}");
+    let incomplete = largest.hidden_by.as_ref().map(|why| {
+        let remedy = Remedy::advice("name the table itself, and connect as a role that sees every row of it");
+        about(name, FindingKind::Incomplete, asked(), format!("{why}: a larger id may be hidden"), remedy)
+    });
+    let default = largest.default.as_ref().map(|default| {
+        let found = format!("new rows get {default} where a writer gives no id: ids will repeat");
+        let remedy =
+            Remedy::advice("have every writer give ids of idmill, and drop the default of the column");
+        about(name, FindingKind::ColumnDefault, asked(), found, remedy)
+    });
+    incomplete.into_iter().chain(default).collect()
+}
+
 /// Whether a column holds ids that are still to be handed out. The column was read first: what is handed out
 /// later is reserved by the time the sequence is.
-pub(super) fn in_use(stored: &SequenceInfo, column: &ColumnUrl, largest: &Largest) -> Option<Finding> {
-    let largest = u128::try_from(largest.id?).ok()?;
+fn in_use(
+    stored: &SequenceInfo,
+    column: &ColumnUrl,
+    largest: &Largest,
+    holders: &Holders,
+) -> Option<Finding> {
+    let largest = largest.as_id(stored.reached())?;
     // Of one that is exhausted, nothing is handed out any more.
     if stored.next.is_none_or(|next| largest < u128::from(next)) {
         return None;
     }
     let found = format!("{largest} is in use, and {}: ids will repeat", next(stored));
     let asked = format!("the largest id in {column}");
-    Some(about(&stored.name, FindingKind::InUse, asked, found, above(stored, largest)))
+    let remedy = match u64::try_from(largest) {
+        Ok(largest) if largest < stored.bounds.max() => raise(stored, largest + 1),
+        _ => widen(stored, holders),
+    };
+    Some(about(&stored.name, FindingKind::InUse, asked, found, remedy))
 }
 
-/// Raises the sequence above an id, or says why it takes more than that.
-fn above(stored: &SequenceInfo, largest: u128) -> Remedy {
-    let max = stored.bounds.max();
-    match u64::try_from(largest) {
-        Ok(largest) if largest < max => raise(stored, largest + 1),
-        Ok(u64::MAX) | Err(_) => Remedy::advice(
+/// Has it go on behind the ids in use, as far as what holds its ids allows; or says what that takes.
+fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
+    let (largest, max) = (holders.largest(stored), stored.bounds.max());
+    let Some(used) = largest.map_or(Some(max), |largest| u64::try_from(largest.max(max.into())).ok()) else {
+        return Remedy::advice(
             "no sequence goes beyond 2^64 - 1: see whether the column is the right one, and what wrote that id",
-        ),
-        Ok(largest) => {
-            let max = wider(largest).unwrap_or(u64::MAX);
-            Remedy::SetMax { name: stored.name.clone(), next: Some(largest + 1), max }
+        );
+    };
+    match holders.hold() {
+        Some(holds) if holds <= used => {
+            Remedy::advice(format!("what holds its ids ends at {holds}: widen that first, then raise max"))
         }
+        holds => match holds.or_else(|| wider(used)) {
+            Some(max) => {
+                let next = largest.filter(|largest| *largest >= stored.reached()).map(|_| used + 1);
+                Remedy::SetMax { name: stored.name.clone(), next, max }
+            }
+            None => {
+                Remedy::advice("no id is larger: begin another sequence, with ids that tell the two apart")
+            }
+        },
     }
 }
 
@@ -58,6 +124,7 @@ pub(super) fn against(
     name: &SequenceName,
     ledger: &Ledger,
     stored: Option<&SequenceInfo>,
+    holders: &Holders,
 ) -> Option<Finding> {
     let asked = || "what the witness has of it".to_owned();
     if ledger.removed && stored.is_none_or(|stored| stored.identity != ledger.identity) {
@@ -69,7 +136,13 @@ pub(super) fn against(
              was created, or is another one",
             ledger.top()
         );
-        return Some(about(name, FindingKind::Missing, asked(), found, recreate(name, ledger.top())));
+        return Some(about(
+            name,
+            FindingKind::Missing,
+            asked(),
+            found,
+            recreate(name, ledger.top(), None, holders),
+        ));
     };
     let (known, here) = (ledger.identity, stored.identity);
     if known.incarnation != here.incarnation {
@@ -80,7 +153,13 @@ pub(super) fn against(
             known.incarnation,
             here.incarnation
         );
-        return Some(about(name, FindingKind::Replaced, asked(), found, recreate(name, ledger.top())));
+        return Some(about(
+            name,
+            FindingKind::Replaced,
+            asked(),
+            found,
+            recreate(name, ledger.top(), Some(stored.bounds), holders),
+        ));
     }
     if known.epoch > here.epoch {
         let found = format!("it was reset to epoch {}, and the store has epoch {}", known.epoch, here.epoch);
@@ -116,8 +195,37 @@ fn used_up() -> Remedy {
     )
 }
 
-fn recreate(name: &SequenceName, top: u128) -> Remedy {
-    u64::try_from(top).map_or_else(|_| used_up(), |start| Remedy::Recreate { name: name.clone(), start })
+/// With the bounds of the one that is there. If none is, only what holds its ids tells anything of them.
+fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Holders) -> Remedy {
+    let Ok(next) = u64::try_from(top) else { return used_up() };
+    let bounds = bounds.or_else(|| Bounds::new(1, holders.hold()?).ok());
+    match bounds.filter(|bounds| next > bounds.max()) {
+        None => Remedy::Recreate { name: name.clone(), next, bounds },
+        Some(bounds) => Remedy::advice(format!(
+            "ids below {next} were claimed, and its max is {}: restore the store, or have it end later",
+            bounds.max()
+        )),
+    }
+}
+
+/// Whether ids were reserved above all that were claimed, of the sequence that the ledger is of.
+pub(super) fn is_ahead(ledger: &Ledger, stored: &SequenceInfo) -> bool {
+    !ledger.removed && stored.identity == ledger.identity && stored.reached() > ledger.top()
+}
+
+/// The finding of that, if the ledger stays as it is: a process claims what it reserves right afterwards.
+pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
+    is_ahead(ledger, stored).then(|| {
+        let (top, last) = (ledger.top(), stored.reached() - 1);
+        let found = format!("ids {top} to {last} were passed, and none of them was claimed");
+        let remedy = Remedy::advice(
+            "have every process that draws from it name the guard; after a `set` or a process that was killed, the next guarded \
+             draw settles it",
+        );
+        let finding =
+            about(&stored.name, FindingKind::Unguarded, "what the witness has of it", found, remedy);
+        Finding { severity: Severity::Warning, ..finding }
+    })
 }
 
 /// Whether ids are drawn without the guard.
@@ -130,17 +238,28 @@ pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
     })
 }
 
-pub(super) fn exhausted(stored: &SequenceInfo) -> Option<Finding> {
+pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Finding> {
     stored.next.is_none().then(|| {
-        let found = format!("every id up to its max, {}, is reserved", stored.bounds.max());
-        let remedy = match wider(stored.bounds.max()) {
-            Some(max) => Remedy::SetMax { name: stored.name.clone(), next: None, max },
-            None => {
-                Remedy::advice("no id is larger: begin another sequence, with ids that tell the two apart")
+        let max = stored.bounds.max();
+        let found = match holders.largest(stored) {
+            _ if holders.columns.is_empty() => {
+                format!("every id up to its max, {max}, is reserved; no column was compared (--check)")
             }
+            Some(largest) if largest > u128::from(max) => {
+                format!("every id up to its max, {max}, is reserved, and {largest} is in use")
+            }
+            _ => format!("every id up to its max, {max}, is reserved"),
         };
+        let remedy = widen(stored, holders);
         about(&stored.name, FindingKind::Exhausted, "what is left of it", found, remedy)
     })
+}
+
+/// That the store refuses each reserve of it, by the error of such a refusal.
+pub(super) fn refused(name: &SequenceName, error: &Error) -> Finding {
+    let remedy =
+        Remedy::advice("as it says; compare with the ids in use first (--check), or with the witness");
+    about(name, FindingKind::Refused, "whether it can be drawn from", error.to_string(), remedy)
 }
 
 /// The largest of the narrowest integer of SQL that holds more than this.
@@ -154,16 +273,13 @@ pub(super) fn lasts(stored: &SequenceInfo, rate: f64) -> Option<f64> {
 }
 
 /// Whether it is over within this time at so many ids a second.
-pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration) -> Option<Finding> {
+pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration, holders: &Holders) -> Option<Finding> {
     let left = stored.remaining();
     let seconds = lasts(stored, rate)?;
     let soon = left > 0 && seconds <= within.as_secs_f64();
     soon.then(|| {
         let found = format!("{left} ids are left, for {} at {rate:.1} a second", days(seconds));
-        let remedy = match wider(stored.bounds.max()) {
-            Some(max) => Remedy::SetMax { name: stored.name.clone(), next: None, max },
-            None => Remedy::advice("no id is larger: begin another sequence before that"),
-        };
+        let remedy = widen(stored, holders);
         about(&stored.name, FindingKind::EndsSoon, "how long it lasts", found, remedy)
     })
 }
@@ -233,6 +349,7 @@ pub(super) fn ambiguous(found: String) -> Finding {
 }
 
 pub(super) const LOOKALIKES: &str = "what else has the store's name";
+pub(super) const REFUSALS: &str = "which sequences the store refuses";
 
 fn next(stored: &SequenceInfo) -> String {
     match stored.next {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::FindingKind::{BehindReset, Missing, Replaced, WentBack};
+use super::FindingKind::{BehindReset, Missing, Replaced, Unguarded, WentBack};
 use super::*;
 use crate::error::Result;
 use crate::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
@@ -235,4 +235,38 @@ async fn a_sequence_that_does_not_fit_its_type_is_a_warning_until_it_is_an_error
     both.guarded.remove(&name("s")).await.unwrap();
     both.guarded.create(&name("s"), Bounds::new(1, 127).unwrap()).await.unwrap();
     assert_eq!(severity().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unclaimed_ids_are_a_warning_until_they_are_passed() {
+    let both = Both::new();
+    both.draw("orders", 10).await;
+    both.store.reserve(&Reserve::new(name("orders"), 1_000)).await.unwrap();
+    let findings = both.doctor().examine().await.findings;
+    let finding = findings.iter().find(|found| found.kind == Unguarded).expect("a finding");
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(finding.found.starts_with("ids 11 to 1010 were passed"), "{}", finding.found);
+    both.draw("orders", 1).await;
+    assert_eq!(both.kinds(&both.doctor()).await, []);
+}
+
+#[tokio::test]
+async fn recreation_keeps_the_bounds_that_are_known() {
+    let both = Both::new();
+    both.draw("replaced", 10).await;
+    both.draw("missing", 10).await;
+    for sequence in ["replaced", "missing"] {
+        both.store.remove(&name(sequence)).await.unwrap();
+    }
+    both.store.create(&name("replaced"), Bounds::new(5, 500).unwrap()).await.unwrap();
+    let doctor = both.doctor();
+    let remedies = async |doctor: &Doctor| {
+        let found = doctor.examine().await.findings.into_iter().map(|found| found.remedy);
+        found.filter(|remedy| matches!(remedy, Remedy::Recreate { .. })).collect::<Vec<_>>()
+    };
+    let of = |sequence, bounds| Remedy::Recreate { name: name(sequence), next: 11, bounds };
+    let known = of("replaced", Bounds::new(5, 500).ok());
+    assert_eq!(remedies(&doctor).await, [of("missing", None), known.clone()]);
+    let typed = doctor.holds(name("missing"), "i16", 32_767);
+    assert_eq!(remedies(&typed).await, [of("missing", Bounds::new(1, 32_767).ok()), known]);
 }

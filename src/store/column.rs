@@ -15,6 +15,12 @@ pub struct Largest {
     pub of_type: String,
     /// The largest id that this type holds; `None` if that is not known, or enough for any id.
     pub holds: Option<u64>,
+    /// The largest number below 0: an id above 2^63 is stored as one in a signed column of 64 bits.
+    pub negative: Option<i128>,
+    /// Why a larger id may be hidden, such as "row-level security"; `None` if every row was looked at.
+    pub hidden_by: Option<String>,
+    /// What gives new rows an id without idmill, such as `nextval('orders_id_seq'::regclass)`.
+    pub default: Option<String>,
 }
 
 impl Largest {
@@ -24,7 +30,33 @@ impl Largest {
         of_type: impl Into<String>,
         holds: impl Into<Option<u64>>,
     ) -> Self {
-        Self { id: id.into(), of_type: of_type.into(), holds: holds.into() }
+        let (id, of_type, holds) = (id.into(), of_type.into(), holds.into());
+        Self { id, of_type, holds, negative: None, hidden_by: None, default: None }
+    }
+
+    /// With the largest number below 0, as in [`negative`](Self::negative).
+    #[must_use]
+    pub fn negative(self, negative: impl Into<Option<i128>>) -> Self {
+        Self { negative: negative.into(), ..self }
+    }
+
+    /// With the reason why a larger id may be hidden.
+    #[must_use]
+    pub fn hidden_by(self, hidden_by: impl Into<Option<String>>) -> Self {
+        Self { hidden_by: hidden_by.into(), ..self }
+    }
+
+    /// With the default that gives new rows an id.
+    #[must_use]
+    pub fn default_value(self, default: impl Into<Option<String>>) -> Self {
+        Self { default: default.into(), ..self }
+    }
+
+    /// The largest id, where a sequence reaches this one: a number below 0 is one above 2^63.
+    pub(crate) fn as_id(&self, reached: u128) -> Option<u128> {
+        let positive = self.id.and_then(|id| u128::try_from(id).ok());
+        let wrapped = self.negative.and_then(|id| i64::try_from(id).ok()).map(|id| id.cast_unsigned().into());
+        wrapped.filter(|_| reached > u128::from(i64::MAX.unsigned_abs()) + 1).or(positive)
     }
 }
 

@@ -49,7 +49,7 @@ pub use kit::mode::Mode;
 pub(crate) use list::page_of;
 pub use list::{Cursor, Listing, Page, Unreadable};
 pub use memory::{Fault, Faults, MemoryStore, Snapshot};
-pub use raise::raise;
+pub use raise::{create_at, raise};
 pub use records::Records;
 pub use schemes::{Scheme, Schemes, register};
 pub use sequence::{Change, SequenceInfo};

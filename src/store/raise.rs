@@ -1,7 +1,8 @@
 //! Raising a sequence, and never lowering it.
 
-use super::{Change, Reserve, SequenceInfo, Store, not_found};
+use super::{Bounds, Change, GiveBack, Reserve, SequenceInfo, Store, already_exists, not_found};
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
 
 /// How often others may be faster before this gives up.
 const TRIES: usize = 16;
@@ -48,6 +49,65 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
     Err(Error::new(ErrorKind::Unavailable, message).of(&now.name).during(Operation::Set))
 }
 
+/// Creates a sequence of which no id below `to` is granted; or raises the one of the same bounds that others
+/// create meanwhile. `to` may be one more than the max.
+///
+/// In one step, by a reserve that creates: at any moment there is no such sequence, or it is at `to` already.
+/// Native sequences of PostgreSQL, Cassandra and a window, and a server that refuses the reserve, take two
+/// steps; until the second, ids below `to` can be drawn.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
+/// use idmill::store::{self, Bounds, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let orders = store::create_at(&store, &"orders".parse()?, Bounds::of::<i32>(), 500).await?;
+/// assert_eq!((orders.next, orders.bounds), (Some(500), Bounds::of::<i32>()));
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`AlreadyExists`](ErrorKind::AlreadyExists) if there is one of other bounds; those of [`raise`],
+/// [`Store::create`] and [`Store::reserve`].
+pub async fn create_at(
+    store: &dyn Store,
+    name: &SequenceName,
+    bounds: Bounds,
+    to: u128,
+) -> Result<SequenceInfo> {
+    let Some(below) = to.checked_sub(bounds.start().into()).filter(|below| *below > 0) else {
+        return store.create(name, bounds).await;
+    };
+    let count = u64::try_from(below).unwrap_or(u64::MAX);
+    let created = match store.reserve(&Reserve::new(name.clone(), count).create(bounds)).await {
+        Ok(grant) if grant.range.start() == bounds.start() => return at(store, name, to).await,
+        // Others created it, and these ids of theirs are not needed.
+        Ok(grant) => {
+            if store.capabilities().gives_back {
+                let _ = store.give_back(&GiveBack::new(name.clone(), grant.identity, grant.range)).await;
+            }
+            already_exists(name).during(Operation::Create)
+        }
+        // Certainly nothing was reserved: of what may be created, others may still allow more.
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            store.create(name, bounds).await?;
+            return at(store, name, to).await;
+        }
+        Err(error) => error,
+    };
+    // Whatever became of the reserve: where the sequence is now decides.
+    match store.inspect(name).await {
+        Ok(Some(found)) if found.bounds == bounds => raise(store, &found, to).await,
+        Ok(Some(_)) => Err(already_exists(name).during(Operation::Create)),
+        _ => Err(created),
+    }
+}
+
+async fn at(store: &dyn Store, name: &SequenceName, to: u128) -> Result<SequenceInfo> {
+    let found = store.inspect(name).await?.ok_or_else(|| not_found(name).during(Operation::Set))?;
+    raise(store, &found, to).await
+}
+
 async fn step(store: &dyn Store, now: &SequenceInfo, to: u128) -> Result<SequenceInfo> {
     if now.next == Some(u64::MAX) {
         // No change sets 2^64: the last id there is has to be reserved, and becomes a gap.
@@ -70,7 +130,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::{Bounds, MemoryStore};
+    use crate::store::{Bounds, Fault, MemoryStore, StoreFuture};
 
     async fn sequence(store: &MemoryStore, start: u64, max: u64) -> SequenceInfo {
         store.create(&"s".parse().unwrap(), Bounds::new(start, max).unwrap()).await.unwrap()
@@ -98,6 +158,60 @@ mod tests {
         let other = sequence(&store, 1, 100).await;
         assert_eq!(raise(&store, &seen, 50).await.unwrap_err().kind(), ErrorKind::Conflict);
         assert_eq!(store.inspect(&seen.name).await.unwrap(), Some(other));
+    }
+
+    #[tokio::test]
+    async fn create_at_needs_neither_create_nor_set() {
+        let (name, bounds) = ("s".parse().unwrap(), Bounds::new(5, 100).unwrap());
+        for to in [6, 50, 101] {
+            let store = MemoryStore::new();
+            // Both together would leave it at its start in between.
+            let created = create_at(&Reserving(store.clone()), &name, bounds, to).await.unwrap();
+            assert_eq!((created.reached(), created.bounds), (to, bounds));
+            assert_eq!(store.inspect(&name).await.unwrap(), Some(created));
+        }
+        let store = MemoryStore::new();
+        assert_eq!(create_at(&store, &name, bounds, 5).await.unwrap().next, Some(5));
+    }
+
+    #[tokio::test]
+    async fn create_at_raises_a_sequence_of_the_same_bounds() {
+        let (name, bounds) = ("s".parse().unwrap(), Bounds::new(5, 100).unwrap());
+        for (there, to, next) in [(5, 50, 50), (60, 50, 60)] {
+            let store = MemoryStore::new();
+            let found = store.create(&name, bounds).await.unwrap();
+            raise(&store, &found, there).await.unwrap();
+            let raised = create_at(&store, &name, bounds, to).await.unwrap();
+            assert_eq!((raised.identity, raised.next), (found.identity, Some(next)), "no gap either");
+        }
+        let store = MemoryStore::new();
+        sequence(&store, 1, 90).await;
+        let refused = create_at(&store, &name, bounds, 50).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    }
+
+    #[tokio::test]
+    async fn create_at_ends_where_it_should_after_a_lost_reply() {
+        let (name, bounds) = ("s".parse().unwrap(), Bounds::new(1, 100).unwrap());
+        let store = MemoryStore::new();
+        store.push_fault(Fault::LostReply);
+        assert_eq!(create_at(&store, &name, bounds, 50).await.unwrap().next, Some(50));
+    }
+
+    /// Only reserves, and says what there is.
+    #[derive(Debug)]
+    struct Reserving(MemoryStore);
+
+    impl Store for Reserving {
+        crate::store_calls!(|this| this.0 => capabilities reserve give_back inspect list remove);
+
+        fn create<'a>(&'a self, name: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+            panic!("{name} is created by itself")
+        }
+
+        fn set<'a>(&'a self, name: &'a SequenceName, _: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+            panic!("{name} is set by itself")
+        }
     }
 
     proptest! {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::column::{self, ColumnPath, Largest};
 use super::{SequenceInfo, Store, StoreFuture, WitnessUrl};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::name::SequenceName;
 
 /// What a URL names: a store, checked but not yet connected to. The options of a store implement it, and
 /// `FromStr`, by which a URL is read; see [`Scheme::store`](super::Scheme::store).
@@ -59,6 +60,16 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     /// Those of reading.
     fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
         Box::pin(async { Ok(None) })
+    }
+
+    /// The sequences whose next reserve the store would refuse, each with the error of the refusal: they were
+    /// last written in another [history](super::kit::history). At most a page of them. Reads, and changes
+    /// nothing. None, by default: a store that never refuses, or cannot tell before a reserve.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     /// The window in front of it, to be looked at; `None` for a store without one, or if it cannot be.

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::kit::{query, secrets};
-use super::{Schemes, Store, Target};
+use super::{Schemes, Store, StoreFuture, Target};
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::name::SequenceName;
 
 /// Opens the store that a URL names: see [`StoreUrl`] for the schemes.
 ///
@@ -144,8 +145,17 @@ impl StoreUrl {
 
     /// What else the same database has under the store's name, in words; `None` if there is nothing.
     pub(crate) async fn lookalikes(&self) -> Result<Option<String>> {
+        self.in_time(self.0.lookalikes()).await
+    }
+
+    /// The sequences whose next reserve would be refused, each with the error.
+    pub(crate) async fn refused(&self) -> Result<Vec<(SequenceName, Error)>> {
+        self.in_time(self.0.refused()).await
+    }
+
+    async fn in_time<T>(&self, looking: StoreFuture<'_, Result<T>>) -> Result<T> {
         let limit = Self::CONNECT_TIMEOUT;
-        tokio::time::timeout(limit, self.0.lookalikes()).await.unwrap_or_else(|_| {
+        tokio::time::timeout(limit, looking).await.unwrap_or_else(|_| {
             let message = format!("{self} had no answer within {limit:?}");
             Err(Error::new(ErrorKind::Unavailable, message))
         })
@@ -198,12 +208,13 @@ impl StoreUrl {
     /// As [`connect`](Self::connect).
     pub async fn connect_within(&self, limit: Duration) -> Result<Arc<dyn Store>> {
         let opened = tokio::time::timeout(limit, self.0.connect()).await.unwrap_or_else(|_| {
-            let message = format!(
-                "{self} could not be opened within {limit:?}: something accepts connections, or requests, \
-                 and does not answer in time; check whether it is frozen, overloaded or another service, or \
-                 allow more time"
-            );
-            Err(Error::new(ErrorKind::Unavailable, message))
+            let why = if self.0.is_remote() {
+                "something accepts connections, or requests, and does not answer in time; check whether it is frozen, \
+                 overloaded or another service, or allow more time"
+            } else {
+                "another process holds the file, or its disk does not answer; or allow more time"
+            };
+            Err(Error::new(ErrorKind::Unavailable, format!("{self} could not be opened within {limit:?}: {why}")))
         });
         opened.map_err(|error| error.during(Operation::Connect))
     }

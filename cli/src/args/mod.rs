@@ -12,10 +12,10 @@ mod values;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use idmill::SequenceName;
 use idmill::store::Bounds;
+use idmill::{Order, SequenceName};
 
 pub(crate) use bench::{Bench, Mode};
 pub(crate) use check::Check;
@@ -26,7 +26,7 @@ pub(crate) use plan::Plan;
 pub(crate) use serve::{Keys, LogFormat, Spot};
 pub(crate) use serve::{Serve, Token};
 pub(crate) use values::id;
-use values::{duration, length, sequence};
+use values::{duration, length, order, sequence};
 
 use crate::failure::Outcome;
 
@@ -230,6 +230,20 @@ impl Command {
     pub(crate) fn ends_by_signal(&self) -> bool {
         matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }) | Self::Serve(_))
     }
+
+    /// The state that a signal leaves behind.
+    pub(crate) fn when_stopped(&self) -> &'static str {
+        match self {
+            Self::Next(_) => "what was reserved and not printed is a gap",
+            Self::Create(_) | Self::Set(_) | Self::Remove(_) | Self::Revoke(_) => {
+                "the change was made or not: `idmill show` tells"
+            }
+            Self::Import(_) => {
+                "each sequence was imported or left as it was: import the file again for the rest"
+            }
+            _ => "it did not come to its end",
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -254,6 +268,12 @@ pub(crate) struct Next {
     /// cannot take it: then it is a gap.
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) step: Option<u64>,
+    /// How ids of several processes relate: process, thread, or global
+    ///
+    /// With `global`, an id that is asked for after another was printed, by any process, is larger: each
+    /// range is no larger than what is printed next. Within one run ids grow in each order.
+    #[arg(long, value_name = "ORDER", default_value = "process", value_parser = order)]
+    pub(crate) order: Order,
     /// How long to go on trying while the store is busy or away, connecting included
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
@@ -340,15 +360,16 @@ pub(crate) struct Show {
 }
 
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("change").required(true).multiple(true).args(["next", "max"])))]
 pub(crate) struct Set {
     /// The sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
     /// The next id to hand out
-    #[arg(long, required_unless_present = "max", value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) next: Option<u64>,
     /// The last id, handed out too
-    #[arg(long, required_unless_present = "next", value_name = "N", value_parser = id, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
     /// Allow going back behind ids that were reserved already: they will be handed out again
     #[arg(long)]

@@ -211,12 +211,16 @@ Findings:
   exhausted      error    no id is left
   unreadable     error    something is stored that no version of idmill writes
   loses_writes   error    the store forgets what it granted; with a witness, a warning
-  refused        error    the store cannot be used: settings that lose writes, an ambiguous table
+  refused        error    the store cannot be used: settings that lose writes, an ambiguous table;
+                          or it refuses each reserve of a sequence, after a failover or a restore
   not_seen       error    something could not be looked at, and nothing is known of it
   ambiguous      warning  the database has another table of this name, in a schema off the search_path
   ends_soon      warning  no id is left within --ends-within
   too_narrow     warning  max is beyond what the type or the column holds; an error once next is
-  unguarded      info     nothing was claimed at the witness, and ids are in use
+  incomplete     warning  a view or row-level security may hide the largest id of a column
+  column_default warning  a column gives new rows ids of its own, by nextval or AUTO_INCREMENT
+  unguarded      warning  ids were reserved and not claimed, by a process without the guard or by a
+                          `set`; info where nothing was ever claimed
 
 Exit codes:
   0    sound, or info alone
@@ -278,8 +282,10 @@ Examples:
   idmill import ids.jsonl --keep-going                 also where lines cannot be read
 
 A sequence that exists is raised to the next id of the file if it is behind that, and kept as it is
-if not. One that is missing is created, and is another incarnation then. Stop those who draw
-before: between its creation and its raise they would draw from its start.
+if not. One that is missing is created at the next id of the file, in one step, and is another
+incarnation then. An import that is interrupted leaves no sequence between; run it again for the
+rest. In native sequences of PostgreSQL, in Cassandra and behind a window, creating takes two
+steps, which only a signal does not come between: stop the processes that draw before.
 
 With --json, each line on stdout is an object with `sequence`, `outcome` (created, raised or kept),
 and the next id `before` and `after`, as strings.

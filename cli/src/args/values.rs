@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idmill::SequenceName;
+use idmill::{Order, SequenceName};
 
 /// The longest range that the library keeps in memory.
 const LONGEST: u64 = 1 << 48;
@@ -21,6 +21,10 @@ pub(super) fn length(text: &str) -> Result<u64, String> {
         1..=LONGEST => Ok(ids),
         _ => Err("it must be 1 to 2^48 (281474976710656)".to_owned()),
     })
+}
+
+pub(super) fn order(text: &str) -> Result<Order, String> {
+    text.parse().map_err(|_| "there are process, thread, global".to_owned())
 }
 
 /// How many a second or a day: 0 to a trillion, `_` may group the digits.

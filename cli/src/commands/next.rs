@@ -147,6 +147,7 @@ async fn open(sequences: &Sequences, args: &Next, patience: Duration) -> idmill:
         sequence = sequence.max(max);
     }
     let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).patience(patience);
+    let sequence = sequence.order(args.order);
     // Only bounds that were asked for have to be compared with what is stored: one transaction less.
     if args.bounds.are_given() { sequence.await } else { sequence.lazy() }
 }

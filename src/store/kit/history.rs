@@ -127,9 +127,14 @@ impl Failover {
 pub(crate) const CHANGES: &str = "idmill_history_changes_total";
 
 impl Histories<'_> {
-    /// Reports the refusal, and returns its error, with what was seen and what decides it.
+    /// Reports the refusal, and returns its error.
     pub fn refuse(self, name: &SequenceName) -> Error {
         Failover::Refuse.report(name, self);
+        self.refusal(name)
+    }
+
+    /// The error of a reserve that is refused, with the histories and the commands that decide it.
+    pub fn refusal(self, name: &SequenceName) -> Error {
         let Self { was, here } = self;
         let message = format!(
             "the sequence was last written on {was}, and this is {here}: what was reserved last may be missing here. Set its next \

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::name::SequenceName;
 use crate::store::kit::options::{Word, words};
 use crate::store::{ColumnPath, Existing, Largest, Store, StoreFuture, Target, WindowView, WitnessUrl};
 
@@ -65,6 +66,10 @@ impl Target for Found {
 
     fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
         self.0.lookalikes()
+    }
+
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        self.0.refused()
     }
 
     fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {

@@ -228,6 +228,10 @@ impl Target for Guarding {
         self.store.lookalikes()
     }
 
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        self.store.refused()
+    }
+
     fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {
         self.store.window()
     }

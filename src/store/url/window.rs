@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::name::SequenceName;
 use crate::store::kit::query::ESCAPED_VALUE;
 use crate::store::kit::secrets;
 use crate::store::{
@@ -69,6 +70,10 @@ impl Target for Windowed {
 
     fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
         self.store.lookalikes()
+    }
+
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        self.store.refused()
     }
 
     fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {

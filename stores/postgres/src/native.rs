@@ -18,6 +18,7 @@
 //! of its own, whose commit syncs all that came before.
 
 mod list;
+mod qualified;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -33,7 +34,7 @@ use idmill_sql::postgres::native::{
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
-    must_sync, quoted,
+    must_sync, not_created, quoted,
 };
 use idmill_sql::{Asked, Patience, Row, Statement, Value};
 use parking_lot::Mutex;
@@ -275,6 +276,7 @@ impl NativeSequences {
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         self.must_write()?;
         let bounds = storable(bounds)?;
+        qualified::must_not_be(&mut &self.sessions, name).await?;
         // What a statement without an answer commits is not looked at afterwards.
         must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
         let identity = Identity::fresh();
@@ -283,7 +285,7 @@ impl NativeSequences {
         match self.sessions.batch(&create).await {
             Ok(()) => Ok(SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, identity)),
             Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
-            Err(fault) => Err(failed(fault, Asked::Write)),
+            Err(fault) => Err(not_created(fault, Asked::Write)),
         }
     }
 

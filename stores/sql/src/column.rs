@@ -35,8 +35,17 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The largest id of a column of this type, by the digits that the database wrote; `holds` is how many ids
-/// the type has room for.
+/// The query of the largest number in a column, and of the largest below 0: two searches, since an index
+/// serves each only by itself. `cast` turns a number into text.
+pub(crate) fn largest_sql(table: &str, column: &str, cast: impl Fn(&str) -> String) -> String {
+    let largest = cast(&format!("max(t.{column})"));
+    format!(
+        "SELECT (SELECT {largest} FROM {table} t), (SELECT {largest} FROM {table} t WHERE t.{column} < 0)"
+    )
+}
+
+/// The largest id of a column of this type, by the digits that the database wrote; `holds` is the largest
+/// that the type has room for.
 ///
 /// # Errors
 /// [`Unsupported`](idmill::ErrorKind::Unsupported) for what is no whole number.
@@ -49,6 +58,11 @@ pub(crate) fn of_digits(
     let id = digits.map(str::parse::<i128>).transpose();
     let id = id.map_err(|_| path.not_of_integers(of_type))?;
     Ok(Largest::new(id, of_type, holds))
+}
+
+/// The largest id that a decimal type with so many digits before its point holds; `None` for any id.
+pub(crate) fn of_precision(digits: u32) -> Option<u64> {
+    10_u64.checked_pow(digits).map(|beyond| beyond - 1)
 }
 
 #[cfg(test)]
@@ -72,5 +86,11 @@ mod tests {
             from_column::<u64>(-1_i64).unwrap_err().to_string().starts_with("-1 does not fit the id type")
         );
         assert!(from_column::<i32>(1_i64 << 31).is_err() && from_column::<NonZeroU32>(0_i32).is_err());
+    }
+
+    #[test]
+    fn decimal_precision_bounds_the_ids() {
+        assert_eq!([0, 5, 19].map(of_precision), [Some(0), Some(99_999), Some(9_999_999_999_999_999_999)]);
+        assert_eq!(of_precision(20), None);
     }
 }

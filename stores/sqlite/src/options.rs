@@ -12,9 +12,11 @@ use idmill::store::kit::query::{self, ESCAPED};
 use idmill::store::kit::refuse;
 use idmill::store::{ColumnPath, Largest, Target};
 use idmill::store::{Mode, Store, StoreFuture};
-use idmill::{Error, Result};
+use idmill::{Error, ErrorKind, Result};
 use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Settings, Table, largest};
 use percent_encoding::{percent_decode_str, percent_encode};
+use rusqlite::InterruptHandle;
+use tokio::sync::oneshot;
 
 use super::database::open_to_look;
 use super::executor::at_once;
@@ -152,7 +154,17 @@ impl Target for SqliteOptions {
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
             let (settings, column) = (self.check()?, column.clone());
-            look(move || at_once(largest(&mut open_to_look(&settings)?, &column))).await
+            let (tell, opened) = oneshot::channel();
+            let scan = look(move || {
+                let mut own = open_to_look(&settings)?;
+                // Nobody waits any more.
+                if tell.send(own.0.get_interrupt_handle()).is_err() {
+                    return Err(Error::from(ErrorKind::Unavailable));
+                }
+                at_once(largest(&mut own, &column))
+            });
+            let _interrupt = Interrupt(opened);
+            scan.await
         })
     }
 
@@ -162,6 +174,18 @@ impl Target for SqliteOptions {
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
         Box::pin(async { Ok(Arc::new(SqliteStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
+    }
+}
+
+/// Ends a scan when its future is dropped: a thread cannot be cancelled otherwise.
+struct Interrupt(oneshot::Receiver<InterruptHandle>);
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        self.0.close();
+        if let Ok(scan) = self.0.try_recv() {
+            scan.interrupt();
+        }
     }
 }
 

@@ -1,15 +1,21 @@
 //! How findings are printed: for people with the command to copy, for programs a line each.
 
+use idmill::SequenceName;
 use idmill::doctor::{Examined, Finding, Remedy};
+use idmill::store::Bounds;
 use serde::Serialize;
 
 use crate::args::Global;
+use crate::exported::Entry;
 use crate::failure::{Outcome, quoted};
 use crate::output;
 
 /// What goes before a command that begins a sequence anew.
 const EMPTIED: &str =
     "correct the store's URL, or restore the store; the command is for one that was emptied on purpose";
+/// The same where nothing tells the bounds.
+const EMPTIED_OF_BOUNDS: &str = "correct the store's URL, or restore the store; the command is for one that was emptied on purpose: \
+                                 correct start and max in it, if it had others";
 
 /// A finding as JSON has it. Names and meanings are stable; numbers stand within strings.
 #[derive(Serialize)]
@@ -86,7 +92,10 @@ impl Report {
         let (command, advice) = match &finding.remedy {
             Remedy::Raise { name, next, .. } => (Some(self.set(name, Some(*next), None)), None),
             Remedy::SetMax { name, next, max } => (Some(self.set(name, *next, Some(*max))), None),
-            Remedy::Recreate { name, start } => (Some(self.recreate(name, *start)), Some(EMPTIED)),
+            Remedy::Recreate { name, next, bounds } => {
+                let advice = if bounds.is_some() { EMPTIED } else { EMPTIED_OF_BOUNDS };
+                (Some(self.recreate(name, *next, *bounds)), Some(advice))
+            }
             Remedy::Advice(text) => (None, Some(text.as_str())),
             _ => (None, None),
         };
@@ -102,10 +111,13 @@ impl Report {
         }
     }
 
-    /// Through the guard, which tells the witness.
-    fn recreate(&self, name: &str, start: u64) -> String {
-        let (name, place) = (quoted(name), &self.place);
-        format!("idmill remove {name} --yes{place} && idmill create {name} --start {start}{place}")
+    /// Removes it through the guard, which tells the witness. Processes that retry may create it before the
+    /// second command, which raises what it finds and creates what it does not.
+    fn recreate(&self, name: &SequenceName, next: u64, bounds: Option<Bounds>) -> String {
+        let bounds = bounds.unwrap_or_else(Bounds::of::<u64>);
+        let entry = Entry { name: name.clone(), bounds, reached: next.into() };
+        let (line, name, place) = (quoted(entry.line().trim_end()), quoted(name), &self.place);
+        format!("idmill remove {name} --yes{place} && printf '%s\\n' {line} | idmill import{place}")
     }
 
     fn set(&self, name: &str, next: Option<u64>, max: Option<u64>) -> String {

@@ -4,7 +4,7 @@ mod lines;
 
 use std::sync::Arc;
 
-use idmill::store::{MemoryStore, SequenceInfo, Store, StoreUrl, raise};
+use idmill::store::{MemoryStore, SequenceInfo, Store, StoreUrl, create_at, raise};
 use idmill::{Error, ErrorKind};
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use self::lines::Lines;
 use crate::args::{Global, Import};
 use crate::exported::Entry;
 use crate::failure::{Failure, Outcome, quoted};
-use crate::{opening, output};
+use crate::{opening, output, unbroken};
 
 pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     let mut lines = Lines::open(args.file.as_deref())?;
@@ -38,7 +38,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
         for line in lines.entries()? {
             // What is bad was told before.
             let (number, Ok(entry)) = line? else { continue };
-            importing.take(&entry, number).await?;
+            unbroken(importing.take(&entry, number)).await?;
             progress.inc(1);
         }
         Ok(())
@@ -137,23 +137,14 @@ impl Importing {
     }
 
     async fn raised(&self, entry: &Entry, found: Option<&SequenceInfo>) -> Outcome<SequenceInfo> {
-        let seen = match found {
-            Some(found) => found.clone(),
-            None => self.created(entry).await?,
-        };
-        Ok(raise(&*self.store, &seen, entry.reached).await?)
-    }
-
-    /// Created with the bounds of the file; or, if others were faster, theirs.
-    async fn created(&self, entry: &Entry) -> Outcome<SequenceInfo> {
-        match self.store.create(&entry.name, entry.bounds).await {
+        if let Some(found) = found {
+            return Ok(raise(&*self.store, found, entry.reached).await?);
+        }
+        match create_at(&*self.store, &entry.name, entry.bounds, entry.reached).await {
+            // Others were faster.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
-                if found.bounds == entry.bounds {
-                    Ok(found)
-                } else {
-                    Err(differs(entry, &found, &self.place))
-                }
+                Err(differs(entry, &found, &self.place))
             }
             outcome => Ok(outcome?),
         }

@@ -38,6 +38,8 @@ async fn main() -> Result<(), AnyError> {
     let store: Arc<dyn Store> = Arc::new(PostgresStore::from_connection(&db).await?);
     let ids = Sequences::new(store)?;
     let orders = ids.sequence::<i64>("orders").await?;
+    // Before this is ready: a sequence opens after a failover too, where each draw is refused.
+    orders.warm().await?;
 
     let shop = Arc::new(Shop { db, orders: orders.clone() });
     let app = Router::new()

@@ -4,14 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::kit::history::FAILOVER;
+use idmill::store::kit::history::{FAILOVER, Failover};
 use idmill::store::kit::options::{FILE, TIMEOUT, Table as Options, option, words};
 use idmill::store::kit::{query, refuse};
 use idmill::store::{ColumnPath, Largest, Target};
-use idmill::store::{Mode, Store, StoreFuture};
-use idmill::{Error, Result};
+use idmill::store::{Mode, Store, StoreFuture, StoreUrl};
+use idmill::{Error, Result, SequenceName};
 use idmill_sql::Asked;
-use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, largest};
+use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, end_reads_after, largest, refused};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{MysqlOptions, PORT, bracketed};
@@ -109,7 +109,19 @@ impl Target for MysqlOptions {
         Box::pin(async {
             let (database, _) = self.clone().mode(Mode::ReadOnly).database()?;
             let mut session = database.connect(Asked::Read).await?;
+            end_reads_after(&mut session, self.timeout.min(StoreUrl::CONNECT_TIMEOUT)).await?;
             largest(&mut session, column).await
+        })
+    }
+
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        Box::pin(async {
+            // Who says `failover` otherwise is refused nothing.
+            if !matches!(self.failover, None | Some(Failover::Refuse)) {
+                return Ok(Vec::new());
+            }
+            let (database, _) = self.clone().mode(Mode::ReadOnly).database()?;
+            refused(&mut database.connect(Asked::Read).await?, &Table::new(&self.table)?).await
         })
     }
 

@@ -4,7 +4,7 @@ use idmill::ErrorKind;
 use idmill::doctor::ColumnUrl;
 use idmill::store::Largest;
 
-use crate::{root, run, server, url};
+use crate::{one, root, run, server, url};
 
 #[tokio::test]
 async fn the_largest_id_is_that_of_the_users_own_column() {
@@ -29,7 +29,7 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
     assert_eq!(look("columns_empty.id").await.unwrap(), Largest::new(None, "int unsigned", 4_294_967_295));
     let found = look(&orders("ID")).await.unwrap();
     assert_eq!(found, Largest::new(i128::from(u64::MAX), "bigint unsigned", u64::MAX));
-    assert_eq!(look(&orders("whole")).await.unwrap(), Largest::new(8, "int", 2_147_483_647));
+    assert_eq!(look(&orders("whole")).await.unwrap(), Largest::new(8, "int", 2_147_483_647).negative(-7));
     for (column, kind, why) in [
         (orders("note"), ErrorKind::Unsupported, "is text, not integer"),
         (orders("part"), ErrorKind::Unsupported, "is decimal, not integer"),
@@ -42,4 +42,46 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
     }
     // Names are found whatever their case, as MySQL has columns.
     assert_eq!(look(&orders("id")).await.unwrap().id, Some(i128::from(u64::MAX)));
+}
+
+#[tokio::test]
+async fn a_column_says_what_limits_it_and_what_fills_it() {
+    let Some(engine) = server().await else { return };
+    idmill_mysql::register().unwrap();
+    let mut root = root(engine.address()).await;
+    let made = "CREATE TABLE columns_kept (id INT AUTO_INCREMENT PRIMARY KEY, few DECIMAL(5,0), part DECIMAL(12,2), low BIGINT)";
+    let row = "INSERT INTO columns_kept VALUES (4, 7, 8, -3), (2, 1, 1, -9)";
+    run(&mut root, &[made, row, "CREATE VIEW columns_seen AS SELECT id FROM columns_kept"]).await;
+    let look = async |column: &str| {
+        let url = url(engine.address(), "t", &format!("&column={column}"));
+        ColumnUrl::parse(&url).unwrap().largest().await.unwrap()
+    };
+    assert_eq!(look("columns_kept.few").await, Largest::new(7, "decimal", 99_999));
+    assert_eq!(look("columns_kept.id").await.default.as_deref(), Some("auto_increment"));
+    let low = look("columns_kept.low").await;
+    assert_eq!((low.id, low.negative, low.hidden_by), (Some(-3), Some(-3), None));
+    assert!(look("columns_seen.id").await.hidden_by.is_some_and(|why| why.contains("view")));
+}
+
+/// A server that is asked to stop reading does so by itself: the look that asked is gone.
+#[tokio::test]
+async fn a_slow_look_ends_on_the_server_too() {
+    let Some(engine) = server().await else { return };
+    idmill_mysql::register().unwrap();
+    let mut root = root(engine.address()).await;
+    run(&mut root, &["CREATE VIEW columns_slow AS SELECT CAST(SLEEP(60) AS SIGNED) AS id"]).await;
+    let url = url(engine.address(), "t", "&timeout=1s&column=columns_slow.id");
+    for _ in 0..3 {
+        ColumnUrl::parse(&url).unwrap().largest().await.unwrap_err();
+    }
+    let running = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%columns_slow%' AND ID <> CONNECTION_ID()";
+    let mut left: u64 = 0;
+    for _ in 0..50 {
+        left = one(&mut root, running).await;
+        if left == 0 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(left, 0, "queries that nobody waits for");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idmill::Range;
-use idmill::store::{Change, GiveBack};
+use idmill::store::{Change, GiveBack, Target as _};
 use idmill_mysql::driver::TxOpts;
 use idmill_mysql::{Failover, InTransaction};
 
@@ -180,4 +180,27 @@ async fn a_process_that_runs_over_a_failover_is_refused_by_the_statement_itself(
     }
     until(&mut root, &others.replace("id FROM", "COUNT(*) FROM"), 0).await;
     assert_eq!(refused(&store, "s", "server 1, and this is server 7").await, ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn refused_reserves_are_told_without_a_write() {
+    let Some(engine) = server().await else { return };
+    let store = open(engine.address(), "told").await;
+    for name in ["here", "moved"] {
+        reserve(&store, name, 5).await.unwrap();
+    }
+    let moved = "UPDATE ids.told SET history = 'server 4711' WHERE name = 'moved'";
+    run(&mut root(engine.address()).await, &[moved]).await;
+    let refused = async |options| {
+        let options = MysqlOptions::parse(&url(engine.address(), "told", options)).unwrap();
+        options.refused().await.unwrap()
+    };
+    let found = refused("").await;
+    let [(name, error)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((name.as_str(), error.kind()), ("moved", ErrorKind::Conflict));
+    assert_eq!(
+        error.to_string(),
+        reserve(&store, "moved", 5).await.unwrap_err().to_string().replace("reserve ", "")
+    );
+    assert!(refused("&failover=skip:5").await.is_empty());
 }

@@ -4,15 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::kit::history::FAILOVER;
+use idmill::store::kit::history::{FAILOVER, Failover};
 use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table as Options, option, text, whole, words};
 use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
 use idmill::store::{ColumnPath, Largest, Target};
-use idmill::store::{Mode, Store, StoreFuture};
-use idmill::{Error, Operation, Result};
+use idmill::store::{Mode, Store, StoreFuture, StoreUrl};
+use idmill::{Error, Operation, Result, SequenceName};
 use idmill_sql::postgres::native::Values;
-use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes};
+use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes, refused};
 
 use super::{PostgresOptions, Sequences, Session, SslMode};
 use crate::native::MOST_INCREMENT;
@@ -132,7 +132,21 @@ impl Target for PostgresOptions {
     }
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
-        Box::pin(async { largest(&mut &self.sessions()?, column).await })
+        Box::pin(async {
+            let sessions = self.sessions()?.to_scan(self.timeout.min(StoreUrl::CONNECT_TIMEOUT)).await?;
+            largest(&mut &sessions, column).await
+        })
+    }
+
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        Box::pin(async {
+            // Native sequences do not tell, and who says `failover` otherwise is refused nothing.
+            let refuses = matches!(self.failover, None | Some(Failover::Refuse));
+            if !refuses || matches!(self.sequences, Sequences::Native) {
+                return Ok(Vec::new());
+            }
+            refused(&mut &self.sessions()?, self.checked_table()?).await
+        })
     }
 
     fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {

@@ -1,6 +1,6 @@
 //! What the real server says when something is wrong, and what the stores make of it.
 
-use idmill::store::{Page, Pages, Store};
+use idmill::store::{Page, Pages, Store, StoreUrl};
 use idmill::{Error, ErrorKind};
 use idmill_postgres::{InTransaction, NativeSequences, PostgresStore, next_in};
 
@@ -128,4 +128,22 @@ async fn a_row_that_cannot_be_read_hides_no_other() {
     assert_eq!(first.unreadable[0].error.kind(), ErrorKind::Unsupported);
     assert_eq!(&*pages.next().await.unwrap().unwrap().sequences[0].name, "c");
     assert!(pages.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn missing_rights_are_told_with_their_schema() {
+    let Some(engine) = server().await else { return };
+    let admin = client(&engine).await;
+    let setup = "CREATE ROLE newcomer LOGIN; CREATE SCHEMA theirs; GRANT USAGE ON SCHEMA theirs TO newcomer";
+    admin.batch_execute(setup).await.unwrap();
+    let url = url(&engine, "&schema=theirs").replace("//postgres", "//newcomer");
+    let open = async || PostgresStore::open(&url).await;
+    let error = open().await.unwrap_err().to_string();
+    assert!(
+        error.contains("for schema theirs") && error.contains("grant the user CREATE on the schema"),
+        "{error}"
+    );
+    admin.batch_execute(&StoreUrl::parse(&url).unwrap().ddl().unwrap().unwrap()).await.unwrap();
+    let error = open().await.unwrap().inspect(&name("s")).await.unwrap_err().to_string();
+    assert!(error.contains(r#"the table is "theirs"."idmill_sequences""#), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use idmill::store::{Bounds, Change, Page, Pages, Store};
+use idmill::store::{Bounds, Change, Page, Pages, Reserve, Store};
 use idmill::{ErrorKind, Range};
 use idmill_postgres::NativeSequences;
 use idmill_postgres::driver::Client;
@@ -326,4 +326,28 @@ async fn a_list_is_a_few_statements_and_what_may_not_be_read_is_reported() {
     }
     assert_eq!(sizes, [28, 30, 30, 10]);
     assert_eq!(bad, [("s200".to_owned(), ErrorKind::Denied)]);
+}
+
+#[tokio::test]
+async fn a_qualified_name_is_refused_where_it_exists() {
+    let Some(engine) = server().await else { return };
+    let admin = client(&engine).await;
+    admin.batch_execute("CREATE SCHEMA app; CREATE TABLE app.t (id bigserial)").await.unwrap();
+    let store = open(&engine, "").await;
+    for written in ["app.t_id_seq", "APP.t_ID_seq", r#"app."t_id_seq""#] {
+        for outcome in [
+            store.reserve(&Reserve::new(name(written), 1).create(Bounds::of::<i32>())).await.map(drop),
+            store.create(&name(written), Bounds::of::<i32>()).await.map(drop),
+        ] {
+            let error = outcome.unwrap_err();
+            let said = error.to_string();
+            assert!(
+                error.kind() == ErrorKind::InvalidInput && said.contains("schema=app"),
+                "{written}: {said}"
+            );
+        }
+    }
+    assert_eq!(store.list_all().await.unwrap().len(), 0, "in the path");
+    // A name with a dot is a name, where there is no other.
+    store.create(&name("app.other"), Bounds::of::<i32>()).await.unwrap();
 }

@@ -6,20 +6,20 @@
 //! `server_uid` is made of a network card and a port, which change when a container is made anew, and are the
 //! same in many.)
 
-use idmill::store::SequenceInfo;
 use idmill::store::kit::history::{Failover, Histories};
-use idmill::{Error, ErrorKind, Result};
+use idmill::store::{Page, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
 
 use super::classify::failed;
 use super::rows::{text, unsigned};
-use super::run::{try_read, write};
+use super::run::{read, try_read, write};
 use super::table::Table;
 use crate::{Asked, Executor, Row};
 
 /// The present history, as SQL.
 pub(super) const HERE: &str = "CONCAT('server ', @@server_id)";
 /// `ER_UNKNOWN_SYSTEM_VARIABLE`.
-const UNKNOWN_VARIABLE: &str = "1193";
+pub(super) const UNKNOWN_VARIABLE: &str = "1193";
 /// Where a row that is read to be written has the history that it was written in. The present one is behind
 /// it.
 const WAS_AT: usize = 7;
@@ -100,6 +100,24 @@ async fn logs_statements<E: Executor>(executor: &mut E) -> Result<bool> {
         Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(false),
         Err(fault) => Err(failed(fault, Asked::Read)),
     }
+}
+
+/// The sequences of the table that another server wrote last, each with the error of a reserve that is refused
+/// for it: at most a page of them.
+///
+/// # Errors
+/// Those of reading.
+pub async fn refused<E: Executor>(executor: &mut E, table: &Table) -> Result<Vec<(SequenceName, Error)>> {
+    if !History::open(executor, Some(Failover::Allow)).await?.looks {
+        return Ok(Vec::new());
+    }
+    let rows = read(executor, &table.select_moved(Page::LIMIT)).await?;
+    let refused = rows.iter().filter_map(|row| {
+        let name = SequenceName::new(text(row, 0)?).ok()?;
+        let error = Histories { was: text(row, 1)?, here: text(row, 2)? }.refusal(&name);
+        Some((name, error))
+    });
+    Ok(refused.collect())
 }
 
 /// A row that was read to be written.

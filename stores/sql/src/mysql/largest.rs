@@ -1,12 +1,16 @@
 //! The largest id in a column of the user's own.
 
+use std::time::Duration;
+
 use idmill::Result;
 use idmill::store::{ColumnPath, Largest};
 
-use super::run::read;
+use super::classify::failed;
+use super::history::UNKNOWN_VARIABLE;
+use super::run::{read, try_read};
 use super::table::hex;
-use crate::column::of_digits;
-use crate::{Executor, Row, Value};
+use crate::column::{largest_sql, of_digits, of_precision};
+use crate::{Asked, Executor, Row, Value};
 
 /// Looks for the largest id in a column. Without a schema, its table is in the database of the connection.
 ///
@@ -19,11 +23,36 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     let row = rows.first().ok_or_else(|| path.missing("table"))?;
     let of_type = text(row, 0).ok_or_else(|| path.missing("column"))?;
     let unsigned = text(row, 1).is_some_and(|whole| whole.contains("unsigned"));
-    let holds = holds(&of_type, unsigned).ok_or_else(|| path.not_of_integers(&of_type))?;
+    let digits = text(row, 2).and_then(|digits| digits.parse().ok());
+    let holds = holds(&of_type, unsigned, digits).ok_or_else(|| path.not_of_integers(&of_type))?;
+    let hidden_by = text(row, 3).filter(|kind| kind.contains("VIEW"));
+    let default =
+        text(row, 4).filter(|default| default.contains("auto_increment") || default.contains("nextval("));
     let of_type = if unsigned { format!("{of_type} unsigned") } else { of_type };
-    let rows = read(executor, &format!("SELECT CAST(MAX({column}) AS CHAR) FROM {table}")).await?;
-    let digits = rows.first().and_then(|row| text(row, 0));
-    of_digits(path, digits.as_deref(), &of_type, holds)
+    let sql = largest_sql(&table, &column, |number| format!("CAST({number} AS CHAR)"));
+    let rows = read(executor, &sql).await?;
+    let found = |column| rows.first().and_then(|row| text(row, column));
+    let negative = of_digits(path, found(1).as_deref(), &of_type, None)?.id;
+    let largest = of_digits(path, found(0).as_deref(), &of_type, holds)?.negative(negative);
+    let hidden_by = hidden_by.map(|_| "it is a view, which need not show every row of its table".to_owned());
+    Ok(largest.hidden_by(hidden_by).default_value(default))
+}
+
+/// Has the server end each read of this connection before `limit`: a client that no longer waits does not end
+/// it. MariaDB has one variable for that, in seconds, and MySQL another.
+///
+/// # Errors
+/// Those of the executor.
+pub async fn end_reads_after<E: Executor>(executor: &mut E, limit: Duration) -> Result<()> {
+    let limit = limit - limit / 10;
+    let (seconds, millis) = (limit.as_secs_f64(), limit.as_millis().max(1));
+    for set in [format!("max_statement_time = {seconds:.3}"), format!("max_execution_time = {millis}")] {
+        match try_read(executor, &format!("SET SESSION {set}")).await {
+            Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => {}
+            outcome => return outcome.map(drop).map_err(|fault| failed(fault, Asked::Read)),
+        }
+    }
+    Ok(())
 }
 
 /// The table, if it is there, and of which type the column is.
@@ -38,7 +67,9 @@ fn look(path: &ColumnPath) -> String {
         _ => "DATABASE()".to_owned(),
     };
     format!(
-        "SELECT c.DATA_TYPE, c.COLUMN_TYPE FROM information_schema.TABLES t LEFT JOIN information_schema.COLUMNS c \
+        "SELECT c.DATA_TYPE, c.COLUMN_TYPE, c.NUMERIC_PRECISION - c.NUMERIC_SCALE, t.TABLE_TYPE, \
+         COALESCE(NULLIF(c.EXTRA, ''), c.COLUMN_DEFAULT) \
+         FROM information_schema.TABLES t LEFT JOIN information_schema.COLUMNS c \
          ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_NAME = {column} \
          WHERE t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = {table}"
     )
@@ -50,14 +81,14 @@ fn utf8(text: &str) -> String {
 
 /// The largest id that a type holds, as far as it matters; `None` for a type that holds no integers.
 #[expect(clippy::option_option, reason = "a type of any size is no unknown type")]
-fn holds(of_type: &str, unsigned: bool) -> Option<Option<u64>> {
+fn holds(of_type: &str, unsigned: bool, digits: Option<u32>) -> Option<Option<u64>> {
     let bits = match of_type.to_ascii_lowercase().as_str() {
         "tinyint" => 8,
         "smallint" => 16,
         "mediumint" => 24,
         "int" => 32,
         "bigint" => 64,
-        "decimal" => return Some(None),
+        "decimal" => return Some(digits.and_then(of_precision)),
         _ => return None,
     };
     Some(Some(u64::MAX >> (64 - bits + u32::from(!unsigned))))
@@ -91,9 +122,10 @@ mod tests {
 
     #[test]
     fn a_type_holds_what_its_bits_do() {
-        assert_eq!(holds("int", false), Some(Some(2_147_483_647)));
-        assert_eq!(holds("int", true), Some(Some(4_294_967_295)));
-        assert_eq!(holds("bigint", true), Some(Some(u64::MAX)));
-        assert_eq!((holds("tinyint", false), holds("varchar", false)), (Some(Some(127)), None));
+        assert_eq!(holds("int", false, None), Some(Some(2_147_483_647)));
+        assert_eq!(holds("int", true, None), Some(Some(4_294_967_295)));
+        assert_eq!(holds("bigint", true, None), Some(Some(u64::MAX)));
+        assert_eq!((holds("tinyint", false, None), holds("varchar", false, None)), (Some(Some(127)), None));
+        assert_eq!(holds("decimal", false, Some(5)), Some(Some(99_999)));
     }
 }

@@ -43,7 +43,8 @@ mod transaction;
 
 pub use calls::{CAPABILITIES, Calls};
 pub use classify::{classify, failed, is_duplicate, leaves_connection};
-pub use largest::largest;
+pub use history::refused;
+pub use largest::{end_reads_after, largest};
 pub use server::{must_be_durable, settings};
 pub use table::{DEFAULT_TABLE, NAME, Table};
 pub use transaction::InTransaction;

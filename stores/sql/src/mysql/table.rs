@@ -168,6 +168,13 @@ impl Table {
         format!("SELECT {COLUMNS}, `history`, {HERE} FROM {from}")
     }
 
+    /// The rows that another server wrote last, so many of them: their names, and both servers.
+    pub(super) fn select_moved(&self, limit: usize) -> String {
+        format!(
+            "SELECT `name`, `history`, {HERE} FROM {self} WHERE `history` <> {HERE} ORDER BY `name` LIMIT {limit}"
+        )
+    }
+
     fn select_all(&self) -> String {
         format!("SELECT {COLUMNS} FROM {self}")
     }

@@ -247,7 +247,8 @@ impl Calls {
         executor: &mut E,
         name: &SequenceName,
     ) -> Result<Option<SequenceInfo>> {
-        let found = read(executor, &self.table.select(), [name.as_str().into()]).await?;
+        let found = read(executor, &self.table.select(), [name.as_str().into()]).await;
+        let found = found.map_err(|error| self.located(error))?;
         found.first().map(rows::decode).transpose()
     }
 
@@ -258,7 +259,8 @@ impl Calls {
     pub async fn list<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Listing> {
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
-        let found = read(executor, &self.table.select_page(), values).await?;
+        let found = read(executor, &self.table.select_page(), values).await;
+        let found = found.map_err(|error| self.located(error))?;
         let mut listing = Listing::default();
         for row in &found {
             listing.add(rows::name(row), rows::decode(row));
@@ -337,7 +339,16 @@ impl Calls {
         executor: &mut E,
         statement: Statement<'_>,
     ) -> Result<Vec<Row>> {
-        write(executor, statement, self.keeps).await
+        write(executor, statement, self.keeps).await.map_err(|error| self.located(error))
+    }
+
+    /// Says in which schema the table is, where PostgreSQL names only the table.
+    fn located(&self, error: Error) -> Error {
+        let message = error.to_string();
+        if error.kind() != ErrorKind::Denied || !message.contains("permission denied for table") {
+            return error;
+        }
+        Error::new(ErrorKind::Denied, format!("{message}; the table is {}", self.table.sql())).because(error)
     }
 }
 

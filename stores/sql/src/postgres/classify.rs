@@ -179,6 +179,19 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     }
 }
 
+/// The same of a statement that creates something: what it lacks is a right of another kind.
+pub fn not_created(fault: Fault, asked: Asked) -> Error {
+    let is_schema = fault.message().is_some_and(|message| message.contains("for schema"));
+    if fault.code() != Some("42501") || !is_schema {
+        return failed(fault, asked);
+    }
+    let message = format!(
+        "{}; grant the user CREATE on the schema, or create it as another user (`ddl`, `idmill schema`) and open with mode=rw",
+        describe(&fault)
+    );
+    Error::new(ErrorKind::Denied, message)
+}
+
 fn describe(fault: &Fault) -> String {
     match fault {
         Fault::Refused(error) => error.to_string(),
@@ -268,6 +281,19 @@ mod tests {
 
     /// As the server says it to a statement that writes; those with a star are heard from
     /// PostgreSQL itself in the tests of `idmill-postgres`.
+    #[test]
+    fn missing_create_right_is_told_from_missing_usage() {
+        let denied = |message| Fault::from(EngineError::new("42501", message));
+        let schema = || denied("permission denied for schema public");
+        let (created, read) = (not_created(schema(), Asked::Read), failed(schema(), Asked::Read));
+        assert!(
+            created.kind() == Denied && created.to_string().contains("grant the user CREATE on the schema")
+        );
+        assert!(read.to_string().contains("grant the user USAGE on the schema"));
+        let table = not_created(denied("permission denied for table t"), Asked::Read);
+        assert!(table.to_string().contains("SELECT, INSERT, UPDATE and DELETE"));
+    }
+
     #[test]
     fn errors_of_a_statement_are_sorted_by_their_code() {
         for (severity, code, kind) in [

@@ -2,13 +2,15 @@
 //! what was reserved last: the server is a standby that was promoted, or a backup that was put back.
 
 use idmill::store::kit::history::{Failover, Histories};
-use idmill::store::{Reserve, SequenceInfo};
-use idmill::{Error, ErrorKind, Result};
+use idmill::store::{Mode, Page, Reserve, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
 
 use super::calls::Calls;
 use super::classify::failed;
+use super::open::find;
 use super::rows::{self, reached};
 use super::run::read;
+use super::table::Table;
 use crate::{Asked, Executor, Fault, Patience, Statement, Value};
 
 /// The cluster and its timeline. The timeline of `pg_control_checkpoint()` would be that of before, for a
@@ -114,6 +116,26 @@ fn not_told(fault: Option<Fault>) -> Error {
         Some(fault) => error.because(failed(fault, Asked::Read)),
         None => error,
     }
+}
+
+/// The sequences of the table that were last written in another history than the present one, each with the
+/// error of a reserve that is refused for it: at most a page of them. None on a standby, which has no history
+/// of its own.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) without the table; those of reading.
+pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<(SequenceName, Error)>> {
+    let Some(here) = History::open(executor, Some(Failover::Allow)).await?.here else {
+        return Ok(Vec::new());
+    };
+    let table = find(executor, table, Mode::ReadOnly).await?;
+    let rows = read(executor, &table.select_moved(here), [Page::LIMIT.to_string().into()]).await?;
+    let refused = rows.iter().filter_map(|row| {
+        let name = SequenceName::new(row.text(0)?).ok()?;
+        let error = Histories { was: row.text(1)?, here: row.text(2)? }.refusal(&name);
+        Some((name, error))
+    });
+    Ok(refused.collect())
 }
 
 impl Calls {

@@ -43,9 +43,11 @@ mod transaction;
 pub use self::calls::{CAPABILITIES, Calls, TRIES, crowded};
 pub use self::classify::{
     CANNOT_CONNECT_NOW, DATA_CORRUPTED, IS_STANDBY, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE,
-    busy, classify, exhausted, failed, is_of_commit, is_read_only, leaves_connection, read_only, unconnected,
+    busy, classify, exhausted, failed, is_of_commit, is_read_only, leaves_connection, not_created, read_only,
+    unconnected,
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
+pub use self::history::refused;
 pub use self::largest::largest;
 pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};

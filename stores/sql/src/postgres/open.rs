@@ -5,7 +5,7 @@ use idmill::store::kit::mode::NEVER_MADE;
 use idmill::{Error, ErrorKind, Result};
 
 use super::calls::{TRIES, crowded};
-use super::classify::failed;
+use super::classify::not_created;
 use super::place::{self, Place};
 use super::table::Table;
 use crate::{Asked, Executor, Statement};
@@ -45,7 +45,7 @@ async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode) -> Res
 pub(super) async fn run_ddl<E: Executor>(executor: &mut E, ddl: String) -> Result<bool> {
     match executor.execute(Statement::write(ddl, [])).await {
         Err(fault) if matches!(fault.code(), Some("23505" | "42P07" | "42710")) => Ok(false),
-        Err(fault) => Err(failed(fault, Asked::Read)),
+        Err(fault) => Err(not_created(fault, Asked::Read)),
         Ok(_) => Ok(true),
     }
 }

@@ -220,6 +220,16 @@ impl Table {
         )
     }
 
+    /// The rows that were written in another history, with both: parameter the number of rows.
+    pub(super) fn select_moved(&self, here: &str) -> String {
+        format!(
+            "SELECT s.name, s.history::text, server.history FROM {} AS s, (SELECT CASE WHEN pg_is_in_recovery() THEN NULL \
+             ELSE {here} END AS history) AS server WHERE s.history <> server.history ORDER BY s.name COLLATE \"C\" \
+             LIMIT $1::bigint",
+            self.sql()
+        )
+    }
+
     /// A page: parameters the name that it follows, the prefix and the number of rows.
     pub(super) fn select_page(&self) -> String {
         format!(

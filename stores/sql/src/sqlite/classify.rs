@@ -129,7 +129,7 @@ pub(super) fn refused(error: Error) -> Error {
         return error;
     }
     let message = "the file cannot be opened, or not be created in its directory; make both readable and writable for this user, \
-                   or name another place";
+                   and so -wal and -shm beside it, which SQLite makes there to read as well; or name another place";
     Error::new(ErrorKind::Denied, message)
 }
 
@@ -156,10 +156,14 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         (code::BUSY | code::LOCKED, _) => "another connection holds it; try again, or raise busy_timeout",
         _ if is_for_want_of_room(extended) => ROOM,
         (code::IOERR, _) => "look at the disk and its file system",
-        (code::CANTOPEN, _) => "check that the file and its directory can be read and written",
+        (code::CANTOPEN, _) => {
+            "check that the file, -wal and -shm beside it, and the directory can be read and written"
+        }
         (code::NOTADB, _) => "this file is not an SQLite database; name another",
         (code::CORRUPT, _) => "restore it from a backup, and raise the sequences above every id in use",
-        (_, ErrorKind::Denied) => "make the file and its directory writable for this user",
+        (_, ErrorKind::Denied) => {
+            "make the file, -wal and -shm beside it, and the directory writable for this user"
+        }
         (_, ErrorKind::NotFound) => GONE,
         (code::ERROR, ErrorKind::Conflict) => "the table is not idmill's; name another with ?table=NAME",
         _ => return None,
@@ -244,6 +248,12 @@ mod tests {
                 assert_eq!(classify(&engine(code), asked), kind, "{code}");
             }
         }
+    }
+
+    #[test]
+    fn denied_write_names_the_files_beside_the_database() {
+        let error = failed(engine(code::READONLY), Asked::Write).to_string();
+        assert!(error.contains("-wal and -shm beside it"), "{error}");
     }
 
     #[test]

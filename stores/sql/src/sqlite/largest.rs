@@ -4,8 +4,11 @@ use idmill::Result;
 use idmill::store::{ColumnPath, Largest};
 
 use super::classify::failed;
-use crate::column::quoted;
-use crate::{Asked, Executor, Fault, Statement, Value};
+use crate::column::{largest_sql, quoted};
+use crate::{Asked, Executor, Fault, Row, Statement, Value};
+
+/// Whether it is a view, in whatever schema of the database. Parameter: its name.
+const LOOK: &str = "SELECT type FROM pragma_table_list WHERE name = ?1 COLLATE NOCASE AND type = 'view'";
 
 /// Looks for the largest id in a column. SQLite sorts every integer below every text and blob, so that one of
 /// those among the ids is what is found.
@@ -15,16 +18,43 @@ use crate::{Asked, Executor, Fault, Statement, Value};
 /// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds anything but integers; those of reading.
 pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result<Largest> {
     let (table, column) = path.table_and_column(quoted)?;
-    // Named with its table: a column that is not there would be taken for a text otherwise.
-    let sql = format!("SELECT max(t.{column}), typeof(max(t.{column})) FROM {table} AS t");
-    let read = executor.execute(Statement::read(sql, []).once()).await;
-    let rows = read.map_err(|fault| not_read(path, fault))?.rows;
+    let rows = read(executor, path, largest_sql(&table, &column, str::to_owned), []).await?;
     let row = rows.first().cloned().unwrap_or_default();
-    match row.get(0) {
-        Value::Null => Ok(Largest::new(None, "INTEGER", None)),
-        Value::Integer(id) => Ok(Largest::new(i128::from(*id), "INTEGER", None)),
-        _ => Err(path.not_of_integers(row.text(1).unwrap_or("of another type"))),
+    let (Some(largest), Some(negative)) = (number(row.get(0)), number(row.get(1))) else {
+        let sql = format!("SELECT typeof(max(t.{column})) FROM {table} t");
+        let rows = read(executor, path, sql, []).await?;
+        let of_type = rows.first().and_then(|row| row.text(0)).unwrap_or("of another type");
+        return Err(path.not_of_integers(of_type));
+    };
+    let largest = Largest::new(largest, "INTEGER", None).negative(negative);
+    Ok(largest.hidden_by(hidden_by(executor, path).await))
+}
+
+/// The number, if there is one; `None` for what is no integer.
+#[expect(clippy::option_option, reason = "no number is not another value")]
+fn number(value: &Value) -> Option<Option<i128>> {
+    match value {
+        Value::Null => Some(None),
+        Value::Integer(id) => Some(Some(i128::from(*id))),
+        _ => None,
     }
+}
+
+/// A version of SQLite without the list of tables does not tell.
+async fn hidden_by<E: Executor>(executor: &mut E, path: &ColumnPath) -> Option<String> {
+    let table = path.parts().iter().rev().nth(1).map(String::as_str).unwrap_or_default();
+    let views = read(executor, path, LOOK.to_owned(), [table.into()]).await.unwrap_or_default();
+    (!views.is_empty()).then(|| "it is a view, which need not show every row of its table".to_owned())
+}
+
+async fn read<E: Executor, const N: usize>(
+    executor: &mut E,
+    path: &ColumnPath,
+    sql: String,
+    values: [Value; N],
+) -> Result<Vec<Row>> {
+    let read = executor.execute(Statement::read(sql, values).once()).await;
+    Ok(read.map_err(|fault| not_read(path, fault))?.rows)
 }
 
 fn not_read(path: &ColumnPath, fault: Fault) -> idmill::Error {
