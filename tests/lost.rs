@@ -4,8 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, MemoryStore, Snapshot, Store};
+use futures_util::future::join_all;
+use idmill::store::{Bounds, Capabilities, Change, MemoryStore, SequenceInfo, Snapshot, Store, StoreFuture};
 use idmill::{Allocator, ErrorKind, SequenceName, Sequences};
+use idmill_testing::hooked::{Hooked, Hooks};
+use tokio::time::{Instant, sleep};
 
 fn name() -> SequenceName {
     SequenceName::new("s").unwrap()
@@ -146,4 +149,52 @@ async fn a_deliberate_step_back_is_none_of_that() {
     let back = Change::new().next(5).backwards(true);
     store.set(&name(), back).await.unwrap();
     assert_eq!(draw(&s, 3).await, [5, 6, 7]);
+}
+
+/// Takes a second for each `set`.
+#[derive(Debug)]
+struct SlowToSet(MemoryStore);
+
+impl Hooks for SlowToSet {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        change: Change,
+    ) -> StoreFuture<'a, idmill::Result<SequenceInfo>> {
+        Box::pin(async move {
+            sleep(Duration::from_secs(1)).await;
+            self.0.set(name, change).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_is_answered_before_its_repairs_end() {
+    let store = MemoryStore::new();
+    let ids = Sequences::new(Hooked(SlowToSet(store.clone()))).unwrap();
+    let sequence = async |n: usize| ids.sequence::<u64>(format!("s{n}")).step(10).watermark(0).await;
+    let all = join_all((0..21).map(sequence)).await.into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+    join_all(all.iter().map(|s| draw(s, 10))).await;
+    let backup = store.snapshot();
+    // All but the first lose ten ids.
+    join_all(all[1..].iter().map(|s| draw(s, 10))).await;
+    store.restore(&backup);
+    let (began, round_trips) = (Instant::now(), store.reserves());
+    let answers = join_all(all.iter().map(async |s| (s.next().await, began.elapsed()))).await;
+    assert_eq!(store.reserves(), round_trips + 1, "one batch");
+    let (healthy, repaired) = answers.split_first().unwrap();
+    assert!(matches!(healthy, (Ok(11), after) if *after < Duration::from_secs(1)), "{healthy:?}");
+    for (outcome, after) in repaired {
+        assert_eq!(outcome.as_ref().unwrap_err().kind(), ErrorKind::StoreViolation);
+        assert!((1..2).contains(&after.as_secs()), "its own repair, and no other: {after:?}");
+    }
+    assert_eq!(draw(&all[20], 1).await, [21]);
 }

@@ -2,6 +2,7 @@
 
 library! {
     "../../src/sequence/block.rs" block,
+    "../../src/sequence/held.rs" held,
     "../../src/sequence/mailbox.rs" mailbox,
     "../../src/sequence/metrics/off.rs" metrics,
     "../../src/sequence/process.rs" process,

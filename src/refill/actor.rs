@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::driver::Driver;
-use super::flight::{Flight, Order, give_back};
+use super::flight::{Flight, Landed, Order, give_back};
 use super::rest::Rest;
 use crate::error::ErrorKind;
 use crate::sequence::clock::Clock;
@@ -254,16 +254,17 @@ impl Actor {
         let mut woken = pin!(mailbox.woken());
         let due = [self.timers.first().map(|timer| timer.0), self.sweep.due].into_iter().flatten().min();
         let mut timer = pin!(due.map(|time| sleep_until(self.clock.instant(time))));
-        let answers = poll_fn(|cx| {
-            if let Poll::Ready(Some(answers)) = Pin::new(&mut self.flights).poll_next(cx) {
-                return Poll::Ready(answers);
+        let Landed { answers, repairs } = poll_fn(|cx| {
+            if let Poll::Ready(Some(landed)) = Pin::new(&mut self.flights).poll_next(cx) {
+                return Poll::Ready(landed);
             }
             if woken.as_mut().poll(cx).is_ready() || is_over(timer.as_mut().as_pin_mut(), cx) {
-                return Poll::Ready(Vec::new());
+                return Poll::Ready(Landed::default());
             }
             Poll::Pending
         })
         .await;
+        self.flights.extend(repairs);
         let some_were_granted = answers.iter().any(|(_, outcome)| outcome.is_ok());
         // Forked while it was under way: the answer is the parent's.
         if self.mailbox.is_forked() {

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle as RuntimeHandle;
@@ -31,10 +31,16 @@ pub(super) struct Order {
     pub(super) seen: Seen,
 }
 
-/// One round trip for one order or many. It keeps the cores it is for, so that its answer finds no other.
-pub(super) struct Flight {
-    cores: Vec<Arc<Core>>,
-    answers: Pin<Box<dyn Future<Output = Vec<Result<Grant>>> + Send>>,
+/// One round trip for one order or many, or what follows it. It keeps the cores it is for, so that its answer
+/// finds no other.
+pub(super) struct Flight(Pin<Box<dyn Future<Output = Landed> + Send>>);
+
+/// What came of a flight.
+#[derive(Default)]
+pub(super) struct Landed {
+    pub(super) answers: Vec<(Arc<Core>, Result<Grant>)>,
+    /// Each has one more answer, after its sequence was repaired: the other sequences do not wait for that.
+    pub(super) repairs: Vec<Flight>,
 }
 
 impl Flight {
@@ -49,23 +55,35 @@ impl Flight {
         let (seen, requests): (Vec<_>, Vec<_>) =
             orders.into_iter().map(|order| (order.seen, order.request)).unzip();
         let task = Task::spawn(&runtime, ask(store.clone(), requests));
-        let named = cores.clone();
-        let answers = async move {
+        Self(Box::pin(async move {
             let mut answers = match timeout(limit, task).await {
                 Ok(Ok(answers)) => answers,
-                Ok(Err(failure)) => vec![Err(lost(failure)); named.len()],
-                Err(_) => vec![Err(silent(limit)); named.len()],
+                Ok(Err(failure)) => vec![Err(lost(failure)); cores.len()],
+                Err(_) => vec![Err(silent(limit)); cores.len()],
             };
             // A store that answers too little has not said what became of the rest.
-            answers.resize_with(named.len(), || Err(miscounted()));
-            for (core, (seen, answer)) in named.iter().zip(seen.iter().zip(&answers)) {
-                if let Some(change) = raising(seen, answer) {
-                    raise(&runtime, store.clone(), core.name.clone(), change, limit).await;
+            answers.resize_with(cores.len(), || Err(miscounted()));
+            let mut landed = Landed::default();
+            for ((core, seen), answer) in cores.into_iter().zip(seen).zip(answers) {
+                let answer = answer.map_err(|error| error.during(Operation::Reserve));
+                match raising(&seen, &answer) {
+                    None => landed.answers.push((core, answer)),
+                    Some(change) => {
+                        let raise = raise(runtime.clone(), store.clone(), core.name.clone(), change, limit);
+                        landed.repairs.push(Self::after(raise, (core, answer)));
+                    }
                 }
             }
-            answers
-        };
-        Self { cores, answers: Box::pin(answers) }
+            landed
+        }))
+    }
+
+    /// An answer that is given after a repair.
+    fn after(repair: impl Future<Output = ()> + Send + 'static, answer: (Arc<Core>, Result<Grant>)) -> Self {
+        Self(Box::pin(async move {
+            repair.await;
+            Landed { answers: vec![answer], repairs: Vec::new() }
+        }))
     }
 
     /// Gives ids back that are more than memory may hold. Nobody waits for it.
@@ -76,23 +94,20 @@ impl Flight {
         limit: Duration,
         clock: Clock,
     ) -> Self {
-        let answers = async move {
+        Self(Box::pin(async move {
             let core = rest.core().clone();
             let _ = timeout(limit, give_back(&runtime, store, rest)).await;
             metrics::harmless(&core, || metrics::record(&core, clock.now()));
-            Vec::new()
-        };
-        Self { cores: Vec::new(), answers: Box::pin(answers) }
+            Landed::default()
+        }))
     }
 }
 
 impl Future for Flight {
-    type Output = Vec<(Arc<Core>, Result<Grant>)>;
+    type Output = Landed;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answers = ready!(self.answers.as_mut().poll(cx)).into_iter();
-        let answers = answers.map(|answer| answer.map_err(|error| error.during(Operation::Reserve)));
-        Poll::Ready(std::mem::take(&mut self.cores).into_iter().zip(answers).collect())
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Landed> {
+        self.0.as_mut().poll(cx)
     }
 }
 
@@ -130,14 +145,14 @@ fn raising(seen: &Seen, answer: &Result<Grant>) -> Option<Change> {
 /// The store went back in time, and others may know less of it: has it go on after what is known, before
 /// anybody hears of the failure, since that may end the process.
 async fn raise(
-    runtime: &RuntimeHandle,
+    runtime: RuntimeHandle,
     store: Arc<dyn Store>,
     sequence: SequenceName,
     change: Change,
     limit: Duration,
 ) {
     let (next, name) = (change.next, sequence.clone());
-    let raising = Task::spawn(runtime, async move { store.set(&name, change).await });
+    let raising = Task::spawn(&runtime, async move { store.set(&name, change).await });
     match timeout(limit, raising).await {
         Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
         // Where others have raised it further, that is a conflict.

@@ -1,6 +1,7 @@
 //! What a process has seen of one sequence, and what shows that its store has lost what it had committed.
 
 use crate::error::{Error, ErrorKind};
+use crate::sequence::held::Held;
 use crate::store::{Change, Grant, Identity};
 
 /// So many incarnations are remembered besides the present one. Each of them was removed and
@@ -12,7 +13,7 @@ const LEFT: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) identity: Identity,
-    /// The largest id.
+    /// The store granted all ids up to this one, to this process or to others.
     pub(crate) last: u64,
 }
 
@@ -20,9 +21,21 @@ pub(crate) struct Reached {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Which sequence ids came from last.
-    present: Option<Reached>,
+    present: Option<Present>,
     /// What there was before. Boxed, since most sequences are never created again.
     left: Option<Box<Left>>,
+}
+
+#[derive(Clone, Debug)]
+struct Present {
+    identity: Identity,
+    held: Held,
+}
+
+impl Present {
+    fn reached(&self) -> Reached {
+        Reached { identity: self.identity, last: self.held.last() }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -34,12 +47,14 @@ struct Left {
 impl Seen {
     /// What is known from this alone.
     pub(crate) fn up_to(present: Option<Reached>) -> Self {
+        let present =
+            present.map(|Reached { identity, last }| Present { identity, held: Held::new(0, last) });
         Self { present, left: None }
     }
 
     /// Which sequence ids came from last.
     pub(crate) fn identity(&self) -> Option<Identity> {
-        self.present.map(|present| present.identity)
+        self.present.as_ref().map(|present| present.identity)
     }
 
     /// How many incarnations were seen and are forgotten.
@@ -49,19 +64,24 @@ impl Seen {
 
     /// Notes where ids come from; whether that is another sequence than before.
     pub(crate) fn note(&mut self, grant: &Grant) -> bool {
+        let (first, identity) = (grant.range.start(), grant.identity);
         let Some(last) = grant.range.last() else { return false };
-        let before = self.present.replace(Reached { identity: grant.identity, last });
-        let Some(before) = before.filter(|before| before.identity != grant.identity) else { return false };
-        if before.identity.incarnation != grant.identity.incarnation {
-            self.leave(before);
+        if let Some(same) = self.present.as_mut().filter(|present| present.identity == identity) {
+            same.held.add(first, last);
+            return false;
+        }
+        let held = Held::new(first, last);
+        let Some(before) = self.present.replace(Present { identity, held }) else { return false };
+        if before.identity.incarnation != identity.incarnation {
+            self.leave(before.reached());
         }
         true
     }
 
     /// The ids from this one on, the last that were granted, can be granted again: they are given back.
     pub(crate) fn forget_from(&mut self, id: u64) {
-        if let (Some(present), Some(last)) = (&mut self.present, id.checked_sub(1)) {
-            present.last = present.last.min(last);
+        if let Some(present) = &mut self.present {
+            present.held.give_back_from(id);
         }
     }
 
@@ -85,10 +105,11 @@ impl Seen {
         } else if epoch < known.identity.epoch {
             // Resets count up, so an epoch that was left does not come again.
             format!("is at epoch {epoch}, although it was at {} before", known.identity.epoch)
-        } else if epoch == known.identity.epoch && range.start() <= last {
-            format!("granted {range:?}, although {last} was granted before")
         } else {
-            return None;
+            // Of the present identity, as those before it are none of the cases above.
+            let held = self.present.as_ref().filter(|present| present.identity == grant.identity)?;
+            let largest = held.held.largest().filter(|largest| range.start() <= *largest)?;
+            format!("granted {range:?}, although {largest} was granted before")
         };
         Some(format!("{fault}: it went back in time, and was told to go on after {last}"))
     }
@@ -103,18 +124,19 @@ impl Seen {
     /// The same, where the store refused because it noticed by itself. What it has of the sequence is not
     /// known: where nothing was lost, this changes nothing.
     pub(crate) fn raise_unseen(&self) -> Option<Change> {
-        let present = self.present?;
-        go_on_after(present.last, present.identity)
+        let present = self.present.as_ref()?;
+        go_on_after(present.held.last(), present.identity)
     }
 
     fn known(&self, incarnation: u64) -> Option<Reached> {
-        let left = self.left.iter().flat_map(|left| &left.incarnations);
-        left.chain(&self.present).find(|known| known.identity.incarnation == incarnation).copied()
+        let left = self.left.iter().flat_map(|left| &left.incarnations).copied();
+        let present = self.present.as_ref().map(Present::reached);
+        left.chain(present).find(|known| known.identity.incarnation == incarnation)
     }
 
     /// The error for a sequence that was seen, and is gone: the store answered `absent`.
     pub(crate) fn gone(&self, name: &str, absent: &Error) -> Error {
-        let seen = match self.present {
+        let seen = match self.present.as_ref().map(Present::reached) {
             Some(Reached { identity, last }) => format!(
                 "ids up to {last} of it were granted to this process (incarnation {:x}, epoch {})",
                 identity.incarnation, identity.epoch

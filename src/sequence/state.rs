@@ -212,10 +212,17 @@ impl Core {
     /// Counts what the threads hold as lost, after the stock was revoked. Returns how many ids that are.
     pub(crate) fn give_up_stripes(&self) -> u64 {
         #[cfg(not(idmill_loom))]
-        if let Some(stripes) = &self.stripes {
+        if let Some(stripes) = self.stripes.as_ref().filter(|_| !self.stock.is_forked()) {
             return stripes.give_up(&self.stock, &self.stats);
         }
         0
+    }
+
+    /// Whether ids are in memory, or in the blocks of threads.
+    #[cfg(not(idmill_loom))]
+    pub(crate) fn holds_ids(&self) -> bool {
+        self.stock.remaining() > 0
+            || self.stripes.as_ref().is_some_and(|stripes| stripes.hold_ids(&self.stock))
     }
 
     /// A reserve failed.

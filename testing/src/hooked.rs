@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 use std::ops::Deref;
 
-use idmill::Result;
-use idmill::store::{Capabilities, GiveBack, Grant, Reserve, Store, StoreFuture};
+use idmill::store::{Capabilities, Change, GiveBack, Grant, Reserve, SequenceInfo, Store, StoreFuture};
+use idmill::{Result, SequenceName};
 
 /// What a test changes about a store.
 pub trait Hooks: Debug + Send + Sync {
@@ -16,7 +16,9 @@ pub trait Hooks: Debug + Send + Sync {
         self.inner().capabilities().batches(false)
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>>;
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        self.inner().reserve(request)
+    }
 
     /// Called only where [`capabilities`](Self::capabilities) has batches.
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
@@ -25,6 +27,17 @@ pub trait Hooks: Debug + Send + Sync {
 
     fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         self.inner().give_back(back)
+    }
+
+    fn inspect_many<'a>(
+        &'a self,
+        names: &'a [SequenceName],
+    ) -> StoreFuture<'a, Vec<Result<Option<SequenceInfo>>>> {
+        self.inner().inspect_many(names)
+    }
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        self.inner().set(name, change)
     }
 }
 
@@ -41,7 +54,7 @@ impl<H> Deref for Hooked<H> {
 }
 
 impl<H: Hooks> Store for Hooked<H> {
-    idmill::store_calls!(|this| this.0 => capabilities reserve reserve_many give_back);
+    idmill::store_calls!(|this| this.0 => capabilities reserve reserve_many give_back inspect_many set);
     idmill::store_calls!(|this| this.0.inner() =>
-        create inspect inspect_many list set remove record swap_record list_records);
+        create inspect list remove record swap_record list_records);
 }
