@@ -25,7 +25,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 
 use crate::core::Core;
-pub(crate) use connection::serve;
+pub(crate) use connection::{refuse, serve};
 pub(crate) use host::Hosts;
 use idmill::ErrorKind;
 use problem::Problem;
@@ -43,7 +43,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/sequences", get(administration::list))
         .route("/v1/sequences/{name}", sequence)
         .route("/v1/sequences/{name}/ids", post(draws::draw))
-        .route("/healthz", get(health::alive))
+        .route(health::ALIVE, get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(openapi::describe))
