@@ -104,6 +104,12 @@ impl Failure {
         }))
     }
 
+    /// Whether another try makes sense: nothing has to be changed first.
+    #[cfg(feature = "serve")]
+    pub(crate) fn may_pass(&self) -> bool {
+        self.0.status != Status::Permanent.as_str()
+    }
+
     /// Whether it is of this kind.
     pub(crate) fn is(&self, kind: ErrorKind) -> bool {
         self.0.kind == kind.as_str()

@@ -182,6 +182,16 @@ fn the_manager_of_a_server_that_cannot_begin_is_not_told_that_it_is_ready() {
     assert!(manager.0.recv(&mut [0; 4096]).is_err());
 }
 
+/// A store may be away for longer than systemd counts restarts: five in ten seconds by its own default.
+#[test]
+fn unit_is_restarted_for_as_long_as_it_takes() {
+    let unit =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/systemd/idmill.service")).unwrap();
+    let (head, service) = unit.split_once("[Service]").unwrap();
+    assert!(head.lines().any(|line| line == "StartLimitIntervalSec=0"), "{head}");
+    assert!(service.lines().any(|line| line == "Restart=on-failure"), "{service}");
+}
+
 #[test]
 fn the_log_is_written_in_the_format_that_is_asked_for() {
     let place = Place::new();

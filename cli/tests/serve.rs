@@ -27,9 +27,16 @@ struct Server {
 
 impl Server {
     fn start(place: &Place, args: &[&str]) -> Self {
-        let mut process =
-            place.command(&ANYWHERE).args(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut command = place.command(&ANYWHERE);
+        Self::of(command.args(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn of(mut process: Child) -> Self {
+        let log = BufReader::new(process.stderr.take().unwrap());
+        Self::with(process, log)
+    }
+
+    fn with(process: Child, mut log: BufReader<ChildStderr>) -> Self {
         let mut address = |what| {
             let line = logged(&mut log, what);
             line["fields"]["address"].as_str().unwrap().parse().unwrap()
@@ -175,13 +182,142 @@ fn tokens_are_read_again_when_it_is_told_to() {
     assert_eq!(client.ask("INCR orders"), ":2");
     fs::write(&file, "").unwrap();
     server.tell("-HUP");
-    logged(&mut server.log, "the tokens were read again");
+    // Everybody is refused from now on, which is more than news.
+    let line = logged(&mut server.log, "the tokens were read again");
+    assert!(line["level"] == "WARN" && line.to_string().contains("nobody is served"), "{line}");
     assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
     let (_, log) = {
         server.tell("-TERM");
         server.ended()
     };
     assert!(!log.contains(token), "{log}");
+}
+
+/// What `idmill token` prints for the file, and the token.
+fn made(place: &Place, name: &str) -> (String, String) {
+    let made = place.json(&["token", name, "--right", "draw", "--sequence", "*", "--json"]);
+    (made["entry"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
+}
+
+/// An editor or a tool that restores times leaves the old one, and all hashes have one length.
+#[test]
+fn token_file_of_the_same_time_and_size_is_read_again() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let (file, (old, token), (new, _)) =
+        (place.path().join("tokens.toml"), made(&place, "a"), made(&place, "b"));
+    fs::write(&file, &old).unwrap();
+    let written = fs::metadata(&file).unwrap().modified().unwrap();
+    let mut server = Server::start(&place, &["--tokens", "tokens.toml"]);
+    let mut client = server.client();
+    assert_eq!(client.ask(&format!("AUTH {token}")), "+OK");
+    fs::write(&file, &new).unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
+    assert_eq!(old.len(), new.len());
+    logged(&mut server.log, "the tokens were read again");
+    assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
+}
+
+#[test]
+fn tokens_that_cannot_be_meant_are_refused_by_check() {
+    let place = Place::new();
+    let (entry, _) = made(&place, "a");
+    let twice = entry.clone() + &entry.replace("\"a\"", "\"b\"").replace("draw", "administer");
+    for (text, words) in [
+        (twice, "\"a\" and \"b\" have the same hash"),
+        (String::new(), "has no tokens"),
+        ("# nobody yet\n".to_owned(), "has no tokens"),
+        (entry.clone() + "max-ids = 0\n", "line 6"),
+        (entry + "max-connections = 0\n", "line 6"),
+    ] {
+        fs::write(place.path().join("tokens.toml"), &text).unwrap();
+        for check in [&["--check"][..], &["--resp=127.0.0.1:0", "--http=none"]] {
+            let ran = place.run(&[&["serve", "--tokens", "tokens.toml"], check].concat());
+            assert_eq!(ran.code, 2, "{text}: {ran:?}");
+            assert!(ran.err.contains("tokens.toml") && ran.err.contains(words), "{text}: {ran:?}");
+        }
+    }
+    fs::write(place.path().join("idmill.toml"), "max-connections = 0\n").unwrap();
+    for args in [
+        &["serve", "--check", "--max-connections", "0"][..],
+        &["serve", "--check", "--config", "idmill.toml"],
+        &["token", "a", "--right", "draw", "--sequence", "*", "--max-connections", "0"],
+        &["token", "a", "--right", "draw", "--sequence", "*", "--max-ids", "0"],
+    ] {
+        assert_eq!(place.run(args).code, 2, "{args:?}");
+    }
+}
+
+#[test]
+fn expired_certificate_does_not_replace_a_valid_one() {
+    let place = Place::new();
+    certified(&place, 2999);
+    let mut server = Server::start(&place, &["--tls-cert", "server.pem", "--tls-key", "server.key"]);
+    certified(&place, 2021);
+    server.tell("-HUP");
+    let line = logged(&mut server.log, "the certificates stay as they were");
+    assert!(line.to_string().contains("ended on 2021-01-01"), "{line}");
+    certified(&place, 2998);
+    server.tell("-HUP");
+    logged(&mut server.log, "the certificates were read again");
+}
+
+/// A certificate in `server.pem` that ends with this year's beginning.
+fn certified(place: &Place, year: i32) {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(year, 1, 1));
+    fs::write(place.path().join("server.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(place.path().join("server.key"), key.serialize_pem()).unwrap();
+}
+
+/// Starts it with so many descriptors, of which it may take the second number for itself.
+fn with_files(place: &Place, soft: u32, hard: u32, args: &str) -> Child {
+    let idmill = place.command(&[]).get_program().to_str().unwrap().to_owned();
+    let script =
+        format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec '{idmill}' {} {args}", ANYWHERE.join(" "));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(place.path()).env_remove("IDMILL_STORE");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn soft_limit_of_open_files_is_raised_as_far_as_needed() {
+    let place = Place::new();
+    let server = Server::of(with_files(&place, 64, 4096, "--max-connections 1000"));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.process.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let soft: u64 = files.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!((1001..4096).contains(&soft), "{files}");
+    server.tell("-TERM");
+    let (_, log) = server.ended();
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+#[test]
+fn server_out_of_open_files_answers_probes_and_logs_little() {
+    let place = Place::new();
+    let mut process = with_files(&place, 64, 64, "");
+    let mut log = BufReader::new(process.stderr.take().unwrap());
+    let warning = logged(&mut log, "may be open").to_string();
+    assert!(warning.contains("64 files") && warning.contains("LimitNOFILE"), "{warning}");
+    let server = Server::with(process, log);
+    let crowd: Vec<_> = (0..200).filter_map(|_| TcpStream::connect(server.resp).ok()).collect();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(server.http).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(stream, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    thread::sleep(Duration::from_secs(2));
+    drop(crowd);
+    server.tell("-TERM");
+    let (_, log) = server.ended();
+    assert!(!log.contains("not accepted"), "{log}");
 }
 
 #[test]
@@ -227,12 +363,7 @@ fn the_file_the_environment_and_the_command_line_say_what_is_served() {
 #[test]
 fn a_certificate_that_has_ended_is_told_of() {
     let place = Place::new();
-    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    let key = rcgen::KeyPair::generate().unwrap();
-    (params.not_before, params.not_after) =
-        (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
-    fs::write(place.path().join("server.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-    fs::write(place.path().join("server.key"), key.serialize_pem()).unwrap();
+    certified(&place, 2021);
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
     let ran = place.run(&[&["serve", "--check"][..], &files].concat());
     assert!(ran.code == 0 && ran.out.contains("yes, until 2021-01-01T00:00:00Z"), "{ran:?}");

@@ -16,6 +16,8 @@ const NONE: i64 = -1;
 /// How often a block is drawn before a caller is told to try again. Each time that it lies on both sides of
 /// what another process reserved, it is skipped.
 const TRIES: usize = 8;
+/// The most ids of one request.
+const MOST_IDS: u64 = 1_000_000;
 
 /// One sequence. Ids are at most 2^63 − 1, which every client has a number for.
 #[derive(Debug)]
@@ -41,6 +43,10 @@ impl Served {
 
     /// So many ids, in as few ranges as possible.
     pub(crate) async fn take(&self, n: u64) -> Result<Ranges<i64>> {
+        if n > MOST_IDS {
+            let message = format!("{n} ids in one request; it may have at most {MOST_IDS}, so send several");
+            return Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw));
+        }
         let ranges = self.counted(self.allocator.take(n)).await?;
         ranges.iter().filter_map(Range::last).for_each(|last| self.note(last));
         Ok(ranges)

@@ -39,6 +39,10 @@ use crate::{expiry, http, resp};
 const SWEEP: Duration = Duration::from_secs(60);
 /// After the system refused a connection: too many files are open, most often.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a refused connection is logged at most: the next one comes after [`PAUSE`].
+const QUIET: Duration = Duration::from_secs(60);
+/// Clients of HTTP beyond the most that are heard, for probes: without an answer, they have the server killed.
+const PROBES: usize = 16;
 /// After so much silence the system asks whether a client is still there: its machine may be gone, and would
 /// otherwise have a place for ever.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -297,7 +301,8 @@ impl Server {
         // Dropped with this future, it cuts all clients off.
         let _cut = clients.cut.clone().drop_guard();
         let (resp, http) = (resp_of(core.clone(), self.ids.clone()), http_of(core.clone()));
-        let door = |listener, full| Door { listener, tls: self.tls.as_ref(), full };
+        let probes = Arc::new(Semaphore::new(PROBES));
+        let door = |listener, full, probes| Door { listener, tls: self.tls.as_ref(), full, probes };
         let ended = async {
             ended.await;
             core.readiness.leave();
@@ -305,8 +310,8 @@ impl Server {
         };
         tokio::select! {
             () = ended => {}
-            () = accept(door(self.resp.as_ref(), RESP_FULL), clients, resp) => {}
-            () = accept(door(self.http.as_ref(), HTTP_FULL), clients, http) => {}
+            () = accept(door(self.resp.as_ref(), RESP_FULL, None), clients, resp) => {}
+            () = accept(door(self.http.as_ref(), HTTP_FULL, Some(probes)), clients, http) => {}
             () = sweep(core) => {}
             () = expiry::watch(self.tls.as_ref()) => {}
             () = observe(core) => {}
@@ -375,6 +380,8 @@ struct Door<'a> {
     tls: Option<&'a Tls>,
     /// What a client is told for whom there is no place.
     full: &'static [u8],
+    /// Places for those who have none, where they may be probes.
+    probes: Option<Arc<Semaphore>>,
 }
 
 /// Accepts clients for as long as there are places, and serves each by itself.
@@ -383,6 +390,7 @@ where
     C: Future<Output = ()> + Send + 'static,
 {
     let Some(listener) = door.listener else { return pending().await };
+    let (mut logged, mut unlogged) = (None::<Instant>, 0_u64);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => match clients.places.clone().try_acquire_owned() {
@@ -399,11 +407,28 @@ where
                         drop(place);
                     });
                 }
-                // Over TLS it would not be understood.
-                Err(_) => turned_away(&stream, if door.tls.is_some() { &[] } else { door.full }),
+                Err(_) => {
+                    match door.probes.as_ref().and_then(|probes| probes.clone().try_acquire_owned().ok()) {
+                        Some(place) => {
+                            let tls = door.tls.cloned();
+                            clients.spawn(async move {
+                                if let Some(stream) = secured(tls, stream).await {
+                                    http::refuse(stream).await;
+                                }
+                                drop(place);
+                            });
+                        }
+                        // Over TLS it would not be understood.
+                        None => turned_away(&stream, if door.tls.is_some() { &[] } else { door.full }),
+                    }
+                }
             },
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                unlogged += 1;
+                if logged.is_none_or(|at| at.elapsed() >= QUIET) {
+                    tracing::warn!(%error, times = unlogged, "connections were not accepted");
+                    (logged, unlogged) = (Some(Instant::now()), 0_u64);
+                }
                 sleep(PAUSE).await;
             }
         }

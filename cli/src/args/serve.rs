@@ -96,7 +96,7 @@ pub(crate) struct Keys {
     pub(crate) drain_delay: Option<Duration>,
     /// So many clients are served at once [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
-    pub(crate) max_connections: Option<u32>,
+    pub(crate) max_connections: Option<NonZeroU32>,
     /// How the log is written, to stderr [default: json with --json, else text]
     #[arg(long, value_name = "FORMAT", env = "IDMILL_SERVE_LOG_FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
@@ -183,7 +183,7 @@ pub(crate) struct Token {
     pub(crate) burst: Option<NonZeroU32>,
     /// The most connections that show it
     #[arg(long, value_name = "CONNECTIONS")]
-    pub(crate) max_connections: Option<u32>,
+    pub(crate) max_connections: Option<NonZeroU32>,
     /// The most sequences that it creates a day, by drawing from them, at a server with `--create`
     #[arg(long, value_name = "SEQUENCES")]
     pub(crate) new_sequences: Option<u32>,

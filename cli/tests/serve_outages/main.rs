@@ -131,6 +131,33 @@ async fn while_the_store_is_away_memory_serves_then_errors_say_so_and_then_it_re
     recorder.missing(scene.next());
 }
 
+/// A machine that starts has all of its services start at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_starts_before_its_store_waits_for_it() {
+    for (name, url) in [
+        ("postgres", "postgres://postgres:hunter2@{}/postgres?timeout=10s"),
+        ("mariadb", "mysql://root@{}/ids?timeout=10s"),
+        ("redis", "redis://{}?timeout=10s&durability=trust"),
+        ("etcd", "etcd://{}?timeout=10s"),
+    ] {
+        let Some(engine) = Engine::start(name).await else { continue };
+        let proxy = Proxy::start(engine.address()).await.unwrap();
+        proxy.refuse(true);
+        let (place, url) = (Place::new(), url.replace("{}", &proxy.address().to_string()));
+        let starts = tokio::task::spawn_blocking(move || {
+            let mut command = place.command(&["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+            let started = Server::try_start(command.args(["--store", &url]), &[PASSWORD]);
+            (started, place)
+        });
+        sleep(Duration::from_secs(2)).await;
+        assert!(!starts.is_finished(), "{name}: {:?}", starts.await.map(|(started, _)| started.err()));
+        proxy.refuse(false);
+        let (started, _place) = timeout(LONG, starts).await.unwrap().unwrap();
+        let server = started.unwrap_or_else(|said| panic!("{name}: it does not start: {said}"));
+        is_ready(&server, true).await;
+    }
+}
+
 fn relaxed(waits: &Waits) -> (u64, u64) {
     (waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed))
 }

@@ -1,13 +1,13 @@
 //! `/v1/sequences`: what there is, and what changes it.
 //!
 //! A sequence's `ETag` is its identity: which one of its name it is, and how often it was reset. With
-//! `If-Match`, a change is refused unless it still is that one.
+//! `If-Match`, a change is refused unless it still is one of those.
 
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use idmill::store::{Bounds, Change, Identity, SequenceInfo};
@@ -15,9 +15,11 @@ use idmill::{ErrorKind, SequenceName};
 use serde::{Deserialize, Serialize};
 use tracing::Instrument as _;
 
+use super::body::{Body, Name, object};
 use super::caller::Administrator;
 use super::listing;
 use super::number::Number;
+use super::precondition::{self, Precondition};
 use super::problem::Problem;
 use super::traces::act;
 use crate::access::{Caller, Right};
@@ -100,13 +102,11 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(core): State<Arc<Core>>,
     caller: Caller,
-    Path(name): Path<String>,
+    Name(name): Name,
 ) -> Result<Response, Problem> {
     caller.may(Right::Draw, &name)?;
     let found = core.draws.administered().inspect(&name).await?;
-    found.map(|info| shown(StatusCode::OK, &info)).ok_or_else(|| {
-        Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, format!("there is no sequence {name:?}"))
-    })
+    found.map(|info| shown(StatusCode::OK, &info)).ok_or_else(|| missing(&name))
 }
 
 /// What a sequence is to begin and end with.
@@ -114,26 +114,27 @@ pub(super) async fn show(
 #[serde(deny_unknown_fields)]
 pub(super) struct Created {
     #[serde(default = "one")]
-    start: u64,
+    start: Number,
     #[serde(default = "largest")]
-    max: u64,
+    max: Number,
 }
 
-fn one() -> u64 {
-    1
+fn one() -> Number {
+    Number(1)
 }
 
-fn largest() -> u64 {
-    i64::MAX.unsigned_abs()
+fn largest() -> Number {
+    i64::MAX.into()
 }
 
 pub(super) async fn create(
     State(core): State<Arc<Core>>,
     who: Administrator,
-    Path(name): Path<String>,
-    body: Result<Json<Created>, JsonRejection>,
+    Name(name): Name,
+    headers: HeaderMap,
+    body: Body<Created>,
 ) -> Result<Response, Problem> {
-    let outcome = created(&core, &who, &name, body).await;
+    let outcome = created(&core, &who, &name, &headers, body).await;
     who.did(&core, "create", &name, outcome.as_ref().map(Some));
     Ok(shown(StatusCode::CREATED, &outcome?))
 }
@@ -142,10 +143,14 @@ async fn created(
     core: &Core,
     who: &Administrator,
     name: &str,
-    body: Result<Json<Created>, JsonRejection>,
+    headers: &HeaderMap,
+    body: Body<Created>,
 ) -> Result<SequenceInfo, Problem> {
     who.may(name)?;
-    let Json(Created { start, max }) = body.map_err(|error| Problem::invalid(error.body_text()))?;
+    let Created { start: Number(start), max: Number(max) } = object(body)?;
+    if headers.contains_key(header::IF_MATCH) {
+        return Err(precondition::failed("PUT only creates, and If-Match demands one that exists; PATCH it"));
+    }
     let bounds = Bounds::new(start, max)?;
     Ok(core.draws.administered().create(name, bounds).instrument(act("create", name)).await?)
 }
@@ -154,8 +159,8 @@ async fn created(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Changed {
-    next: Option<u64>,
-    max: Option<u64>,
+    next: Option<Number>,
+    max: Option<Number>,
     #[serde(default)]
     backwards: bool,
     #[serde(default)]
@@ -165,9 +170,9 @@ pub(super) struct Changed {
 pub(super) async fn change(
     State(core): State<Arc<Core>>,
     who: Administrator,
-    Path(name): Path<String>,
+    Name(name): Name,
     headers: HeaderMap,
-    body: Result<Json<Changed>, JsonRejection>,
+    body: Body<Changed>,
 ) -> Result<Response, Problem> {
     let outcome = changed(&core, &who, &name, &headers, body).await;
     who.did(&core, "change", &name, outcome.as_ref().map(Some));
@@ -179,59 +184,53 @@ async fn changed(
     who: &Administrator,
     name: &str,
     headers: &HeaderMap,
-    body: Result<Json<Changed>, JsonRejection>,
+    body: Body<Changed>,
 ) -> Result<SequenceInfo, Problem> {
     who.may(name)?;
-    let expected = expected(headers)?;
-    let Json(Changed { next, max, backwards, revoke }) =
-        body.map_err(|error| Problem::invalid(error.body_text()))?;
+    let Changed { next, max, backwards, revoke } = object(body)?;
+    let (next, max) = (next.map(|Number(next)| next), max.map(|Number(max)| max));
+    let expected = met(core, name, headers).await?;
     let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    let changed = core.draws.administered().set(name, change).instrument(act("change", name)).await;
-    changed.map_err(|error| conditional(error, expected))
+    Ok(core.draws.administered().set(name, change).instrument(act("change", name)).await?)
 }
 
 pub(super) async fn remove(
     State(core): State<Arc<Core>>,
     who: Administrator,
-    Path(name): Path<String>,
+    Name(name): Name,
+    headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    let outcome = removed(&core, &who, &name).await;
+    let outcome = removed(&core, &who, &name, &headers).await;
     who.did(&core, "remove", &name, outcome.as_ref().map(|()| None));
     outcome.map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn removed(core: &Core, who: &Administrator, name: &str) -> Result<(), Problem> {
+async fn removed(core: &Core, who: &Administrator, name: &str, headers: &HeaderMap) -> Result<(), Problem> {
     who.may(name)?;
-    if !core.draws.administered().remove(name).instrument(act("remove", name)).await? {
-        let detail = format!("there is no sequence {name:?}");
-        return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail));
+    // A store removes by name: one that is created again between these two steps is removed as well.
+    met(core, name, headers).await?;
+    if core.draws.administered().remove(name).instrument(act("remove", name)).await? {
+        return Ok(());
     }
-    Ok(())
+    Err(missing(name))
 }
 
-/// What `If-Match` demands; `None` where it is not there.
-fn expected(headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
-    let text = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
-    let identity = text.and_then(|text| text.split_once('.')).and_then(|(incarnation, epoch)| {
-        Some(Identity { incarnation: u64::from_str_radix(incarnation, 16).ok()?, epoch: epoch.parse().ok()? })
-    });
-    identity.map(Some).ok_or_else(|| Problem::invalid("If-Match is no ETag of a sequence; GET it first"))
+/// The identity that a change is to expect; `None` where `If-Match` names none.
+async fn met(core: &Core, name: &str, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
+    let condition = Precondition::of(headers)?;
+    if condition == Precondition::Exists {
+        return Ok(None);
+    }
+    let info = core.draws.administered().inspect(name).await?.ok_or_else(|| missing(name))?;
+    condition.holds(&info)?;
+    Ok(Some(info.identity))
 }
 
-/// A conflict with what `If-Match` demands is a failed precondition.
-fn conditional(error: idmill::Error, expected: Option<Identity>) -> Problem {
-    let is_conflict = error.kind() == ErrorKind::Conflict && expected.is_some();
-    let detail = error.to_string();
-    if is_conflict {
-        Problem::new(StatusCode::PRECONDITION_FAILED, ErrorKind::Conflict, detail)
-    } else {
-        error.into()
-    }
+fn missing(name: &str) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, format!("there is no sequence {name:?}"))
 }
 
 fn shown(status: StatusCode, info: &SequenceInfo) -> Response {
-    let Identity { incarnation, epoch } = info.identity;
-    let tag = HeaderValue::from_str(&format!("\"{incarnation:x}.{epoch}\"")).expect("digits");
+    let tag = HeaderValue::from_str(&precondition::tag(info.identity)).expect("digits");
     (status, [(header::ETAG, tag)], Json(Shown::from(info))).into_response()
 }

@@ -24,14 +24,9 @@ impl FromRequestParts<Arc<Core>> for Caller {
         if core.access.is_open() {
             return Ok(core.access.anybody()?);
         }
-        let value = parts.headers.get(header::AUTHORIZATION).ok_or(Refusal::Nobody)?;
-        let text = value.to_str().map_err(|_| Refusal::Wrong)?;
-        let (scheme, secret) = text.split_once(' ').unwrap_or_default();
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return Err(Refusal::Nobody.into());
-        }
+        let secret = secret(&parts.headers)?;
         let peer = peer(&parts.extensions);
-        let caller = match core.caller(secret.trim(), &peer) {
+        let caller = match core.caller(secret, &peer) {
             Err(refusal) if refusal.is_guess() => {
                 let ends = peer.guessed().await;
                 return Err(if ends { Problem::from(refusal).last() } else { refusal.into() });
@@ -43,6 +38,14 @@ impl FromRequestParts<Arc<Core>> for Caller {
     }
 }
 
+/// What `Authorization: Bearer` shows.
+fn secret(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let value = headers.get(header::AUTHORIZATION).ok_or(Refusal::Nobody)?;
+    let text = value.to_str().map_err(|_| Refusal::Wrong)?;
+    let (scheme, secret) = text.split_once(' ').unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(Refusal::Nobody) }
+}
+
 /// Of the connection that a request came by.
 fn peer(extensions: &Extensions) -> Arc<Peer> {
     extensions.get::<Arc<Peer>>().cloned().unwrap_or_default()
@@ -51,6 +54,8 @@ fn peer(extensions: &Extensions) -> Arc<Peer> {
 /// Who wants to administer, which is told of whether they may or not.
 pub(super) struct Administrator {
     caller: Result<Caller, Problem>,
+    /// Whose token it is, also of one that is over its limits.
+    by: Option<Caller>,
     peer: Arc<Peer>,
 }
 
@@ -59,7 +64,11 @@ impl FromRequestParts<Arc<Core>> for Administrator {
 
     async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, Infallible> {
         let caller = Caller::from_request_parts(parts, core).await;
-        Ok(Self { caller, peer: peer(&parts.extensions) })
+        let by = match &caller {
+            Ok(caller) => Some(caller.clone()),
+            Err(_) => secret(&parts.headers).and_then(|secret| core.access.caller(secret)).ok(),
+        };
+        Ok(Self { caller, by, peer: peer(&parts.extensions) })
     }
 }
 
@@ -77,19 +86,19 @@ impl Administrator {
         sequence: &str,
         outcome: Result<Option<&SequenceInfo>, &Problem>,
     ) {
-        let act = Act { by: self.caller.as_ref().ok(), peer: &self.peer, did, sequence };
+        let act = Act { by: self.by.as_ref(), peer: &self.peer, did, sequence };
         core.audit.note(act, outcome.map_or_else(Problem::outcome, Outcome::Done));
     }
 }
 
 /// Refuses what a page of another site has a browser send: it could draw ids, unseen, from a server that only
-/// this machine reaches.
+/// this machine reaches, or learn from whether an element loads that a sequence exists.
 pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
-    if !is_foreign(request.headers()) {
+    if !is_foreign(request.headers()) && !is_fetched(request) {
         return None;
     }
     note_foreign(core, request);
-    let detail = "a page of another site asked for this; services do not send `Origin`, and its own page is of the same";
+    let detail = "a page of another site asked for this; services send neither `Origin` nor `Sec-Fetch-Site`";
     Some(Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail))
 }
 
@@ -118,6 +127,17 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     let origin: Option<Uri> = origin.parse().ok();
     let authority = origin.as_ref().and_then(Uri::authority).map(axum::http::uri::Authority::as_str);
     authority.is_none() || authority != text(header::HOST)
+}
+
+/// Whether another site's page had it fetched, by the word of the browser. A link to the page for operators may
+/// be followed from anywhere.
+fn is_fetched(request: &Request) -> bool {
+    let is = |name: &str, value: &str| request.headers().get(name).is_some_and(|found| found == value);
+    let is_visit = request.method() == Method::GET
+        && request.uri().path() == "/"
+        && is("sec-fetch-mode", "navigate")
+        && is("sec-fetch-dest", "document");
+    !is_visit && (is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site"))
 }
 
 #[cfg(test)]

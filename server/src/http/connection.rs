@@ -1,5 +1,6 @@
 //! One connection, and how long it may take.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +19,15 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 
+use super::health;
 use super::problem::Problem;
+use crate::measures;
 use crate::peer::Peer;
 
 /// How long a client may take over its next request, over the rest of one, and until it reads on.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client has for whom there is no place.
+const MOMENT: Duration = Duration::from_secs(5);
 /// What is held of a request's head, and of answers that are not read.
 const HELD: usize = 64 * 1024;
 
@@ -54,6 +59,31 @@ where
     if let Err(error) = outcome {
         tracing::debug!(%error, "a connection broke");
     }
+}
+
+/// Answers one request of a client for whom there is no place: a probe is told that the process runs.
+pub(crate) async fn refuse<S>(stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(async |request: hyper::Request<Incoming>| {
+        Ok::<_, Infallible>(match request.uri().path() {
+            health::ALIVE => health::alive().await.into_response(),
+            _ => full().into_response(),
+        })
+    });
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .timer(TokioTimer::new())
+        .max_buf_size(HELD)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = timeout(MOMENT, connection).await;
+}
+
+fn full() -> Problem {
+    measures::refused("full");
+    let detail = "the server has as many clients as it may; try again, or keep fewer connections";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, detail)
 }
 
 /// A request whose rest does not come is given up; a draw has a patience of its own, which is shorter.

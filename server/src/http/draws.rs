@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, extract::rejection::QueryRejection};
@@ -12,6 +12,7 @@ use futures_util::stream;
 use idmill::{Range, Ranges};
 use serde::{Deserialize, Serialize};
 
+use super::body::Name;
 use super::number::Number;
 use super::problem::Problem;
 use crate::access::{Caller, Right};
@@ -58,7 +59,7 @@ struct Ends {
 pub(super) async fn draw(
     State(core): State<Arc<Core>>,
     caller: Caller,
-    Path(name): Path<String>,
+    Name(name): Name,
     headers: HeaderMap,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Problem> {

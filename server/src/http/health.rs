@@ -14,6 +14,9 @@ use crate::access::{Caller, Right};
 use crate::core::Core;
 use crate::readiness::Standing;
 
+/// Where probes ask whether the process runs.
+pub(super) const ALIVE: &str = "/healthz";
+
 /// The process runs.
 pub(super) async fn alive() -> &'static str {
     "alive\n"

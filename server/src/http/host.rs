@@ -8,7 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::Request;
-use axum::http::{StatusCode, header, uri::Authority};
+use axum::http::{StatusCode, Version, header, uri::Authority};
 use idmill::ErrorKind;
 
 use super::problem::Problem;
@@ -42,12 +42,15 @@ impl Hosts {
     }
 }
 
-/// Refuses what is asked of another host.
+/// Refuses what is asked of another host, and of none or several, as HTTP/1.1 demands.
 pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
-    // Browsers always send it.
-    let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
-    match host {
-        Some(host) if !core.hosts.answers(host, core.access.is_open()) => {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {
+        (None, _) if request.version() == Version::HTTP_11 => {
+            Some(Problem::invalid("a request of HTTP/1.1 has no `Host`; send one"))
+        }
+        (_, Some(_)) => Some(Problem::invalid("the request has several `Host`; send one")),
+        (Some(host), None) if !core.hosts.answers(host, core.access.is_open()) => {
             let detail = format!(
                 "this server does not answer to the host {host:?}; ask for localhost or for its address, or have it answer to the \
                  name: `idmill serve --http-hosts NAME`"

@@ -1,6 +1,7 @@
 //! HTTP: ids, administration, health and metrics, in JSON.
 
 mod administration;
+mod body;
 mod caller;
 mod connection;
 mod draws;
@@ -10,6 +11,7 @@ pub(crate) mod listing;
 mod number;
 mod openapi;
 mod page;
+mod precondition;
 mod problem;
 mod traces;
 
@@ -17,13 +19,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 
 use crate::core::Core;
-pub(crate) use connection::serve;
+pub(crate) use connection::{refuse, serve};
 pub(crate) use host::Hosts;
 use idmill::ErrorKind;
 use problem::Problem;
@@ -41,7 +43,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/sequences", get(administration::list))
         .route("/v1/sequences/{name}", sequence)
         .route("/v1/sequences/{name}/ids", post(draws::draw))
-        .route("/healthz", get(health::alive))
+        .route(health::ALIVE, get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(openapi::describe))
@@ -63,10 +65,23 @@ async fn passed(State(core): State<Arc<Core>>, mut request: Request, next: Next)
             None => connection::in_time(next.run(request)).await,
         }
     };
-    match span {
+    let response = match span {
         Some(span) => traces::within(span, answer).await,
         None => answer.await,
-    }
+    };
+    sealed(response)
+}
+
+/// On every answer: a page of another site must not see whether an element or a frame of it loads.
+const SEALS: [(HeaderName, HeaderValue); 3] = [
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+];
+
+fn sealed(mut response: Response) -> Response {
+    response.headers_mut().extend(SEALS);
+    response
 }
 
 async fn nothing() -> Problem {

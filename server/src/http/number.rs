@@ -1,10 +1,14 @@
 //! Ids in JSON. Many programs read its numbers as doubles, which hold whole ones up to 2^53 only.
 
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use serde::{Serialize, Serializer};
 
 const EXACT: u64 = 1 << 53;
 
-/// A number up to 2^53, and a string of digits beyond: rounded down, an id would be another one.
+/// A number up to 2^53, and a string of digits beyond: rounded down, an id would be another one. Both are
+/// read, whatever the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number(pub(super) u64);
 
@@ -20,6 +24,42 @@ impl Serialize for Number {
     }
 }
 
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Digits).map(Self)
+    }
+}
+
+struct Digits;
+
+impl Visitor<'_> for Digits {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number of 0 to 2^64 - 1, or its digits as text")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+        if is_rounded(number) {
+            return Err(E::custom(format!("{number} was rounded by a double; send the digits as text")));
+        }
+        Ok(number)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+        let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number = digits.and_then(|digits| digits.parse().ok());
+        number.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+/// Whether it is how a double prints that holds another number: 2^63 prints as 9223372036854776000.
+#[allow(clippy::float_cmp, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of whole numbers
+fn is_rounded(number: u64) -> bool {
+    let double = number as f64;
+    double as u128 != u128::from(number) && double.to_string() == number.to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +69,19 @@ mod tests {
         let json = |number| serde_json::to_string(&Number(number)).unwrap();
         assert_eq!(json(1 << 53), "9007199254740992");
         assert_eq!(json((1 << 53) + 1), "\"9007199254740993\"");
+    }
+
+    #[test]
+    fn number_and_text_read_alike_and_rounded_ones_are_refused() {
+        let read = |json: &str| serde_json::from_str::<Number>(json).ok().map(|Number(number)| number);
+        for number in [0, 1, 1 << 53, (1 << 53) + 1, 1 << 60, i64::MAX as u64, u64::MAX] {
+            assert_eq!(read(&number.to_string()), Some(number));
+            assert_eq!(read(&format!("\"{number}\"")), Some(number));
+        }
+        assert_eq!(read("1000000000000000000"), Some(1_000_000_000_000_000_000), "a double holds it");
+        assert_eq!(read("\"9223372036854776000\""), Some(9_223_372_036_854_776_000));
+        for none in ["9223372036854776000", "18446744073709552000", "1152921504606847000"] {
+            assert_eq!(read(none), None, "{none}");
+        }
     }
 }

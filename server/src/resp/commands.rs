@@ -219,9 +219,10 @@ impl Session {
     }
 }
 
+/// A request's first line ends with its version: `GET /x` alone is of a sequence `/x`.
 fn is_http(command: Command<'_>) -> bool {
-    let of_path = command.word(1).is_some_and(|word| word.starts_with(b"/"));
-    command.is(0, "host:") || of_path && (command.is(0, "get") || command.is(0, "post"))
+    let begins = |at, how: &[u8]| command.word(at).is_some_and(|word| word.starts_with(how));
+    command.is(0, "host:") || begins(1, b"/") && begins(2, b"HTTP/")
 }
 
 /// The name of a command, which has as many words as it should.

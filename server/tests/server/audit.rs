@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -206,6 +207,27 @@ async fn a_page_of_another_site_that_tries_has_a_line_too() {
     assert_eq!(request.send().await.unwrap().status(), StatusCode::FORBIDDEN);
     let line = log.last();
     assert_eq!((&line["outcome"], &line["message"]), (&"refused".into(), &"remove".into()), "{line}");
+}
+
+#[tokio::test]
+async fn administrator_over_its_limits_is_named_in_the_line() {
+    let ((log, _guard), secret) = (Log::begin(), Secret::fresh().unwrap());
+    let named = || Token::new("operator", secret.hash(), Rights::ALL, vec![Pattern::any()]);
+    let (mut slow, mut lonely) = (named(), named());
+    slow.requests_per_second = NonZeroU32::new(1);
+    lonely.max_connections = Some(1);
+    for token in [slow, lonely] {
+        let access = Access::by([token]);
+        let server = Running::with(with_orders().await, |server| server.access(access)).await;
+        let mut client = server.client().await;
+        assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+        let mut refused = StatusCode::OK;
+        while refused != StatusCode::TOO_MANY_REQUESTS {
+            refused = administer(&server, Method::PUT, "orders", secret.reveal(), "{}").await;
+        }
+        let line = log.last();
+        assert_eq!((&line["by"], &line["outcome"]), (&"operator".into(), &"refused".into()), "{line}");
+    }
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use idmill::store::MemoryStore;
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::common::Running;
+use crate::common::{Client, Running};
 
 #[tokio::test]
 async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
@@ -102,8 +103,21 @@ async fn clients_of_http_have_places_too() {
     let server = Running::with(MemoryStore::new(), |server| server.max_connections(1)).await;
     let mut only = server.client().await;
     assert_eq!(only.ask("PING").await, "+PONG");
-    let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
-    let mut answer = String::new();
-    tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await.unwrap();
+    let asked = async |path: &str| {
+        let mut client = Client(TcpStream::connect(server.http).await.unwrap());
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+        client.rest().await.to_lowercase()
+    };
+    let answer = asked("/v1/sequences").await;
+    assert!(answer.starts_with("http/1.1 503") && answer.contains("retry-after"), "{answer}");
+    // A probe that had no answer would have the server killed, and all of its clients with it.
+    let answer = asked("/healthz").await;
+    assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
+    // Those that say nothing take no more than a few places of probes.
+    let silent: Vec<_> =
+        futures_util::future::join_all((0..40).map(|_| TcpStream::connect(server.http))).await;
+    let mut last = Client(TcpStream::connect(server.http).await.unwrap());
+    let answer = last.rest().await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("Retry-After"), "{answer}");
+    drop(silent);
 }

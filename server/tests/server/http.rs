@@ -5,7 +5,7 @@ use idmill::store::{Bounds, Existing, MemoryStore, Store};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::common::{Running, with_orders};
+use crate::common::{Client as Raw, Running, with_orders};
 
 async fn body(response: Response) -> Value {
     response.json().await.unwrap()
@@ -99,8 +99,6 @@ async fn sequences_are_made_changed_and_removed() {
     assert_ne!(revoked.headers()["etag"], first);
     let late = with(http.patch(&url).header("If-Match", &first), json!({"next": 600})).await.unwrap();
     assert_eq!(late.status(), StatusCode::PRECONDITION_FAILED);
-    let nonsense = with(http.patch(&url).header("If-Match", "*"), json!({"next": 600})).await.unwrap();
-    assert_eq!(nonsense.status(), StatusCode::BAD_REQUEST);
     let backwards = with(http.patch(&url), json!({"next": 20})).await.unwrap();
     assert_eq!(backwards.status(), StatusCode::CONFLICT);
     let drawn = body(http.post(format!("{url}/ids")).send().await.unwrap()).await;
@@ -128,4 +126,163 @@ async fn sequences_are_listed_in_pages() {
         }
     }
     assert_eq!(names, (0..25).map(|at| format!("s{at:02}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn if_match_holds_for_each_change_in_each_form() {
+    let store = with_orders().await;
+    let server = Running::over(store).await;
+    let (http, url) = (Client::new(), server.url("/v1/sequences/orders"));
+    let send = |method: &str, condition: &str, body: &str| {
+        let request = http.request(method.parse().unwrap(), &url).header("If-Match", condition);
+        request.header("Content-Type", "application/json").body(body.to_owned()).send()
+    };
+    let first = http.get(&url).send().await.unwrap().headers()["etag"].to_str().unwrap().to_owned();
+    let revoked = send("PATCH", &first, r#"{"revoke":true}"#).await.unwrap();
+    let second = revoked.headers()["etag"].to_str().unwrap().to_owned();
+    for (condition, status) in [
+        (first.clone(), StatusCode::PRECONDITION_FAILED),
+        (format!("{first}, \"another, one\""), StatusCode::PRECONDITION_FAILED),
+        // A weak tag is never the same, by the rules of HTTP.
+        (format!("W/{second}"), StatusCode::PRECONDITION_FAILED),
+        ("nonsense".to_owned(), StatusCode::BAD_REQUEST),
+        (format!("{second} {first}"), StatusCode::BAD_REQUEST),
+        (String::new(), StatusCode::BAD_REQUEST),
+    ] {
+        for (method, body) in [("PATCH", r#"{"max":1000}"#), ("DELETE", "")] {
+            let refused = send(method, &condition, body).await.unwrap();
+            assert_eq!(refused.status(), status, "{method} {condition}");
+        }
+    }
+    // A condition that holds does not make a refusal of something else a failed condition.
+    let backwards = send("PATCH", &second, r#"{"next":1,"max":5}"#).await.unwrap();
+    assert_eq!(backwards.status(), StatusCode::OK);
+    let drawn = http.post(format!("{url}/ids?n=3")).send().await.unwrap();
+    assert_eq!(drawn.status(), StatusCode::OK);
+    assert_eq!(send("PATCH", &second, r#"{"next":1}"#).await.unwrap().status(), StatusCode::CONFLICT);
+    for condition in ["*".to_owned(), format!("{first},{second}")] {
+        let raised = send("PATCH", &condition, r#"{"max":1000}"#).await.unwrap();
+        assert_eq!(raised.status(), StatusCode::OK, "{condition}");
+    }
+    assert_eq!(send("PUT", "*", "{}").await.unwrap().status(), StatusCode::PRECONDITION_FAILED);
+    assert_eq!(send("DELETE", &second, "").await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert_eq!(send("DELETE", "*", "").await.unwrap().status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn body_is_an_object_and_numbers_are_exact() {
+    let server = Running::over(with_orders().await).await;
+    let (http, url) = (Client::new(), server.url("/v1/sequences/a"));
+    let put =
+        |body: &str| http.put(&url).header("Content-Type", "application/json").body(body.to_owned()).send();
+    for (body, words) in [
+        ("[5,9]", "an object"),
+        ("null", "an object"),
+        (r#"{"max":9223372036854776000}"#, "rounded"),
+        (r#"{"max":4611686018427388000}"#, "rounded"),
+        (r#"{"max":-1}"#, "0 to 2^64"),
+        (r#"{"max":"-1"}"#, "0 to 2^64"),
+        (r#"{"max":"+1"}"#, "0 to 2^64"),
+        (r#"{"max":1.5}"#, "0 to 2^64"),
+        (r#"{"max":5,"max":6}"#, "duplicate field"),
+    ] {
+        let refused = put(body).await.unwrap();
+        assert!(refused.status().is_client_error(), "{body}");
+        let detail = self::body(refused).await["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(words), "{body}: {detail}");
+    }
+    let patch = http.patch(server.url("/v1/sequences/orders")).header("Content-Type", "application/json");
+    assert!(patch.body("[5]").send().await.unwrap().status().is_client_error());
+    // What is answered is accepted: the same value as text and as a number.
+    for text in ["9223372036854775807", "\"9223372036854775807\""] {
+        let made = put(&format!("{{\"start\":\"7\",\"max\":{text}}}")).await.unwrap();
+        assert_eq!(made.status(), StatusCode::CREATED, "{text}");
+        let made = self::body(made).await;
+        assert_eq!((&made["start"], &made["max"]), (&json!(7), &json!("9223372036854775807")));
+        http.delete(&url).send().await.unwrap();
+    }
+}
+
+/// A page of another site sees whether an element loads, and never the answer.
+#[tokio::test]
+async fn other_sites_learn_nothing_from_fetches() {
+    let server = Running::over(with_orders().await).await;
+    let http = Client::new();
+    let from = |path: &str, site: &'static str, mode: &'static str, dest: &'static str| {
+        let request = http.get(server.url(path)).header("Sec-Fetch-Site", site);
+        request.header("Sec-Fetch-Mode", mode).header("Sec-Fetch-Dest", dest).send()
+    };
+    for site in ["cross-site", "same-site"] {
+        for path in
+            ["/v1/sequences/orders", "/v1/sequences/none", "/v1/sequences", "/page/page.js", "/readyz"]
+        {
+            for (mode, dest) in [("no-cors", "object"), ("navigate", "iframe"), ("navigate", "document")] {
+                let refused = from(path, site, mode, dest).await.unwrap();
+                assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{path} {site} {mode} {dest}");
+            }
+        }
+        // A link to the page is followed, and nothing else of it is done.
+        assert_eq!(from("/", site, "navigate", "document").await.unwrap().status(), StatusCode::OK);
+        for (mode, dest) in [("no-cors", "image"), ("navigate", "iframe"), ("navigate", "object")] {
+            assert_eq!(from("/", site, mode, dest).await.unwrap().status(), StatusCode::FORBIDDEN, "{dest}");
+        }
+        let posted = http.post(server.url("/")).header("Sec-Fetch-Site", site);
+        let posted = posted.header("Sec-Fetch-Mode", "navigate").header("Sec-Fetch-Dest", "document");
+        assert_eq!(posted.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    }
+    for site in ["same-origin", "none"] {
+        let own = from("/v1/sequences/orders", site, "cors", "empty").await.unwrap();
+        assert_eq!(own.status(), StatusCode::OK, "{site}");
+    }
+    for path in ["/v1/sequences/orders", "/v1/sequences/none", "/nothing", "/", "/healthz", "/page/page.js"] {
+        let answer = http.get(server.url(path)).send().await.unwrap();
+        let header = |name: &str| answer.headers()[name].to_str().unwrap();
+        assert_eq!(
+            ["cross-origin-resource-policy", "x-frame-options", "x-content-type-options"].map(header),
+            ["same-origin", "DENY", "nosniff"],
+            "{path}"
+        );
+    }
+    let refused = from("/v1/sequences/orders", "cross-site", "no-cors", "object").await.unwrap();
+    assert_eq!(refused.headers()["cross-origin-resource-policy"], "same-origin");
+}
+
+/// What is answered to these bytes.
+async fn raw(server: &Running, request: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+    Raw(stream).rest().await
+}
+
+#[tokio::test]
+async fn malformed_requests_are_refused_as_problems() {
+    let server = Running::over(with_orders().await).await;
+    for (request, words) in [
+        ("GET /v1/sequences/%ff HTTP/1.1\r\nHost: localhost", "UTF-8"),
+        ("POST /v1/sequences/%ff/ids HTTP/1.1\r\nHost: localhost", "UTF-8"),
+        ("DELETE /v1/sequences/%ff HTTP/1.1\r\nHost: localhost", "UTF-8"),
+        ("GET /healthz HTTP/1.1", "`Host`"),
+        ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: other", "`Host`"),
+    ] {
+        let answer = raw(&server, &format!("{request}\r\nConnection: close\r\n\r\n")).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400") && answer.contains("application/problem+json"),
+            "{answer}"
+        );
+        assert!(answer.contains(words), "{request}: {answer}");
+    }
+    // HTTP/1.0 has no such header.
+    assert!(raw(&server, "GET /healthz HTTP/1.0\r\n\r\n").await.contains("200 OK"));
+}
+
+#[tokio::test]
+async fn request_for_too_many_ids_names_the_limit() {
+    let server = Running::over(with_orders().await).await;
+    let asked = Client::new().post(server.url("/v1/sequences/orders/ids?n=1000001&form=ranges"));
+    let refused = asked.send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    let detail = body(refused).await["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("at most 1000000") && !detail.contains("raise"), "{detail}");
+    let whole = Client::new().post(server.url("/v1/sequences/orders/ids?n=1000000&form=ranges"));
+    assert_eq!(whole.send().await.unwrap().status(), StatusCode::OK);
 }

@@ -118,7 +118,7 @@ async fn what_would_repeat_an_id_is_refused_with_what_to_do() {
         ("INCR", "wrong number of arguments for 'incr'"),
         ("INCRBY orders x", "not an integer"),
         ("INCRBY orders 99999999999999999999", "not an integer"),
-        ("INCRBY orders 9000000000000000000", "max_take"),
+        ("INCRBY orders 9000000000000000000", "at most 1000000"),
         ("SELECT 1", "put what tells sequences apart into their names"),
         ("EVAL return", "unknown command 'eval'"),
         ("AUTH x", "no tokens"),
@@ -128,6 +128,16 @@ async fn what_would_repeat_an_id_is_refused_with_what_to_do() {
         assert!(answer.starts_with("-ERR") && answer.contains(words), "{command}: {answer}");
     }
     assert_eq!(client.id("INCR orders").await, 1);
+}
+
+/// Only a line of words can be a request of HTTP.
+#[tokio::test]
+async fn name_that_begins_with_a_slash_is_a_name() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    client.send("*2\r\n$4\r\nINCR\r\n$2\r\n/x\r\n*2\r\n$3\r\nGET\r\n$2\r\n/x\r\n").await;
+    assert_eq!([client.line().await, client.line().await, client.line().await], [":1", "$1", "1"]);
+    assert_eq!(client.ask("INCR /x").await, ":2");
 }
 
 #[tokio::test]

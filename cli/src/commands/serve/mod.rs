@@ -1,5 +1,11 @@
 //! `idmill serve`: ids for clients of Redis and of HTTP.
 
+mod begin;
+#[cfg(unix)]
+mod files;
+#[cfg(not(unix))]
+#[path = "unlimited.rs"]
+mod files;
 mod reload;
 mod settings;
 #[cfg(target_os = "linux")]
@@ -19,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::Sequences;
-use idmill::store::{Existing, Store, StoreUrl};
+use idmill::store::{Existing, Store};
 use idmill_server::Server;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::time::interval;
@@ -43,6 +49,8 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     if check {
         return settings.print();
     }
+    // From here on: a store may be waited for.
+    let told = reload::Told::new();
     let traces = Traces::begin()?;
     logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
@@ -61,7 +69,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     };
     tokio::select! {
         () = server.run(told_to_end) => totals::report(&metrics.render()),
-        () = reload::keep(&settings, &figures) => {}
+        () = reload::keep(&settings, &figures, told) => {}
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
         () = told_twice() => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
@@ -71,7 +79,8 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
 }
 
 async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -> Outcome<Server> {
-    let store = opening::create(&settings.global, StoreUrl::CONNECT_TIMEOUT).await?;
+    let max_connections = files::places(settings.max_connections);
+    let store = begin::store(&settings.global).await?;
     let administered = Sequences::new(store.clone())?;
     let drawn: Arc<dyn Store> = if settings.creates { store } else { Arc::new(Existing::of(store)) };
     let mut sequences = Sequences::builder(drawn).idle_eviction(IDLE);
@@ -84,7 +93,7 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
         .patience(settings.patience)
         .drain(settings.drain)
         .drain_delay(settings.drain_delay)
-        .max_connections(settings.max_connections)
+        .max_connections(max_connections)
         .http_hosts(settings.http_hosts.clone())
         .store_url(&opening::url(&settings.global)?.to_string())
         .metrics(move || metrics.render());

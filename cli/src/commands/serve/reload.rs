@@ -1,8 +1,9 @@
 //! Files that are read again while the server runs.
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use idmill_server::Figures;
 use tokio::time::interval;
@@ -14,12 +15,36 @@ use crate::failure::Outcome;
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// Files, and what was in them. Not their times: a file can be replaced by one that is as old, and as long.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    paths: Vec<PathBuf>,
+    hasher: RandomState,
+    /// Hashes, since a key is among the files; `None` for what cannot be read.
+    seen: Vec<Option<u64>>,
+}
+
+impl Files {
+    pub(super) fn of(paths: impl Iterator<Item = PathBuf>) -> Self {
+        let mut files = Self { paths: paths.collect(), hasher: RandomState::new(), seen: Vec::new() };
+        files.have_changed();
+        files
+    }
+
+    /// Whether one of them has another content than at the last look.
+    fn have_changed(&mut self) -> bool {
+        let hash = |path| fs::read(path).ok().map(|content| self.hasher.hash_one(content));
+        let now: Vec<_> = self.paths.iter().map(hash).collect();
+        let changed = now != self.seen;
+        self.seen = now;
+        changed
+    }
+}
+
 /// Reads tokens and certificates again when their files have changed, and when the process is told to. What
 /// cannot be read changes nothing.
-pub(super) async fn keep(settings: &Settings, figures: &Figures) {
-    let certificates = settings.certificate.iter().flat_map(super::settings::Certificate::files);
-    let files: Vec<_> = settings.tokens.iter().cloned().chain(certificates).collect();
-    let (mut ticks, mut told, mut seen) = (interval(LOOK), Told::new(), changed(&files));
+pub(super) async fn keep(settings: &Settings, figures: &Figures, mut told: Told) {
+    let (mut ticks, mut files) = (interval(LOOK), settings.files.clone());
     loop {
         let asked = tokio::select! {
             _ = ticks.tick() => false,
@@ -28,9 +53,7 @@ pub(super) async fn keep(settings: &Settings, figures: &Figures) {
         if asked {
             systemd::reloading();
         }
-        let now = changed(&files);
-        if asked || now != seen {
-            seen = now;
+        if files.have_changed() || asked {
             report("tokens", read_tokens(settings));
             report("certificates", read_certificates(settings));
         }
@@ -50,35 +73,32 @@ fn read_tokens(settings: &Settings) -> Outcome<Option<usize>> {
 
 fn read_certificates(settings: &Settings) -> Outcome<Option<usize>> {
     let Some(certificate) = &settings.certificate else { return Ok(None) };
-    certificate.read_again().map(|()| Some(certificate.files().count()))
+    certificate.read_again().map(|()| Some(1))
 }
 
 fn report(what: &str, outcome: Outcome<Option<usize>>) {
     match outcome {
         Ok(None) => {}
+        Ok(Some(0)) => tracing::warn!("the {what} were read again, and there are none: nobody is served"),
         Ok(Some(count)) => tracing::info!(count, "the {what} were read again"),
         Err(failure) => tracing::error!("the {what} stay as they were: {}", failure.message()),
     }
 }
 
-fn changed(files: &[PathBuf]) -> Vec<Option<SystemTime>> {
-    files.iter().map(|file| fs::metadata(file).and_then(|metadata| metadata.modified()).ok()).collect()
-}
-
-/// Hears SIGHUP.
-struct Told {
+/// Receives SIGHUP, which would end a process that does not.
+pub(super) struct Told {
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
 impl Told {
     #[cfg(unix)]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { hangup: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() }
     }
 
     #[cfg(not(unix))]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {}
     }
 

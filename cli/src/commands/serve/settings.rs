@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use idmill_server::{Access, Server, Tls};
 
+use super::reload::Files;
 use super::systemd::Handed;
 use super::tokens;
 use crate::args::{Global, Keys, LogFormat, Serve, Spot};
@@ -18,6 +19,8 @@ pub(super) struct Settings {
     pub(super) http: Option<SocketAddr>,
     pub(super) http_hosts: Vec<String>,
     pub(super) tokens: Option<PathBuf>,
+    /// The files that are read again when they change, as they were before they were read.
+    pub(super) files: Files,
     pub(super) access: Access,
     pub(super) certificate: Option<Certificate>,
     pub(super) creates: bool,
@@ -43,13 +46,16 @@ impl Settings {
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
         }
+        // Before they are read: what changes meanwhile is read again.
+        let secrets = [&keys.tokens, &keys.tls_cert, &keys.tls_key, &keys.tls_client_ca];
+        let files = Files::of(secrets.into_iter().flatten().cloned());
         let certificate = Certificate::of(&keys)?;
         let secure = keys.tokens.is_some() && certificate.is_some();
         if !secure && !keys.insecure.unwrap_or(false) {
             [("resp", resp), ("http", http)].into_iter().try_for_each(of_this_machine)?;
         }
         let access = match &keys.tokens {
-            Some(file) => Access::by(tokens::read(file)?),
+            Some(file) => Access::by(tokens::read_some(file)?),
             None => Access::open(),
         };
         Ok(Self {
@@ -58,13 +64,16 @@ impl Settings {
             http,
             http_hosts: keys.http_hosts.unwrap_or_default(),
             tokens: keys.tokens,
+            files,
             access,
             certificate,
             creates: keys.create.unwrap_or(false),
             patience: keys.patience.unwrap_or(Server::PATIENCE),
             freshness: keys.freshness,
             drain: keys.drain.unwrap_or(Server::DRAIN),
-            max_connections: keys.max_connections.map_or(Server::MAX_CONNECTIONS, |clients| clients as usize),
+            max_connections: keys
+                .max_connections
+                .map_or(Server::MAX_CONNECTIONS, |clients| clients.get() as usize),
             drain_delay: keys.drain_delay.unwrap_or_default(),
             logs_json: keys.log_format.map_or(global.json, |format| format == LogFormat::Json),
         })
@@ -153,12 +162,17 @@ impl Certificate {
         Ok(Some(Self { tls, chain, key, authorities }))
     }
 
-    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
-        [&self.chain, &self.key].into_iter().chain(&self.authorities).cloned()
-    }
-
+    /// Reads the files again, unless that would replace a certificate that holds by one that has ended.
     pub(super) fn read_again(&self) -> Outcome {
-        self.tls.replace(&Tls::from_files(&self.chain, &self.key, self.authorities.as_deref())?);
+        let read = Tls::from_files(&self.chain, &self.key, self.authorities.as_deref())?;
+        let now = SystemTime::now();
+        let ended = |tls: &Tls| tls.expires().filter(|end| *end <= now);
+        if let (None, Some(end)) = (ended(&self.tls), ended(&read)) {
+            let end = humantime::format_rfc3339_seconds(end);
+            let message = format!("the certificate of {} ended on {end}; renew it", self.chain.display());
+            return Err(Failure::usage(message));
+        }
+        self.tls.replace(&read);
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! The file of tokens: how it is read, and what is put into it.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::SystemTime;
@@ -29,10 +30,10 @@ struct Entry {
     hash: String,
     rights: Vec<String>,
     sequences: Vec<String>,
-    max_ids: Option<u64>,
+    max_ids: Option<NonZeroU64>,
     requests_per_second: Option<NonZeroU32>,
     burst: Option<NonZeroU32>,
-    max_connections: Option<u32>,
+    max_connections: Option<NonZeroU32>,
     new_sequences: Option<u32>,
     expires: Option<toml::value::Datetime>,
 }
@@ -53,9 +54,10 @@ impl Entry {
                 "burst is of requests-per-second, which is not there; write both",
             ));
         }
-        (token.max_ids, token.expires) = (self.max_ids, expires.transpose()?);
+        (token.max_ids, token.expires) = (self.max_ids.map(NonZeroU64::get), expires.transpose()?);
         (token.requests_per_second, token.burst) = (self.requests_per_second, self.burst);
-        (token.max_connections, token.new_sequences) = (self.max_connections, self.new_sequences);
+        token.max_connections = self.max_connections.map(NonZeroU32::get);
+        token.new_sequences = self.new_sequences;
         Ok(token)
     }
 }
@@ -72,7 +74,34 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
             .token()
             .map_err(|error| Failure::usage(format!("{}: the token {name:?}: {error}", file.display())))
     });
-    tokens.collect()
+    let tokens: Vec<_> = tokens.collect::<Outcome<_>>()?;
+    distinct(file, &tokens)?;
+    Ok(tokens)
+}
+
+/// As [`read`], and not without any token: a server that begins so is for nobody.
+pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
+    let tokens = read(file)?;
+    if tokens.is_empty() {
+        let message = format!("{} has no tokens, so that nobody could use the server", file.display());
+        return Err(Failure::usage(message).hint("add what `idmill token` prints"));
+    }
+    Ok(tokens)
+}
+
+/// Of two entries with one hash, the rights of one would hold, and its reader may have seen the other.
+fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
+    let mut names = HashMap::new();
+    for token in tokens {
+        if let Some(other) = names.insert(token.hash, &token.name) {
+            return Err(Failure::usage(format!(
+                "{}: the tokens {other:?} and {:?} have the same hash; take one out, or make another",
+                file.display(),
+                token.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A file in TOML.
@@ -114,7 +143,7 @@ fn entry(args: &Args, secret: &Secret) -> String {
         ("max-ids", args.max_ids),
         ("requests-per-second", args.requests_per_second.map(|limit| limit.get().into())),
         ("burst", args.burst.map(|limit| limit.get().into())),
-        ("max-connections", args.max_connections.map(u64::from)),
+        ("max-connections", args.max_connections.map(|limit| limit.get().into())),
         ("new-sequences", args.new_sequences.map(u64::from)),
     ] {
         if let Some(limit) = limit {
@@ -142,7 +171,7 @@ mod tests {
             max_ids: Some(1000),
             requests_per_second: NonZeroU32::new(500),
             burst: NonZeroU32::new(2000),
-            max_connections: Some(8),
+            max_connections: NonZeroU32::new(8),
             new_sequences: Some(0),
             expires: Some(Duration::from_secs(60)),
         };
