@@ -360,9 +360,14 @@ pub(crate) struct Remove {
     /// The sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
-    /// Remove it: nothing keeps its ids from being repeated by a sequence of the same name
+    /// Remove it: without a guard, nothing keeps a sequence of the same name from repeating its ids
     #[arg(long)]
     pub(crate) yes: bool,
+    /// With a guard: let the next sequence of this name start anywhere, and repeat ids
+    ///
+    /// A guard remembers the ids of a removed sequence, and the next one of its name starts above them.
+    #[arg(long)]
+    pub(crate) forget: bool,
 }
 
 #[derive(Args, Debug)]
