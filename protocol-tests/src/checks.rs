@@ -271,7 +271,9 @@ fn guards() -> Vec<Check> {
             holds(two(Budget { refusals: 1, epochs: 1, ..reset }), 1)
         }),
         check(HOLDS, "guard/removed", move || holds(two(Budget { crashes: 1, ..removed }), 1)),
-        check(HOLDS, "guard/removed-with-lost-replies", move || holds(two(Budget { losses: 1, ..removed }), 1)),
+        check(HOLDS, "guard/removed-with-lost-replies", move || {
+            holds(two(Budget { losses: 1, ..removed }), 1)
+        }),
         check(HOLDS, "guard/removal-refused", move || {
             holds(two(Budget { refusals: 1, crashes: 1, ..removed }), 1)
         }),
@@ -282,7 +284,9 @@ fn guards() -> Vec<Check> {
             holds(Guard { processes: 3, ..two(Budget { backs: 0, crashes: 1, ..removed }) }, 1)
         }),
         check(HOLDS, "guard/claims-that-fail", move || holds(two(Budget { refusals: 2, ..back }), 1)),
-        check(HOLDS, "guard/drawn-unguarded", move || holds(two(Budget { unguarded: 1, losses: 0, ..faults }), 1)),
+        check(HOLDS, "guard/drawn-unguarded", move || {
+            holds(two(Budget { unguarded: 1, losses: 0, ..faults }), 1)
+        }),
         check(HOLDS, "guard/three-processes", move || holds(Guard { processes: 3, ..two(back) }, 55_000)),
         check(HOLDS, "guard/the-witness-goes-back", move || {
             holds(two(Budget { backs: 0, witness_backs: 1, ..faults }), 340_000)

@@ -16,8 +16,8 @@ use idmill::guard::{Heal, Ledger, Refusal};
 use idmill::store::Identity;
 
 pub(crate) use self::bugs::Bug;
-pub(crate) use self::state::{Budget, Task};
 use self::state::{At, Granted, Known, Process, Row, State, info};
+pub(crate) use self::state::{Budget, Task};
 use crate::explore::{Fate, Protocol};
 use crate::promises::{SERVED, TRUSTED, UNIQUE};
 
@@ -146,7 +146,14 @@ impl Guard {
     /// Whether nothing has happened so far that could make a store grant ids twice, or leave a task half done.
     fn is_sound(&self, state: &State) -> bool {
         let harmful = |budget: &Budget| {
-            [budget.backs, budget.witness_backs, budget.resets, budget.losses, budget.crashes, budget.refusals]
+            [
+                budget.backs,
+                budget.witness_backs,
+                budget.resets,
+                budget.losses,
+                budget.crashes,
+                budget.refusals,
+            ]
         };
         harmful(&state.left) == harmful(&self.budget) && !state.is_overtaken
     }
@@ -316,7 +323,8 @@ impl Guard {
             }
             Step::IsDrawnUnguarded => {
                 state.left.unguarded -= 1;
-                let is_whole = self.is_sound(state) && self.budget.removals + self.budget.announced_resets == 0;
+                let is_whole =
+                    self.is_sound(state) && self.budget.removals + self.budget.announced_resets == 0;
                 let row = state.created();
                 let id = row.next;
                 row.next += 1;
@@ -342,7 +350,7 @@ impl Guard {
     }
 }
 
-/// What is written next, if `change` has something to change.
+/// The state before a write of the ledger that `change` returns, if it returns one.
 fn at_once(
     seen: Option<Ledger>,
     change: impl Fn(&Ledger) -> Option<Ledger>,

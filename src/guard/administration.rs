@@ -36,7 +36,7 @@ impl Guarded {
         }
         let after = self.store.set(name, change).await?;
         if seen.identity.incarnation == after.identity.incarnation {
-            // The sequence is there, and what was announced is superseded. If this fails, it only stays
+            // The sequence exists, so a pending announcement is superseded. If this fails, it only stays
             // pending.
             let _ = self.amend(name, Ledger::taken_back).await;
         }
@@ -132,7 +132,7 @@ fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(Seque
         return None;
     }
     let mut after = stored.clone();
-    // What cannot be applied, the store refuses.
+    // The store refuses a change that cannot be applied.
     after.apply(change).ok()?;
     let start = after.reached();
     let is_meant = change.next.is_some() || start < stored.reached();
@@ -156,7 +156,9 @@ fn unconfirmed(error: Error) -> Error {
 }
 
 fn overtaken(outcome: &str) -> Error {
-    let message = format!("others reset the sequence or claimed ids of a later epoch meanwhile; {outcome}; set it again");
+    let message = format!(
+        "others reset the sequence or claimed ids of a later epoch meanwhile; {outcome}; set it again"
+    );
     Error::new(ErrorKind::Conflict, message)
 }
 
@@ -164,7 +166,9 @@ impl Announced {
     /// The command that repeats what is pending.
     pub(super) const fn repeated(self) -> &'static str {
         match self {
-            Self::Resetting { .. } => "a reset was announced and is not confirmed: repeat `idmill set NAME --backwards`",
+            Self::Resetting { .. } => {
+                "a reset was announced and is not confirmed: repeat `idmill set NAME --backwards`"
+            }
             _ => "a removal was announced and is not confirmed: repeat `idmill remove NAME`",
         }
     }

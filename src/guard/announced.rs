@@ -31,7 +31,7 @@ impl Announced {
         matches!(self, Self::Resetting { .. } | Self::Removing)
     }
 
-    /// What is left of it once a range of `now` is claimed, of the same incarnation as `known`, the ledger's.
+    /// The announcement after a claim of `now`, which has the incarnation of `known`, the ledger's identity.
     pub(super) fn once_claimed(self, known: Identity, now: Identity) -> Option<Self> {
         match self {
             // The ledger is no longer of the identity that was to be reset.

@@ -11,14 +11,16 @@ use super::{Announced, Heal, Ledger, Refusal, Witness, Write};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::kit::Contention;
-use crate::store::{Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
+use crate::store::{
+    Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
+};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// How often a reserve is repeated whose ids were claimed before: once after the store was raised, and again
 /// where other processes were faster each time.
 const TRIES: usize = 8;
 
-/// How long a claim waits for an administrator who is between the two halves of an announcement.
+/// How long a refused claim waits for the second half of an announcement.
 const PENDING: Contention = Contention::new()
     .every(1)
     .pauses(Duration::from_millis(5), Duration::from_millis(100))
@@ -220,7 +222,7 @@ impl Guarded {
         }
     }
 
-    /// Claims what was granted; returns why it must not be, and what is announced.
+    /// Claims a grant; returns the refusal, and the announcement at that time.
     async fn try_claim(
         &self,
         name: &SequenceName,
@@ -396,7 +398,8 @@ fn claimed_before(grant: &Grant, top: u128) -> Error {
 /// Nothing was reserved, or it was given back.
 fn not_writable(error: Error) -> Error {
     let kind = if is_certain(&error) { error.kind() } else { ErrorKind::Unavailable };
-    Error::new(kind, "the witness that guards this store cannot be written; no id was reserved").because(error)
+    Error::new(kind, "the witness that guards this store cannot be written; no id was reserved")
+        .because(error)
 }
 
 /// The store has granted, and the range is not used: it is a gap, which the caller counts.

@@ -123,7 +123,7 @@ impl Ledger {
             return Ok(next);
         }
         // A later epoch alone proves nothing: a revocation raises it, and so does a dump that is restored
-        // elsewhere. What was claimed stays claimed.
+        // elsewhere. Claimed ids stay claimed.
         if identity.epoch < known.epoch {
             return Err(Refusal::BehindReset { known });
         }

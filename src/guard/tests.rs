@@ -85,9 +85,7 @@ async fn while_the_witness_is_away_nothing_is_reserved() {
     assert_eq!(away.kind(), ErrorKind::Unavailable, "{away}");
     let failed = guarded.reserve_many(&[orders(1), orders(1)]).await;
     assert!(
-        failed
-            .iter()
-            .all(|grant| grant.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable))
+        failed.iter().all(|grant| grant.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable))
     );
     assert_eq!(store.reserves(), 1);
     witness.set_away(false);

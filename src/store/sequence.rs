@@ -111,14 +111,7 @@ pub struct Change {
 impl Change {
     /// No change.
     pub const fn new() -> Self {
-        Self {
-            next: None,
-            max: None,
-            backwards: false,
-            revoke: false,
-            keep_history: false,
-            expect: None,
-        }
+        Self { next: None, max: None, backwards: false, revoke: false, keep_history: false, expect: None }
     }
 
     /// Sets [`next`](Self::next); `None` leaves it.

@@ -363,9 +363,9 @@ pub(crate) struct Remove {
     /// Remove it: without a guard, nothing keeps a sequence of the same name from repeating its ids
     #[arg(long)]
     pub(crate) yes: bool,
-    /// With a guard: let the next sequence of this name start anywhere, and repeat ids
+    /// Let the next sequence of this name start anywhere and repeat ids; needs a guard
     ///
-    /// A guard remembers the ids of a removed sequence, and the next one of its name starts above them.
+    /// Without it, the next sequence of this name starts above all ids that were claimed at the guard.
     #[arg(long)]
     pub(crate) forget: bool,
 }

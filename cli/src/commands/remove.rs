@@ -45,12 +45,7 @@ pub(super) async fn run(global: &Global, args: &Remove) -> Outcome {
 }
 
 /// Of a store that was emptied, the witness alone knows the sequence: it is told that another may follow.
-async fn tell_the_witness(
-    global: &Global,
-    store: &dyn Store,
-    args: &Remove,
-    absent: Failure,
-) -> Outcome {
+async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
     let name = &args.name;
     let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };
     if witness.read(name).await?.is_none() {
@@ -67,7 +62,9 @@ async fn tell_the_witness(
 
 /// With `--forget`, the next sequence of this name may start anywhere.
 async fn forget(global: &Global, args: &Remove) -> Outcome {
-    if args.forget && let Some(witness) = opening::witness(&opening::url(global)?).await? {
+    if args.forget
+        && let Some(witness) = opening::witness(&opening::url(global)?).await?
+    {
         guard::forget(&*witness, &args.name).await?;
     }
     Ok(())

@@ -43,7 +43,12 @@ pub(crate) enum Bug {
 
 impl Bug {
     /// Claims what was granted, with at most `kept` ranges apart.
-    pub(super) fn claim(self, kept: usize, seen: Option<&Ledger>, granted: &Granted) -> Result<Ledger, Refusal> {
+    pub(super) fn claim(
+        self,
+        kept: usize,
+        seen: Option<&Ledger>,
+        granted: &Granted,
+    ) -> Result<Ledger, Refusal> {
         let (identity, range) = (granted.row.identity, granted.range);
         let rightly = |seen| Ledger::claim_within(kept, seen, identity, range);
         let Some(known) = seen else { return rightly(None) };

@@ -23,12 +23,14 @@ pub(super) struct Granted {
 /// What an administrator does through the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
-    Removes { forgets: bool },
+    Removes {
+        forgets: bool,
+    },
     /// Back to the first id.
     Resets,
 }
 
-/// A task, and what was seen when it was announced.
+/// A task, and the identities at its announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     pub(super) task: Task,
@@ -122,8 +124,8 @@ pub(crate) struct State {
     pub(super) ledgers: Vec<Option<Ledger>>,
     pub(super) processes: Vec<Process>,
     pub(super) flights: Vec<Write>,
-    /// The ids that were used, by life of the sequence: what follows a confirmed reset, or a removal whose
-    /// ids are forgotten, is another, in which ids may come again.
+    /// The ids that were used, by life of the sequence. A confirmed reset, or a removal whose ids are forgotten,
+    /// begins another life, in which ids may repeat.
     pub(super) used: Vec<u16>,
     /// The ids that were drawn without the guard from a store that never went back.
     pub(super) unguarded: u16,
@@ -162,7 +164,8 @@ impl At {
                 Task::Resets => (Write::Reset(known.stored), At::Confirming(*known), At::Withdrawing),
             },
             At::Confirmed(known, seen, wanted) => {
-                let then = if known.task == (Task::Removes { forgets: true }) { At::Forgetting } else { At::Idle };
+                let then =
+                    if known.task == (Task::Removes { forgets: true }) { At::Forgetting } else { At::Idle };
                 (ledger(seen, wanted, known.task == Task::Resets), then, At::Confirming(*known))
             }
             At::Forgotten(seen, wanted) => (ledger(seen, wanted, false), At::Idle, At::Forgetting),
@@ -244,8 +247,7 @@ impl State {
 }
 
 fn follows_a_forgotten(seen: &Ledger, wanted: &Ledger) -> bool {
-    seen.announced == Some(Announced::Forgotten)
-        && seen.identity.incarnation != wanted.identity.incarnation
+    seen.announced == Some(Announced::Forgotten) && seen.identity.incarnation != wanted.identity.incarnation
 }
 
 pub(super) fn info(row: &Row) -> SequenceInfo {

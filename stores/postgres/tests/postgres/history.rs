@@ -57,7 +57,7 @@ async fn another_cluster_is_refused_until_somebody_says_where_to_go_on() {
     // What is not about the next id decides nothing.
     store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
-    // Nor does a program that raises by what it has, such as an older import.
+    // Nor does `raise`, by which an older import raises.
     let raised = raise(&store, &inspect(&store, "s").await, 32).await.unwrap();
     assert_eq!(raised.next, Some(32));
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);

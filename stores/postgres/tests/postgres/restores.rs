@@ -102,7 +102,8 @@ async fn native_sequence_dumped_and_restored_repeats_nothing() {
     let Some(engine) = server().await else { return };
     client(&engine).await.batch_execute("CREATE DATABASE another").await.unwrap();
     for database in ["postgres", "another"] {
-        let (Some(mut dump), Some(mut restore)) = (command(&engine, "pg_dump"), command(&engine, "psql")) else {
+        let (Some(mut dump), Some(mut restore)) = (command(&engine, "pg_dump"), command(&engine, "psql"))
+        else {
             return;
         };
         let file = engine.dir().join("dump.sql");

@@ -176,7 +176,7 @@ impl Calls {
         change: Change,
     ) -> Result<SequenceInfo> {
         self.writing::<E>()?;
-        // Who says where to go on has looked, whoever wrote last.
+        // A person who sets `next` has looked.
         let anew = change.decides_history();
         let besides = if anew { self.history.sets_anew() } else { String::new() };
         for _ in 0..TRIES {
