@@ -150,7 +150,14 @@ fn change(info: &mut SequenceInfo, bytes: &mut Bytes<'_>) {
     let (next, max) = (some(), some());
     let other = Identity { incarnation: 2, epoch: 0 };
     let expect = [None, Some(info.identity), Some(other)][usize::from(bytes.below(3))];
-    let change = Change { next, max, backwards: bytes.below(2) == 0, revoke: bytes.below(4) == 0, expect };
+    let change = Change {
+        next,
+        max,
+        backwards: bytes.below(2) == 0,
+        revoke: bytes.below(4) == 0,
+        expect,
+        ..Change::default()
+    };
     let before = info.clone();
     if info.apply(&change).is_err() {
         return assert_eq!(*info, before);

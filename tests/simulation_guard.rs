@@ -11,7 +11,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use idmill::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
-use idmill::store::{Bounds, Fault, Faults, MemoryStore, Page, Snapshot, Store, StoreFuture};
+use idmill::store::{Bounds, Change, Fault, Faults, MemoryStore, Page, Snapshot, Store, StoreFuture};
 use idmill::{ErrorKind, Order, Result, SequenceName, Sequences};
 use idmill_testing::seeds;
 use parking_lot::Mutex;
@@ -40,6 +40,8 @@ struct Plan {
     /// How many of a hundred calls of the witness are lost on the way, or on the way back.
     witness_faults: u32,
     witness_goes_back: bool,
+    is_administered: bool,
+    is_removed: bool,
 }
 
 impl Plan {
@@ -51,7 +53,9 @@ impl Plan {
             faults = faults.random(Fault::LostReply, 0.1).random(Fault::LostRequest, 0.1);
         }
         let witness_faults = if rng.bool() { rng.u32(1..20) } else { 0 };
-        Self { seed, processes: rng.usize(1..=40), faults, witness_faults, witness_goes_back: rng.bool() }
+        let (processes, witness_goes_back) = (rng.usize(1..=40), rng.bool());
+        let (is_administered, is_removed) = (rng.bool(), rng.bool());
+        Self { seed, processes, faults, witness_faults, witness_goes_back, is_administered, is_removed }
     }
 }
 
@@ -154,14 +158,17 @@ impl World {
         }
     }
 
-    async fn life(&self, process: usize, mut rng: Rng) {
-        let witness = Flaky {
+    fn flaky(&self, rng: &mut Rng) -> Flaky {
+        Flaky {
             witness: self.witness.clone(),
             percent: self.plan.witness_faults,
             forgets: self.bug == Bug::ForgetfulWitness,
             rng: Mutex::new(rng.fork()),
-        };
-        let guarded = Arc::new(Guarded::new(Arc::new(self.store.clone()), Arc::new(witness)));
+        }
+    }
+
+    async fn life(&self, process: usize, mut rng: Rng) {
+        let guarded = Arc::new(Guarded::new(Arc::new(self.store.clone()), Arc::new(self.flaky(&mut rng))));
         let store: Arc<dyn Store> =
             if self.bug == Bug::Unguarded { Arc::new(self.store.clone()) } else { guarded.clone() };
         let ids = Sequences::builder(store).seed(rng.u64(..)).start().expect("a runtime");
@@ -178,11 +185,33 @@ impl World {
         }
     }
 
+    /// Every few hours somebody changes the sequence, through the guard or beside it. None of that is a leave to
+    /// repeat ids.
+    async fn is_administered(&self, rng: &mut Rng) {
+        let guarded = Guarded::new(Arc::new(self.store.clone()), Arc::new(self.flaky(rng)));
+        let revoke = Change::new().revoke(true);
+        // Any of them may fail, or have an unknown outcome.
+        match rng.u32(0..5) {
+            0 => drop(guarded.set(&name(), revoke).await),
+            1 => drop(self.store.set(&name(), revoke).await),
+            2 => drop(self.store.set(&name(), Change::new().next(1).backwards(true)).await),
+            _ if !self.plan.is_removed => {}
+            _ => {
+                let _ = guarded.remove(&name()).await;
+                sleep(Duration::from_secs(rng.u64(0..100))).await;
+                let _ = self.store.create(&name(), Bounds::of::<u64>()).await;
+            }
+        }
+    }
+
     /// Every few hours the store goes back to one of the moments before, or the witness does.
     async fn befalls(&self, mut rng: Rng) {
         let mut backups: Vec<(Snapshot, Option<Ledger>)> = Vec::new();
         loop {
             sleep(HOUR.mul_f64(rng.f64() * 2.0)).await;
+            if self.plan.is_administered {
+                self.is_administered(&mut rng).await;
+            }
             backups.push((self.store.snapshot(), self.witness.ledger("s")));
             let (store, ledger) = backups[rng.usize(0..backups.len())].clone();
             if self.plan.witness_goes_back && rng.u32(0..3) == 0 {

@@ -53,7 +53,69 @@ fn a_store_that_is_gone_is_refused_until_somebody_decides() {
     // With the guard, so that the witness hears of it.
     let removed = place.run(&["remove", "orders", "--yes", "--store", GUARDED]);
     assert_eq!(removed.code, 0, "{removed:?}");
+    // Above all that was claimed, and without a false alarm.
+    let next = next(&place, GUARDED, "2");
+    assert_eq!(next.ids(), [11, 12]);
+    assert!(!next.err.contains("went back"), "{}", next.err);
+}
+
+#[test]
+fn forgotten_name_starts_again_and_only_with_a_guard() {
+    let place = restored(GUARDED);
+    let removed = place.run(&["remove", "orders", "--yes", "--forget", "--store", GUARDED]);
+    assert_eq!(removed.code, 0, "{removed:?}");
     assert_eq!(next(&place, GUARDED, "2").ids(), [1, 2]);
+    let refused = place.run(&["remove", "orders", "--yes", "--forget", "--store", STORE]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert_eq!(next(&place, GUARDED, "1").ids(), [3]);
+}
+
+#[test]
+fn revocation_of_a_restored_store_repeats_nothing() {
+    let place = restored(GUARDED);
+    assert_eq!(place.run(&["revoke", "orders", "--store", GUARDED]).code, 0);
+    let doctor = place.run(&["doctor", "--store", GUARDED]);
+    assert!(doctor.code != 0 && doctor.out.contains("went_back"), "{doctor:?}");
+    assert_eq!(next(&place, GUARDED, "5").ids(), [11, 12, 13, 14, 15]);
+}
+
+#[test]
+fn refused_removal_permits_nothing() {
+    let place = restored(GUARDED);
+    let read_only = "sqlite:ids.db?mode=ro&guard=file:ids.witness";
+    let refused = place.run(&["remove", "orders", "--yes", "--store", read_only]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    for file in place.files() {
+        if file.starts_with("ids.db") {
+            fs::remove_file(place.path().join(file)).unwrap();
+        }
+    }
+    let refused = next(&place, GUARDED, "5");
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
+    assert!(refused.err.contains("another sequence of this name"), "{}", refused.err);
+}
+
+#[test]
+fn set_backwards_through_the_guard_is_followed() {
+    let place = restored(GUARDED);
+    let set = place.run(&["set", "orders", "--next", "3", "--backwards", "--store", GUARDED]);
+    assert_eq!(set.code, 0, "{set:?}");
+    let after = next(&place, GUARDED, "2");
+    assert_eq!(after.ids(), [3, 4]);
+    assert!(!after.err.contains("went back"), "{}", after.err);
+}
+
+#[test]
+fn witness_that_cannot_be_written_costs_no_ids() {
+    let guarded = "sqlite:ids.db?guard=sqlite:other.db";
+    let place = Place::new();
+    assert_eq!(next(&place, guarded, "5").ids(), [1, 2, 3, 4, 5]);
+    let many = ["next", "orders", "-n", "1000000", "--timeout", "3s", "--store", STORE];
+    let refused = place.run(&[&many[..], &["--guard", "sqlite:other.db?mode=ro"]].concat());
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert_eq!(refused.out, "");
+    assert!(refused.err.contains("cannot be written"), "{}", refused.err);
+    assert_eq!(next(&place, guarded, "1").ids(), [6], "nothing was lost");
 }
 
 #[test]

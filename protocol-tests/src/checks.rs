@@ -5,7 +5,7 @@ use crate::datacenter::{Bug, Windows};
 use crate::era::{Befalls, Bug as Forgetful, Life};
 use crate::explore::{Verdict, breaks, holds};
 use crate::fenced::{self, FencedWindow};
-use crate::guard::{self, Guard};
+use crate::guard::{self, Budget, Guard};
 use crate::paxos::{Call, Commit, Level, Paxos};
 use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, SERVED, TRUSTED, UNIQUE};
 use crate::specimen::Specimen;
@@ -237,54 +237,87 @@ fn levels() -> Vec<Check> {
 }
 
 fn guards() -> Vec<Check> {
-    let two = Guard {
-        processes: 2,
+    let nothing = Budget {
         calls: if large() { 4 } else { 3 },
-        backs: 1,
+        backs: 0,
         witness_backs: 0,
-        losses: 1,
-        crashes: 1,
+        losses: 0,
+        crashes: 0,
+        refusals: 0,
         resets: 0,
+        epochs: 0,
+        unguarded: 0,
         removals: 0,
-        kept: 1,
-        bug: guard::Bug::None,
+        announced_resets: 0,
     };
-    let alone = Guard { processes: 1, losses: 0, backs: 0, resets: 1, removals: 1, ..two };
+    let two = |budget| Guard { processes: 2, budget, forgets: false, kept: 1, bug: guard::Bug::None };
+    let back = Budget { backs: 1, ..nothing };
+    let faults = Budget { losses: 1, crashes: 1, ..back };
+    let removed = Budget { removals: 1, ..back };
+    let reset = Budget { announced_resets: 1, ..back };
     let mut checks = vec![
-        check(HOLDS, "guard/the-store-goes-back", move || holds(two, 180_000)),
+        check(HOLDS, "guard/the-store-goes-back", move || holds(two(faults), 180_000)),
         check(HOLDS, "guard/the-store-goes-back-twice", move || {
-            holds(Guard { backs: 2, losses: 0, ..two }, 165_000)
+            holds(two(Budget { backs: 2, losses: 0, ..faults }), 165_000)
         }),
-        check(HOLDS, "guard/with-a-reset", move || holds(Guard { resets: 1, ..two }, 850_000)),
-        check(HOLDS, "guard/with-a-removal", move || {
-            holds(Guard { removals: 1, losses: u8::from(large()), ..two }, 860_000)
+        check(HOLDS, "guard/set-back-by-hand", move || holds(two(Budget { resets: 1, ..faults }), 1)),
+        check(HOLDS, "guard/revoked", move || holds(two(Budget { epochs: 1, losses: 0, ..faults }), 1)),
+        check(HOLDS, "guard/restored-elsewhere-twice", move || {
+            holds(two(Budget { backs: 2, epochs: 1, ..nothing }), 1)
         }),
-        check(HOLDS, "guard/three-processes", move || {
-            holds(Guard { processes: 3, losses: 0, crashes: 0, ..two }, 55_000)
+        check(HOLDS, "guard/reset", move || holds(two(Budget { crashes: 1, ..reset }), 1)),
+        check(HOLDS, "guard/reset-with-lost-replies", move || holds(two(Budget { losses: 1, ..reset }), 1)),
+        check(HOLDS, "guard/reset-refused-and-revoked", move || {
+            holds(two(Budget { refusals: 1, epochs: 1, ..reset }), 1)
         }),
+        check(HOLDS, "guard/removed", move || holds(two(Budget { crashes: 1, ..removed }), 1)),
+        check(HOLDS, "guard/removed-with-lost-replies", move || {
+            holds(two(Budget { losses: 1, ..removed }), 1)
+        }),
+        check(HOLDS, "guard/removal-refused", move || {
+            holds(two(Budget { refusals: 1, crashes: 1, ..removed }), 1)
+        }),
+        check(HOLDS, "guard/removed-and-forgotten", move || {
+            holds(Guard { forgets: true, ..two(removed) }, 1)
+        }),
+        check(HOLDS, "guard/recreated-beside-others", move || {
+            holds(Guard { processes: 3, ..two(Budget { backs: 0, crashes: 1, ..removed }) }, 1)
+        }),
+        check(HOLDS, "guard/claims-that-fail", move || holds(two(Budget { refusals: 2, ..back }), 1)),
+        check(HOLDS, "guard/drawn-unguarded", move || {
+            holds(two(Budget { unguarded: 1, losses: 0, ..faults }), 1)
+        }),
+        check(HOLDS, "guard/three-processes", move || holds(Guard { processes: 3, ..two(back) }, 55_000)),
         check(HOLDS, "guard/the-witness-goes-back", move || {
-            holds(Guard { backs: 0, witness_backs: 1, ..two }, 340_000)
+            holds(two(Budget { backs: 0, witness_backs: 1, ..faults }), 340_000)
         }),
-        check(HOLDS, "guard/nothing-befalls-the-store", move || holds(alone, 9_500)),
+        check(HOLDS, "guard/sound-and-removed", move || {
+            holds(two(Budget { epochs: 1, removals: 1, unguarded: 1, ..nothing }), 1)
+        }),
+        check(HOLDS, "guard/sound-and-reset", move || {
+            holds(two(Budget { epochs: 1, announced_resets: 1, unguarded: 1, ..nothing }), 1)
+        }),
     ];
-    let reset = Guard { resets: 1, ..two };
-    for (name, world, bug, promise) in [
-        ("mark-alone", two, guard::Bug::MarkAlone, UNIQUE),
-        ("uses-the-unknown", two, guard::Bug::UsesTheUnknown, UNIQUE),
-        ("any-incarnation", two, guard::Bug::AnyIncarnation, UNIQUE),
+    let quiet = Budget { epochs: 1, removals: 1, ..nothing };
+    for (name, budget, bug, promise) in [
+        ("mark-alone", faults, guard::Bug::MarkAlone, UNIQUE),
+        ("uses-the-unknown", faults, guard::Bug::UsesTheUnknown, UNIQUE),
+        ("uses-the-failed", Budget { refusals: 1, ..back }, guard::Bug::UsesTheFailed, UNIQUE),
+        ("any-incarnation", faults, guard::Bug::AnyIncarnation, UNIQUE),
         ("any-epoch", reset, guard::Bug::AnyEpoch, UNIQUE),
-        ("lookahead", two, guard::Bug::Lookahead, UNIQUE),
-        ("heals-to-its-own-end", two, guard::Bug::HealsToItsOwnEnd, SERVED),
-        ("claims-after-use", two, guard::Bug::ClaimsAfterUse, UNIQUE),
-        (
-            "forgets-the-lowest",
-            Guard { calls: 6, losses: 0, crashes: 0, ..two },
-            guard::Bug::ForgetsTheLowest,
-            UNIQUE,
-        ),
-        ("told-last", alone, guard::Bug::ToldLast, TRUSTED),
+        ("epoch-forgets", Budget { epochs: 1, ..back }, guard::Bug::EpochForgets, UNIQUE),
+        ("pending-opens", Budget { refusals: 1, ..removed }, guard::Bug::PendingOpens, UNIQUE),
+        ("removal-forgets", removed, guard::Bug::RemovalForgets, UNIQUE),
+        ("resets-when-pending", Budget { crashes: 1, ..reset }, guard::Bug::ResetsWhenPending, UNIQUE),
+        ("lookahead", faults, guard::Bug::Lookahead, UNIQUE),
+        ("heals-to-its-own-end", faults, guard::Bug::HealsToItsOwnEnd, SERVED),
+        ("claims-after-use", faults, guard::Bug::ClaimsAfterUse, UNIQUE),
+        ("forgets-the-lowest", Budget { calls: 6, ..back }, guard::Bug::ForgetsTheLowest, UNIQUE),
+        ("told-last", quiet, guard::Bug::ToldLast, TRUSTED),
+        ("alarms-unseen", quiet, guard::Bug::AlarmsUnseen, TRUSTED),
     ] {
-        checks.push(check(CAUGHT, &format!("guard/{name}"), move || breaks(Guard { bug, ..world }, promise)));
+        let world = Guard { bug, ..two(budget) };
+        checks.push(check(CAUGHT, &format!("guard/{name}"), move || breaks(world, promise)));
     }
     checks
 }

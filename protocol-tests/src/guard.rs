@@ -1,10 +1,12 @@
 //! A store that goes back in time, and the witness that remembers what was claimed of it.
 //!
 //! Each process reserves from the store, reads the ledger, claims what it was granted, and uses it; gives the
-//! rest back; or removes the sequence. Every call may be answered or lose its answer, and what is written may
-//! arrive at any later time. The store is put back to any state that it was in, or emptied; processes crash
+//! rest back; or removes or resets the sequence through the guard. Every call may be answered, lose its answer,
+//! or be refused, and what is written may arrive at any later time. The store is put back to any state that it
+//! was in, emptied, set back by hand, given a later epoch, or drawn from without the guard; processes crash
 //! anywhere.
 
+mod bugs;
 mod state;
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -13,51 +15,21 @@ use idmill::Range;
 use idmill::guard::{Heal, Ledger, Refusal};
 use idmill::store::Identity;
 
-use self::state::{At, Granted, Process, Row, State, info};
+pub(crate) use self::bugs::Bug;
+use self::state::{At, Granted, Known, Process, Row, State, info};
+pub(crate) use self::state::{Budget, Task};
 use crate::explore::{Fate, Protocol};
-use crate::promises::{SERVED, TRUSTED};
+use crate::promises::{SERVED, TRUSTED, UNIQUE};
 
 /// The last id: as many as a state has bits for.
 const MAX: u64 = 12;
 
-/// A decision that is made wrongly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
-    None,
-    /// What lies below the ledger's mark is claimed all the same.
-    MarkAlone,
-    /// A range is used although it is not known whether it was claimed.
-    UsesTheUnknown,
-    /// Another incarnation is taken for the same one.
-    AnyIncarnation,
-    /// An epoch that was before is taken for the same one.
-    AnyEpoch,
-    /// A process claims more than it was granted, and uses later grants that lie in that unasked.
-    Lookahead,
-    /// The store is raised to the end of the refused range alone.
-    HealsToItsOwnEnd,
-    /// A range is used, and claimed after that.
-    ClaimsAfterUse,
-    /// A claim too many is forgotten, and the floor stays.
-    ForgetsTheLowest,
-    /// A removal is announced once it is done.
-    ToldLast,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
     pub(crate) processes: usize,
-    /// How many ranges are reserved at most.
-    pub(crate) calls: u8,
-    /// How often the store goes back.
-    pub(crate) backs: u8,
-    /// How often the witness goes back.
-    pub(crate) witness_backs: u8,
-    /// How many answers are lost or late.
-    pub(crate) losses: u8,
-    pub(crate) crashes: u8,
-    pub(crate) resets: u8,
-    pub(crate) removals: u8,
+    pub(crate) budget: Budget,
+    /// Whether the ids of a removed sequence may come again.
+    pub(crate) forgets: bool,
     /// How many ranges the ledger keeps apart.
     pub(crate) kept: usize,
     pub(crate) bug: Bug,
@@ -68,56 +40,23 @@ pub(crate) enum Step {
     Reserves { process: usize, count: u64 },
     ReadsLedger { process: usize },
     Writes { process: usize, fate: Fate },
+    IsRefused { process: usize },
     LooksAtStore { process: usize },
     Uses { process: usize },
     GivesBack { process: usize },
-    Removes { process: usize },
+    Begins { process: usize, task: Task },
     Crashes { process: usize },
     Arrives { flight: usize },
-    Resets,
+    IsSetBack,
+    EpochGrows { by: u64 },
+    IsDrawnUnguarded,
     StoreGoesBack { to: usize },
     WitnessGoesBack { to: usize },
 }
 
 impl Guard {
-    fn claim(&self, seen: Option<&Ledger>, granted: &Granted) -> Result<Ledger, Refusal> {
-        let (mut identity, range) = (granted.row.identity, granted.range);
-        let Some(known) = seen else { return Ledger::claim_within(self.kept, None, identity, range) };
-        if self.bug == Bug::AnyIncarnation
-            || self.bug == Bug::AnyEpoch && identity.incarnation == known.identity.incarnation
-        {
-            let fresh = Ledger::claim_within(self.kept, None, identity, range)?;
-            if identity != known.identity {
-                return Ok(with(fresh, |fresh| fresh.version = known.version + 1));
-            }
-            identity = known.identity;
-        }
-        let wanted = Ledger::claim_within(self.kept, seen, identity, range);
-        match (self.bug, wanted) {
-            (Bug::MarkAlone, Err(Refusal::Claimed { .. })) => {
-                Ok(with(known.clone(), |same| same.version += 1))
-            }
-            (Bug::ForgetsTheLowest, Ok(wanted))
-                if wanted.floor != known.floor
-                    && range.start() > 0
-                    && u128::from(range.start()) != known.floor =>
-            {
-                Ok(with(wanted, |wanted| wanted.floor = known.floor))
-            }
-            (Bug::Lookahead, Ok(wanted)) if wanted.claims.is_empty() => {
-                Ok(with(wanted, |wanted| wanted.floor += 2))
-            }
-            (_, wanted) => wanted,
-        }
-    }
-
     fn reserves(state: &mut State, p: usize, count: u64) {
-        if state.store.is_none() {
-            state.incarnations += 1;
-            let identity = Identity { incarnation: state.incarnations.into(), epoch: 0 };
-            state.store = Some(Row { identity, next: 1 });
-        }
-        let Some(row) = &mut state.store else { unreachable!("created above") };
+        let row = state.created();
         let len = count.min((MAX + 1).saturating_sub(row.next));
         let Some(range) = Range::new(row.next, len).filter(|range| !range.is_empty()) else { return };
         row.next += len;
@@ -126,35 +65,13 @@ impl Guard {
 
     fn reads_ledger(&self, state: &mut State, p: usize) {
         let seen = state.ledger.clone();
-        let process = &mut state.processes[p];
-        process.at = match std::mem::take(&mut process.at) {
+        state.processes[p].at = match std::mem::take(&mut state.processes[p].at) {
             At::Granted(granted)
-                if self.bug == Bug::Lookahead && granted.range.end() <= process.ahead.into() =>
+                if self.bug == Bug::Lookahead && granted.range.end() <= state.processes[p].ahead.into() =>
             {
                 At::Holding(granted, state.used.len() - 1)
             }
-            At::Granted(granted) => match self.claim(seen.as_ref(), &granted) {
-                Ok(wanted) => At::Claiming(granted, seen, wanted),
-                Err(Refusal::Claimed { top, twice }) => {
-                    // Nothing was granted twice by a store that never went back. (A witness that did may have
-                    // forgotten that ids were given back.)
-                    let nothing_went_back =
-                        (state.backs, state.witness_backs) == (self.backs, self.witness_backs);
-                    if twice && nothing_went_back {
-                        state.broken = state.broken.or(Some(TRUSTED));
-                    }
-                    At::Refused(granted, top)
-                }
-                // A person has to decide.
-                Err(_) => {
-                    // Unless nothing ever befell the store. (Where others claim while a sequence is removed,
-                    // its successor is refused until the removal is announced again.)
-                    if state.backs == self.backs && self.processes == 1 && self.losses == 0 {
-                        state.broken = state.broken.or(Some(TRUSTED));
-                    }
-                    At::Idle
-                }
-            },
+            At::Granted(granted) => self.claims(state, granted),
             At::Holding(granted, _) => {
                 let released =
                     seen.as_ref().and_then(|seen| seen.release(granted.row.identity, granted.range));
@@ -163,13 +80,82 @@ impl Guard {
                     _ => At::Idle,
                 }
             }
-            At::Announcing { done } => match seen.filter(|seen| !seen.removed) {
-                Some(seen) => At::Announced { done, seen },
-                None if done => At::Idle,
-                None => At::Removing,
-            },
+            At::Announcing(task) => self.announces(state, task),
+            At::Confirming(known) => {
+                let wanted = seen.as_ref().and_then(|seen| match known.task {
+                    Task::Removes { .. } => seen.removed(known.ledger.incarnation),
+                    Task::Resets => {
+                        let now = Identity { epoch: known.stored.epoch + 1, ..known.stored };
+                        seen.reset(known.ledger, now, 1)
+                    }
+                });
+                match (seen, wanted) {
+                    (Some(seen), Some(wanted)) => At::Confirmed(known, seen, wanted),
+                    // Others confirmed it, or claimed under another identity.
+                    _ if known.task == (Task::Removes { forgets: true }) => At::Forgetting,
+                    _ => At::Idle,
+                }
+            }
+            At::Forgetting => at_once(seen, Ledger::forgotten, At::Forgotten),
+            At::Withdrawing => at_once(seen, Ledger::taken_back, At::Withdrawn),
             _ => unreachable!("offered in these alone"),
         };
+    }
+
+    fn claims(&self, state: &mut State, granted: Granted) -> At {
+        let (seen, is_pending) = (state.ledger.clone(), state.is_pending());
+        match self.bug.claim(self.kept, seen.as_ref(), &granted) {
+            Ok(wanted) => At::Claiming(granted, seen, wanted),
+            Err(Refusal::Claimed { top, twice }) => {
+                // Nothing was granted twice by a store that never went back. (A witness that did may have
+                // forgotten that ids were given back; a reset that is pending has perhaps taken place.)
+                if twice && !is_pending && self.is_sound(state) {
+                    state.broken = state.broken.or(Some(TRUSTED));
+                }
+                // It does not wait for the administrator any longer.
+                state.is_overtaken |= is_pending;
+                At::Refused(granted, top)
+            }
+            Err(Refusal::Recreated { top }) => At::Refused(granted, top),
+            Err(Refusal::Replaced { .. } | Refusal::BehindReset { .. }) => At::Foreign(granted, is_pending),
+            Err(other) => unreachable!("{other:?} is a refusal of a later version"),
+        }
+    }
+
+    fn announces(&self, state: &State, task: Task) -> At {
+        let seen = state.ledger.clone();
+        let opened = state.store.map(|row| Ledger::opened(&info(&row)));
+        let Some(ledger) = seen.clone().or(opened) else { return At::Idle };
+        let stored = state.store.map_or(ledger.identity, |row| row.identity);
+        let wanted = match task {
+            Task::Removes { .. } => ledger.removing(),
+            Task::Resets if seen.is_none() || stored.incarnation != ledger.identity.incarnation => {
+                return At::Idle;
+            }
+            Task::Resets => ledger.resetting(stored, 1),
+        };
+        let known = wanted.as_ref().unwrap_or(&ledger).identity;
+        let known = Known { task, ledger: known, stored };
+        match wanted {
+            Some(_) if self.bug == Bug::ToldLast => At::Changing(known),
+            Some(wanted) => At::Announced(known, seen, self.bug.announced(wanted)),
+            None => At::Changing(known),
+        }
+    }
+
+    /// Whether nothing has happened so far that could make a store grant ids twice, or leave a task half done.
+    fn is_sound(&self, state: &State) -> bool {
+        let harmful = |budget: &Budget| {
+            [
+                budget.backs,
+                budget.witness_backs,
+                budget.resets,
+                budget.losses,
+                budget.crashes,
+                budget.refusals,
+            ]
+        };
+        harmful(&state.left) == harmful(&self.budget) && !state.is_overtaken
     }
 
     fn writes(&self, state: &mut State, p: usize, fate: Fate) {
@@ -196,21 +182,29 @@ impl Guard {
         state.processes[p].at = match outcome {
             Some(true) => done,
             Some(false) => refused,
-            None => match at {
-                At::Claiming(granted, ..) if self.bug == Bug::UsesTheUnknown => At::Holding(granted, life),
-                _ => At::Idle,
-            },
+            None => self.bug.unknown(at, life),
         };
         state.remember(before);
     }
 
     fn looks_at_store(&self, state: &mut State, p: usize) {
-        let At::Refused(granted, top) = state.processes[p].at else { unreachable!("offered there alone") };
-        let top = if self.bug == Bug::HealsToItsOwnEnd { granted.range.end() } else { top };
-        let healing = state.store.map(|row| Heal::of(&info(&row), granted.row.identity, top));
-        state.processes[p].at = match healing {
-            Some(Heal::Raise(next)) => At::Healing(granted, next),
-            _ => At::Idle,
+        state.processes[p].at = match state.processes[p].at {
+            At::Refused(granted, top) => {
+                let top = if self.bug == Bug::HealsToItsOwnEnd { granted.range.end() } else { top };
+                match state.store.map(|row| Heal::of(&info(&row), granted.row.identity, top)) {
+                    Some(Heal::Raise(next)) => At::Healing(granted, next),
+                    _ => At::Idle,
+                }
+            }
+            At::Foreign(granted, was_pending) => {
+                let is_alarm = !is_outdated(state, &granted) || self.bug == Bug::AlarmsUnseen;
+                // A person has to decide: not where nothing ever befell the store.
+                if is_alarm && !was_pending && !state.is_pending() && self.is_sound(state) {
+                    state.broken = state.broken.or(Some(TRUSTED));
+                }
+                At::Idle
+            }
+            _ => unreachable!("offered in these alone"),
         };
     }
 
@@ -229,13 +223,7 @@ impl Guard {
                     reserves += 1;
                     Self::reserves(&mut state, p, 1);
                 }
-                At::Granted(_) => {
-                    self.reads_ledger(&mut state, p);
-                    if state.processes[p].at == At::Idle {
-                        // Told that a person has to decide.
-                        return true;
-                    }
-                }
+                At::Granted(_) => self.reads_ledger(&mut state, p),
                 At::Refused(granted, top) => {
                     let healing = state.store.map(|row| Heal::of(&info(&row), granted.row.identity, top));
                     if healing == Some(Heal::Exhausted) {
@@ -243,17 +231,149 @@ impl Guard {
                     }
                     self.looks_at_store(&mut state, p);
                 }
+                // Told that a person has to decide.
+                At::Foreign(granted, _) if !is_outdated(&state, &granted) => return true,
+                At::Foreign(..) => self.looks_at_store(&mut state, p),
                 At::Holding(..) => return true,
                 _ => self.writes(&mut state, p, Fate::Answered),
             }
         }
         false
     }
+
+    fn steps_of(&self, state: &State, process: usize, steps: &mut Vec<Step>) {
+        let left = &state.left;
+        let at = &state.processes[process].at;
+        match at {
+            At::Idle => {
+                if left.calls > 0 {
+                    steps.extend([1, 2].map(|count| Step::Reserves { process, count }));
+                }
+                if left.removals > 0 && state.store.is_some() {
+                    steps.push(Step::Begins { process, task: Task::Removes { forgets: self.forgets } });
+                }
+                if left.announced_resets > 0 && state.store.is_some() {
+                    steps.push(Step::Begins { process, task: Task::Resets });
+                }
+            }
+            At::Granted(_) if self.bug == Bug::ClaimsAfterUse => {
+                steps.extend([Step::ReadsLedger { process }, Step::Uses { process }]);
+            }
+            At::Granted(_) | At::Announcing(_) | At::Confirming(_) | At::Forgetting | At::Withdrawing => {
+                steps.push(Step::ReadsLedger { process });
+            }
+            At::Holding(..) => steps.extend([Step::Uses { process }, Step::GivesBack { process }]),
+            At::Refused(..) | At::Foreign(..) => steps.push(Step::LooksAtStore { process }),
+            _ => {
+                steps.push(Step::Writes { process, fate: Fate::Answered });
+                if left.losses > 0 {
+                    let lost = [Fate::ReplyLost, Fate::OnItsWay];
+                    steps.extend(lost.map(|fate| Step::Writes { process, fate }));
+                }
+                if left.refusals > 0 && at.refused().is_some() {
+                    steps.push(Step::IsRefused { process });
+                }
+            }
+        }
+        if left.crashes > 0 && *at != At::Idle {
+            steps.push(Step::Crashes { process });
+        }
+    }
+
+    fn befalls(state: &State, steps: &mut Vec<Step>) {
+        let left = &state.left;
+        if state.store.is_some() {
+            if left.resets > 0 {
+                steps.push(Step::IsSetBack);
+            }
+            if left.epochs > 0 {
+                steps.extend([1, 2].map(|by| Step::EpochGrows { by }));
+            }
+        }
+        if left.unguarded > 0 && state.store.is_none_or(|row| row.next <= MAX) {
+            steps.push(Step::IsDrawnUnguarded);
+        }
+        if left.backs > 0 {
+            steps.extend((0..state.past.len()).map(|to| Step::StoreGoesBack { to }));
+        }
+        if left.witness_backs > 0 {
+            steps.extend((0..state.ledgers.len()).map(|to| Step::WitnessGoesBack { to }));
+        }
+    }
+
+    /// What befalls the store and the witness.
+    fn befell(&self, state: &mut State, step: Step) {
+        match step {
+            Step::Arrives { flight } => {
+                let write = state.flights.remove(flight);
+                state.does(&write);
+            }
+            Step::IsSetBack => {
+                state.left.resets -= 1;
+                if let Some(row) = &mut state.store {
+                    (row.identity.epoch, row.next) = (row.identity.epoch + 1, 1);
+                }
+                state.unguarded = 0;
+            }
+            Step::EpochGrows { by } => {
+                state.left.epochs -= 1;
+                if let Some(row) = &mut state.store {
+                    row.identity.epoch += by;
+                }
+            }
+            Step::IsDrawnUnguarded => {
+                state.left.unguarded -= 1;
+                let is_whole =
+                    self.is_sound(state) && self.budget.removals + self.budget.announced_resets == 0;
+                let row = state.created();
+                let id = row.next;
+                row.next += 1;
+                if is_whole {
+                    let used = state.used.last().copied().unwrap_or_default();
+                    if (used | state.unguarded) & (1 << id) != 0 {
+                        state.broken = Some(UNIQUE);
+                    }
+                    state.unguarded |= 1 << id;
+                }
+            }
+            Step::StoreGoesBack { to } => {
+                state.left.backs -= 1;
+                state.store = state.past[to];
+                state.unguarded = 0;
+            }
+            Step::WitnessGoesBack { to } => {
+                state.left.witness_backs -= 1;
+                state.ledger = state.ledgers[to].clone();
+            }
+            _ => unreachable!("a process's own"),
+        }
+    }
 }
 
-fn with(mut ledger: Ledger, change: impl FnOnce(&mut Ledger)) -> Ledger {
-    change(&mut ledger);
-    ledger
+/// The state before a write of the ledger that `change` returns, if it returns one.
+fn at_once(
+    seen: Option<Ledger>,
+    change: impl Fn(&Ledger) -> Option<Ledger>,
+    at: impl Fn(Ledger, Ledger) -> At,
+) -> At {
+    let wanted = seen.as_ref().and_then(change);
+    seen.zip(wanted).map_or(At::Idle, |(seen, wanted)| at(seen, wanted))
+}
+
+/// Whether a grant of another identity than the ledger's is no longer what the store has.
+fn is_outdated(state: &State, granted: &Granted) -> bool {
+    state.store.is_none_or(|row| row.identity != granted.row.identity)
+}
+
+impl State {
+    /// The sequence, which is created if there is none.
+    fn created(&mut self) -> &mut Row {
+        if self.store.is_none() {
+            self.incarnations += 1;
+        }
+        let identity = Identity { incarnation: self.incarnations.into(), epoch: 0 };
+        self.store.get_or_insert(Row { identity, next: 1 })
+    }
 }
 
 impl Protocol for Guard {
@@ -270,14 +390,10 @@ impl Protocol for Guard {
             processes: vec![process; self.processes],
             flights: Vec::new(),
             used: vec![0],
+            unguarded: 0,
             incarnations: 0,
-            calls: self.calls,
-            backs: self.backs,
-            witness_backs: self.witness_backs,
-            losses: self.losses,
-            crashes: self.crashes,
-            resets: self.resets,
-            removals: self.removals,
+            left: self.budget,
+            is_overtaken: false,
             broken: None,
         }
     }
@@ -286,60 +402,29 @@ impl Protocol for Guard {
         if state.broken.is_some() {
             return;
         }
-        let fates: &[Fate] = if state.losses > 0 {
-            &[Fate::Answered, Fate::ReplyLost, Fate::OnItsWay]
-        } else {
-            &[Fate::Answered]
-        };
-        for (process, it) in state.processes.iter().enumerate() {
-            match &it.at {
-                At::Idle => {
-                    if state.calls > 0 {
-                        steps.extend([1, 2].map(|count| Step::Reserves { process, count }));
-                    }
-                    if state.removals > 0 && state.store.is_some() {
-                        steps.push(Step::Removes { process });
-                    }
-                }
-                At::Granted(_) | At::Announcing { .. } => {
-                    steps.push(Step::ReadsLedger { process });
-                    if self.bug == Bug::ClaimsAfterUse && matches!(it.at, At::Granted(_)) {
-                        steps.push(Step::Uses { process });
-                    }
-                }
-                At::Holding(..) => steps.extend([Step::Uses { process }, Step::GivesBack { process }]),
-                At::Refused(..) => steps.push(Step::LooksAtStore { process }),
-                _ => steps.extend(fates.iter().map(|fate| Step::Writes { process, fate: *fate })),
-            }
-            if state.crashes > 0 && it.at != At::Idle {
-                steps.push(Step::Crashes { process });
-            }
-        }
+        (0..self.processes).for_each(|process| self.steps_of(state, process, steps));
         steps.extend((0..state.flights.len()).map(|flight| Step::Arrives { flight }));
-        if state.resets > 0 && state.store.is_some() {
-            steps.push(Step::Resets);
-        }
-        if state.backs > 0 {
-            steps.extend((0..state.past.len()).map(|to| Step::StoreGoesBack { to }));
-        }
-        if state.witness_backs > 0 {
-            steps.extend((0..state.ledgers.len()).map(|to| Step::WitnessGoesBack { to }));
-        }
+        Self::befalls(state, steps);
     }
 
     fn after(&self, state: &State, step: Step) -> State {
         let (mut state, before) = (state.clone(), state.store);
         match step {
             Step::Reserves { process, count } => {
-                state.calls -= 1;
+                state.left.calls -= 1;
                 Self::reserves(&mut state, process, count);
             }
             Step::ReadsLedger { process } | Step::GivesBack { process } => {
                 self.reads_ledger(&mut state, process);
             }
             Step::Writes { process, fate } => {
-                state.losses -= u8::from(fate != Fate::Answered);
+                state.left.losses -= u8::from(fate != Fate::Answered);
                 self.writes(&mut state, process, fate);
+            }
+            Step::IsRefused { process } => {
+                state.left.refusals -= 1;
+                let life = state.used.len() - 1;
+                state.processes[process].at = self.bug.refused(&state.processes[process].at, life);
             }
             Step::LooksAtStore { process } => self.looks_at_store(&mut state, process),
             Step::Uses { process } => match std::mem::take(&mut state.processes[process].at) {
@@ -350,36 +435,19 @@ impl Protocol for Guard {
                 }
                 _ => unreachable!("offered in these alone"),
             },
-            Step::Removes { process } => {
-                state.removals -= 1;
-                state.processes[process].at =
-                    if self.bug == Bug::ToldLast { At::Removing } else { At::Announcing { done: false } };
+            Step::Begins { process, task } => {
+                let left = &mut state.left;
+                *(if task == Task::Resets { &mut left.announced_resets } else { &mut left.removals }) -= 1;
+                state.processes[process].at = At::Announcing(task);
             }
             Step::Crashes { process } => {
-                state.crashes -= 1;
+                state.left.crashes -= 1;
                 state.processes[process] = Process { at: At::Idle, ahead: 0 };
             }
-            Step::Arrives { flight } => {
-                let write = state.flights.remove(flight);
-                state.does(&write);
-            }
-            Step::Resets => {
-                state.resets -= 1;
-                if let Some(row) = &mut state.store {
-                    (row.identity.epoch, row.next) = (row.identity.epoch + 1, 1);
-                }
-            }
-            Step::StoreGoesBack { to } => {
-                state.backs -= 1;
-                state.store = state.past[to];
-            }
-            Step::WitnessGoesBack { to } => {
-                state.witness_backs -= 1;
-                state.ledger = state.ledgers[to].clone();
-            }
+            other => self.befell(&mut state, other),
         }
         state.remember(before);
-        if self.witness_backs == 0 {
+        if self.budget.witness_backs == 0 {
             state.ledgers.clear();
         }
         if state.broken.is_none() && !self.is_served(&state) {

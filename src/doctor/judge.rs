@@ -127,7 +127,7 @@ pub(super) fn against(
     holders: &Holders,
 ) -> Option<Finding> {
     let asked = || "what the witness has of it".to_owned();
-    if ledger.removed && stored.is_none_or(|stored| stored.identity != ledger.identity) {
+    if ledger.is_removed() && stored.is_none_or(|stored| stored.identity != ledger.identity) {
         return None;
     }
     let Some(stored) = stored else {
@@ -167,8 +167,7 @@ pub(super) fn against(
             Remedy::advice("restore a later backup, or reset the sequence again: `idmill set --help`");
         return Some(about(name, FindingKind::BehindReset, asked(), found, remedy));
     }
-    let went_back = known.epoch == here.epoch && ledger.top() > stored.reached();
-    went_back.then(|| {
+    (ledger.top() > stored.reached()).then(|| {
         let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
         about(name, FindingKind::WentBack, asked(), found, raise_to(stored, ledger.top()))
     })

@@ -2,19 +2,29 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{Heal, Ledger, Refusal, Witness, Write};
+use super::administration::{is_certain, of_the_witness};
+use super::{Announced, Heal, Ledger, Refusal, Witness, Write};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::kit::Contention;
-use crate::store::{Capabilities, Change, GiveBack, Grant, Reserve, Store, StoreFuture, exhausted};
-use crate::sync::{AtomicU64, Ordering};
+use crate::store::{
+    Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
+};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// How often a reserve is repeated whose ids were claimed before: once after the store was raised, and again
 /// where other processes were faster each time.
 const TRIES: usize = 8;
+
+/// How long a refused claim waits for the second half of an announcement.
+const PENDING: Contention = Contention::new()
+    .every(1)
+    .pauses(Duration::from_millis(5), Duration::from_millis(100))
+    .patience(Duration::from_secs(2));
 
 /// A store whose grants are used only after a [`Witness`] has recorded them.
 ///
@@ -22,7 +32,8 @@ const TRIES: usize = 8;
 /// round trips, all of them in the refill, so that draws do not wait for them while there are ids in memory.
 /// A batch of reserves has no more. While the witness is away, reserves fail with
 /// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim whose outcome is unknown makes the
-/// range a gap.
+/// range a gap. A claim that certainly failed gives the range back to the store, and nothing more is reserved
+/// until the witness can be written.
 ///
 /// Where ids were claimed before and the sequence is still the same, the store has gone back in time: its
 /// next id is raised above all that was claimed, which is counted in [`healed`](Self::healed) and logged as
@@ -30,6 +41,11 @@ const TRIES: usize = 8;
 /// is neither counted nor logged, and another range is reserved.) Where it is another incarnation, or one
 /// from before a reset, a person has to decide: reserves fail with
 /// [`StoreViolation`](ErrorKind::StoreViolation).
+///
+/// What was claimed stays claimed. Only two calls of this store lower it, once the store has confirmed them:
+/// [`set`](Store::set) with [`backwards`](Change::backwards), and [`remove`](Store::remove) followed by
+/// [`forget`](super::forget). After a removal without `forget`, the next sequence of the name starts above all
+/// that was claimed.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -52,9 +68,12 @@ const TRIES: usize = 8;
 /// # Ok(()) }
 /// ```
 pub struct Guarded {
-    store: Arc<dyn Store>,
-    witness: Arc<dyn Witness>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) witness: Arc<dyn Witness>,
     healed: AtomicU64,
+    /// Whether a range that cannot be claimed would be lost: the last claim failed, or the store takes nothing
+    /// back.
+    is_doubtful: AtomicBool,
 }
 
 /// Why a grant is not used.
@@ -67,7 +86,8 @@ enum Unused {
 impl Guarded {
     /// Guards a store by a witness.
     pub fn new(store: Arc<dyn Store>, witness: Arc<dyn Witness>) -> Self {
-        Self { store, witness, healed: AtomicU64::new(0) }
+        let is_doubtful = AtomicBool::new(!store.capabilities().gives_back);
+        Self { store, witness, healed: AtomicU64::new(0), is_doubtful }
     }
 
     /// Returns how often the store was found to have gone back in time, and ids went on above what was
@@ -80,6 +100,7 @@ impl Guarded {
     async fn claimed(&self, request: &Reserve) -> Result<Grant> {
         // Nothing is reserved that could not be claimed.
         let seen = self.witness.read(&request.name).await.map_err(of_the_witness)?;
+        let seen = self.writable(&request.name, seen).await?;
         let grant = self.store.reserve(request).await?;
         let first = match Ledger::claim(seen.as_ref(), grant.identity, grant.range) {
             Ok(wanted) => Some(self.witness.swap(&request.name, seen.as_ref(), &wanted).await),
@@ -88,10 +109,34 @@ impl Guarded {
         self.settled(request, grant, first).await
     }
 
+    /// The ledger, once the witness has shown that it is writable, if that is in doubt.
+    async fn writable(&self, name: &SequenceName, seen: Option<Ledger>) -> Result<Option<Ledger>> {
+        // Relaxed: a hint, which each process learns by itself.
+        if !self.is_doubtful.load(Ordering::Relaxed) {
+            return Ok(seen);
+        }
+        let touched = match &seen {
+            Some(seen) => seen.touched(),
+            None => match self.store.inspect(name).await? {
+                Some(stored) => Ledger::opened(&stored),
+                // It is about to be created.
+                None => return Ok(None),
+            },
+        };
+        let written = self.witness.swap(name, seen.as_ref(), &touched).await;
+        if !written.map_err(not_writable)? {
+            return self.witness.read(name).await.map_err(of_the_witness);
+        }
+        // Relaxed: as above.
+        self.is_doubtful.store(false, Ordering::Relaxed);
+        // As it is kept: a witness may add a stamp of its own.
+        self.witness.read(name).await.map_err(of_the_witness)
+    }
+
     /// As [`claimed`](Self::claimed), with as many round trips for all of them as for one.
     async fn claimed_many(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
-        let looked = self.witness.read_many(&names).await;
+        let looked = self.looked(&names).await;
         let known = requests.iter().zip(&looked);
         let (asked, seen): (Vec<_>, Vec<_>) = known
             .filter_map(|(request, ledger)| Some((request.clone(), ledger.as_ref().ok()?.clone())))
@@ -102,6 +147,20 @@ impl Guarded {
             Err(error) => Err(of_the_witness(error)),
         };
         looked.into_iter().map(answer).collect()
+    }
+
+    /// Reads the ledgers. If it is in doubt, one of them shows whether the witness is writable.
+    async fn looked(&self, names: &[SequenceName]) -> Vec<Result<Option<Ledger>>> {
+        let mut looked = self.witness.read_many(names).await;
+        let is_known = |ledger: &Result<_>| matches!(ledger, Ok(Some(_)));
+        let at = looked.iter().position(is_known).unwrap_or_default();
+        if let (Some(Ok(seen)), Some(name)) = (looked.get_mut(at), names.get(at)) {
+            match self.writable(name, seen.take()).await {
+                Ok(now) => *seen = now,
+                Err(error) => return names.iter().map(|_| Err(error.clone())).collect(),
+            }
+        }
+        looked
     }
 
     /// Reserves, and claims what was granted: `seen` are the ledgers of before.
@@ -126,7 +185,7 @@ impl Guarded {
     async fn settled(&self, request: &Reserve, grant: Grant, first: Option<Result<bool>>) -> Result<Grant> {
         match first {
             Some(Ok(true)) => Ok(grant),
-            Some(Err(error)) => Err(lost(of_the_witness(error))),
+            Some(Err(error)) => Err(self.unclaimed(&request.name, &grant, error).await),
             // That ledger may be out of date.
             Some(Ok(false)) | None => self.use_or_again(request, grant).await,
         }
@@ -153,66 +212,113 @@ impl Guarded {
     }
 
     async fn claim(&self, name: &SequenceName, grant: &Grant) -> Result<(), Unused> {
-        let failed = |error| Unused::Failed(lost(of_the_witness(error)));
-        let mut contest = Contention::new().begin();
-        loop {
-            let seen = self.witness.read(name).await.map_err(failed)?;
-            let wanted = match Ledger::claim(seen.as_ref(), grant.identity, grant.range) {
-                Ok(wanted) => wanted,
-                Err(refusal) => return Err(self.refused(name, grant, refusal).await),
-            };
-            if self.witness.swap(name, seen.as_ref(), &wanted).await.map_err(failed)? {
-                return Ok(());
-            }
-            contest.lost(None).await.map_err(failed)?;
+        let refused = match self.try_claim(name, grant).await {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(Unused::Failed(self.unclaimed(name, grant, error).await)),
+        };
+        match refused {
+            None => Ok(()),
+            Some((refusal, announced)) => Err(self.refused(name, grant, refusal, announced).await),
         }
     }
 
-    async fn refused(&self, name: &SequenceName, grant: &Grant, refusal: Refusal) -> Unused {
+    /// Claims a grant; returns the refusal, and the announcement at that time.
+    async fn try_claim(
+        &self,
+        name: &SequenceName,
+        grant: &Grant,
+    ) -> Result<Option<(Refusal, Option<Announced>)>> {
+        let (mut contest, mut pending) = (Contention::new().begin(), PENDING.begin());
+        loop {
+            let seen = self.witness.read(name).await?;
+            let wanted = match Ledger::claim(seen.as_ref(), grant.identity, grant.range) {
+                Ok(wanted) => wanted,
+                Err(refusal) => {
+                    let announced = seen.and_then(|seen| seen.announced);
+                    if announced.is_some_and(Announced::is_pending) && pending.lost(None).await.is_ok() {
+                        continue;
+                    }
+                    return Ok(Some((refusal, announced)));
+                }
+            };
+            if self.witness.swap(name, seen.as_ref(), &wanted).await? {
+                return Ok(None);
+            }
+            contest.lost(None).await?;
+        }
+    }
+
+    /// The error of a claim that failed. If the witness certainly has nothing of the range, the store takes it
+    /// back, and no id is lost.
+    async fn unclaimed(&self, name: &SequenceName, grant: &Grant, error: Error) -> Error {
+        if !is_certain(&error) {
+            return lost(of_the_witness(error));
+        }
+        // Relaxed: as in `writable`.
+        self.is_doubtful.store(true, Ordering::Relaxed);
+        if self.store.capabilities().gives_back {
+            let back = GiveBack::new(name.clone(), grant.identity, grant.range);
+            if let Ok(true) = self.store.give_back(&back).await {
+                return not_writable(error);
+            }
+        }
+        lost(of_the_witness(error))
+    }
+
+    async fn refused(
+        &self,
+        name: &SequenceName,
+        grant: &Grant,
+        refusal: Refusal,
+        announced: Option<Announced>,
+    ) -> Unused {
         let message = match refusal {
-            Refusal::Claimed { top, twice } => match self.heal(name, grant, top, twice).await {
-                Ok(()) => return Unused::Again(claimed_before(grant, top)),
-                Err(error) => return Unused::Failed(error),
-            },
-            Refusal::Replaced { known } => format!(
-                "the store has another sequence of this name ({:016x}) than the one that ids were claimed of ({:016x}): it was \
-                 emptied, restored to before the sequence was created, or is another store; nothing of it is used. Correct the \
-                 store's URL, or restore it; if the new one is meant, remove it through the guard and create it again",
-                grant.identity.incarnation, known.incarnation
-            ),
-            Refusal::BehindReset { known } => format!(
-                "the store is back behind a reset of this sequence: it is at epoch {}, and ids were claimed at epoch {}; \
-                 nothing of it is used. Restore a later backup, or reset the sequence again",
-                grant.identity.epoch, known.epoch
-            ),
+            Refusal::Claimed { top, .. } | Refusal::Recreated { top } => {
+                return self.healed_by(name, grant, top, refusal).await;
+            }
+            Refusal::Replaced { known } => replaced(grant, known),
+            Refusal::BehindReset { known } => behind_reset(grant, known),
         };
-        Unused::Failed(Error::new(ErrorKind::StoreViolation, message))
+        match self.store.inspect(name).await {
+            // Others removed or reset it after the grant.
+            Ok(stored) if stored.as_ref().is_none_or(|stored| stored.identity != grant.identity) => {
+                Unused::Again(Error::new(ErrorKind::Unavailable, message))
+            }
+            Ok(_) => Unused::Failed(Error::new(ErrorKind::StoreViolation, with(message, announced))),
+            Err(error) => Unused::Failed(error),
+        }
+    }
+
+    /// Raises the store above all that was claimed. Reports it if that means that the store went back.
+    async fn healed_by(&self, name: &SequenceName, grant: &Grant, top: u128, refusal: Refusal) -> Unused {
+        let went_back = match self.heal(name, grant, top).await {
+            Ok(Heal::Raise(next)) => {
+                if let Refusal::Recreated { .. } = refusal {
+                    tracing::info!(sequence = %name, "ids start at {next}, above those of the removed sequence of this name");
+                }
+                matches!(refusal, Refusal::Claimed { .. })
+            }
+            Ok(Heal::Nothing) => matches!(refusal, Refusal::Claimed { twice: true, .. }),
+            Ok(Heal::Exhausted) => return Unused::Failed(all_claimed(name, grant, refusal)),
+            // Others raised it, or reset it: the next reserve shows what it is.
+            Err(error) if error.kind() == ErrorKind::Conflict => false,
+            Err(error) => return Unused::Failed(error),
+        };
+        if went_back {
+            self.report(name, grant, top);
+        }
+        Unused::Again(claimed_before(grant, top))
     }
 
     /// Raises the store above all that was claimed, unless it is there already. Only ever raises, so that a
     /// late or repeated one does no harm.
-    async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128, twice: bool) -> Result<()> {
-        let Some(info) = self.store.inspect(name).await? else { return Ok(()) };
-        let next = match Heal::of(&info, grant.identity, top) {
-            Heal::Nothing => {
-                if twice {
-                    self.report(name, grant, top);
-                }
-                return Ok(());
-            }
-            Heal::Exhausted => return Err(exhausted(name, info.bounds.max())),
-            Heal::Raise(next) => next,
-        };
-        let change = Change { next: Some(next), expect: Some(info.identity), ..Change::default() };
-        match self.store.set(name, change).await {
-            Ok(_) => {
-                self.report(name, grant, top);
-                Ok(())
-            }
-            // Others raised it, or reset it: the next reserve shows what it is.
-            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
-            Err(error) => Err(error),
+    async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128) -> Result<Heal> {
+        let Some(info) = self.store.inspect(name).await? else { return Err(ErrorKind::Conflict.into()) };
+        let heal = Heal::of(&info, grant.identity, top);
+        if let Heal::Raise(next) = heal {
+            self.store.set(name, Change::new().next(next).expect(info.identity)).await?;
         }
+        Ok(heal)
     }
 
     fn report(&self, name: &SequenceName, grant: &Grant, top: u128) {
@@ -236,30 +342,6 @@ impl Guarded {
         let Some(wanted) = seen.release(back.identity, back.rest) else { return Ok(false) };
         self.witness.swap(&back.name, Some(&seen), &wanted).await.map_err(of_the_witness)
     }
-
-    /// Tells the witness that another incarnation may follow.
-    async fn announce_removal(&self, name: &SequenceName) -> Result<()> {
-        let mut contest = Contention::new().begin();
-        while let Some(seen) = self.witness.read(name).await.map_err(of_the_witness)? {
-            if seen.removed
-                || self.witness.swap(name, Some(&seen), &seen.remove()).await.map_err(of_the_witness)?
-            {
-                break;
-            }
-            contest.lost(None).await?;
-        }
-        Ok(())
-    }
-
-    async fn removed(&self, name: &SequenceName) -> Result<bool> {
-        self.announce_removal(name).await?;
-        let removed = self.store.remove(name).await?;
-        if removed {
-            // Whoever claimed in between took the announcement back.
-            self.announce_removal(name).await?;
-        }
-        Ok(removed)
-    }
 }
 
 /// How what was granted is claimed, by a ledger that may be out of date; `None` if that speaks against it.
@@ -267,6 +349,42 @@ fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<
     let grant = granted.as_ref().ok()?;
     let wanted = Ledger::claim(seen.as_ref(), grant.identity, grant.range).ok()?;
     Some(Write::new(request.name.clone(), seen.clone(), wanted))
+}
+
+fn replaced(grant: &Grant, known: Identity) -> String {
+    format!(
+        "the store has another sequence of this name ({:016x}) than the one that ids were claimed of ({:016x}): it was \
+         emptied, restored to before the sequence was created, or is another store; nothing of it is used. Correct the \
+         store's URL, or restore it; if the new one is meant, remove it through the guard and create it again",
+        grant.identity.incarnation, known.incarnation
+    )
+}
+
+fn behind_reset(grant: &Grant, known: Identity) -> String {
+    format!(
+        "the store is back behind a reset of this sequence: it is at epoch {}, and ids were claimed at epoch {}; \
+         nothing of it is used. Restore a later backup, or reset the sequence again",
+        grant.identity.epoch, known.epoch
+    )
+}
+
+/// Adds what is pending: it may be the reason.
+fn with(message: String, announced: Option<Announced>) -> String {
+    match announced.filter(|announced| announced.is_pending()) {
+        Some(announced) => format!("{message}. {}", announced.repeated()),
+        None => message,
+    }
+}
+
+fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
+    let max = grant.bounds.max();
+    if let Refusal::Claimed { .. } = refusal {
+        return exhausted(name, max);
+    }
+    let message = format!(
+        "a removed sequence of this name used every id up to {max}: raise max, or remove it with --forget to repeat them"
+    );
+    Error::new(ErrorKind::Exhausted, message)
 }
 
 fn claimed_before(grant: &Grant, top: u128) -> Error {
@@ -277,8 +395,11 @@ fn claimed_before(grant: &Grant, top: u128) -> Error {
     Error::new(ErrorKind::StoreViolation, message)
 }
 
-fn of_the_witness(error: Error) -> Error {
-    Error::new(error.kind(), "the witness that guards this store could not be asked").because(error)
+/// Nothing was reserved, or it was given back.
+fn not_writable(error: Error) -> Error {
+    let kind = if is_certain(&error) { error.kind() } else { ErrorKind::Unavailable };
+    Error::new(kind, "the witness that guards this store cannot be written; no id was reserved")
+        .because(error)
 }
 
 /// The store has granted, and the range is not used: it is a gap, which the caller counts.
@@ -328,150 +449,17 @@ impl Store for Guarded {
     }
 
     crate::store_calls!(|this| this.store =>
-        create inspect inspect_many list set record swap_record list_records);
+        create inspect inspect_many list record swap_record list_records);
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            self.changed(name, change).await.map_err(|error| error.of(name).during(Operation::Set))
+        })
+    }
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(
             async move { self.removed(name).await.map_err(|error| error.of(name).during(Operation::Remove)) },
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::guard::MemoryWitness;
-    use crate::store::{Bounds, MemoryStore};
-
-    fn guarded() -> (MemoryStore, MemoryWitness, Guarded) {
-        let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
-        (store.clone(), witness.clone(), Guarded::new(Arc::new(store), Arc::new(witness)))
-    }
-
-    fn orders(count: u64) -> Reserve {
-        Reserve::new(name(), count).create(Bounds::of::<u64>())
-    }
-
-    fn name() -> SequenceName {
-        SequenceName::new("orders").unwrap()
-    }
-
-    async fn starts(store: &Guarded, count: u64) -> Result<u64> {
-        Ok(store.reserve(&orders(count)).await?.range.start())
-    }
-
-    #[tokio::test]
-    async fn a_store_that_went_back_is_raised_above_what_was_claimed() {
-        let (store, _, guarded) = guarded();
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-        let backup = store.snapshot();
-        assert_eq!(starts(&guarded, 90).await.unwrap(), 11);
-        store.restore(&backup);
-        assert_eq!(starts(&guarded, 5).await.unwrap(), 101);
-        assert_eq!(guarded.healed(), 1);
-        // Found also where the store is where it was once it has granted the same again.
-        let one = store.snapshot();
-        assert_eq!(starts(&guarded, 5).await.unwrap(), 106);
-        store.restore(&one);
-        assert_eq!(starts(&guarded, 5).await.unwrap(), 111);
-        assert_eq!(guarded.healed(), 2);
-        // As many at once, of which two are of one ledger.
-        store.restore(&backup);
-        let many = guarded.reserve_many(&[orders(1), orders(1)]).await;
-        let many: Vec<_> = many.into_iter().map(|grant| grant.unwrap().range.start()).collect();
-        assert!(many.iter().all(|start| *start >= 116), "{many:?}");
-    }
-
-    #[tokio::test]
-    async fn a_store_that_was_emptied_is_refused_and_a_removal_is_not() {
-        let (store, _, guarded) = guarded();
-        let nothing = store.snapshot();
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-        store.restore(&nothing);
-        let refused = starts(&guarded, 1).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
-        assert!(refused.to_string().contains("another sequence of this name"), "{refused}");
-        assert!(guarded.remove(&name()).await.unwrap());
-        assert_eq!(starts(&guarded, 1).await.unwrap(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_reset_is_followed_and_what_is_behind_it_is_refused() {
-        let (store, _, guarded) = guarded();
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-        let backup = store.snapshot();
-        guarded.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-        store.restore(&backup);
-        let refused = starts(&guarded, 1).await.unwrap_err();
-        assert!(refused.to_string().contains("back behind a reset"), "{refused}");
-        assert_eq!(refused.kind(), ErrorKind::StoreViolation);
-    }
-
-    #[tokio::test]
-    async fn while_the_witness_is_away_nothing_is_reserved() {
-        let (store, witness, guarded) = guarded();
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-        witness.set_away(true);
-        let away = starts(&guarded, 10).await.unwrap_err();
-        assert_eq!(away.kind(), ErrorKind::Unavailable, "{away}");
-        let failed = guarded.reserve_many(&[orders(1), orders(1)]).await;
-        assert!(
-            failed
-                .iter()
-                .all(|grant| grant.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable))
-        );
-        assert_eq!(store.reserves(), 1);
-        witness.set_away(false);
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 11);
-    }
-
-    #[tokio::test]
-    async fn a_claim_whose_outcome_is_unknown_is_a_gap() {
-        let (_, witness, guarded) = guarded();
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-        witness.lose_replies(1);
-        let lost = starts(&guarded, 10).await.unwrap_err();
-        assert_eq!(lost.kind(), ErrorKind::UnknownOutcome, "{lost}");
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 21);
-    }
-
-    #[tokio::test]
-    async fn a_batch_is_claimed_as_one_and_each_answer_is_its_own() {
-        let (store, witness, guarded) = guarded();
-        let users = Reserve::new(SequenceName::new("users").unwrap(), 5).create(Bounds::of::<u64>());
-        let missing = Reserve::new(SequenceName::new("missing").unwrap(), 5);
-        let batch = [orders(10), missing, users];
-        let answers = guarded.reserve_many(&batch).await;
-        assert_eq!(store.reserves(), 1);
-        assert_eq!(answers[0].as_ref().unwrap().range.start(), 1);
-        assert_eq!(answers[1].as_ref().unwrap_err().kind(), ErrorKind::NotFound);
-        assert_eq!(answers[2].as_ref().unwrap().range.len(), 5);
-        assert_eq!(witness.ledger("orders").unwrap().top(), 11);
-        assert_eq!(witness.ledger("users").unwrap().top(), 6);
-        assert!(guarded.reserve_many(&[]).await.is_empty());
-    }
-
-    #[tokio::test]
-    async fn what_is_given_back_can_be_claimed_again() {
-        let (_, witness, guarded) = guarded();
-        let grant = guarded.reserve(&orders(10)).await.unwrap();
-        let rest = crate::range::Range::new(4, 7).unwrap();
-        assert!(guarded.give_back(&GiveBack::new(name(), grant.identity, rest)).await.unwrap());
-        assert_eq!(witness.ledger("orders").unwrap().top(), 4);
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 4);
-        assert_eq!(guarded.healed(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_witness_that_went_back_knows_less_and_that_is_all() {
-        let (_, witness, guarded) = guarded();
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-        let before = witness.ledger("orders");
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 11);
-        witness.set_ledger(&name(), before);
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 21);
-        witness.set_ledger(&name(), None);
-        assert_eq!(starts(&guarded, 10).await.unwrap(), 31);
     }
 }

@@ -1,5 +1,6 @@
 //! What a witness remembers of a sequence, and what of that lets a range be used. Pure: no store, no clock.
 
+use super::announced::Announced;
 use crate::range::Range;
 use crate::store::{Identity, SequenceInfo};
 
@@ -20,8 +21,8 @@ pub struct Ledger {
     /// What was claimed above the floor: ascending, apart from each other, at most
     /// [`MOST_CLAIMS`](Self::MOST_CLAIMS).
     pub claims: Vec<Range>,
-    /// Somebody is removing the sequence: another incarnation may follow.
-    pub removed: bool,
+    /// What an administrator does to the sequence through the guard, or did.
+    pub announced: Option<Announced>,
     /// Counts changes, so that no ledger comes twice: a write that is late, or arrives twice, finds another.
     pub version: u64,
     /// Who wrote it, where a witness has to know: random, given by the witness to each write. Two processes
@@ -44,6 +45,12 @@ pub enum Refusal {
     BehindReset {
         /// The one that the ledger is of.
         known: Identity,
+    },
+    /// The sequence follows a removed one of the same name and starts below it. Its next id has to be raised;
+    /// nothing is wrong with the store.
+    Recreated {
+        /// The first id above all that were claimed of the removed one.
+        top: u128,
     },
     /// Some of the ids were claimed before, or may have been.
     Claimed {
@@ -104,24 +111,27 @@ impl Ledger {
         let Some(seen) = seen else { return Ok(Self::begun(identity, range, 0)) };
         let (known, version) = (seen.identity, seen.version + 1);
         if identity.incarnation != known.incarnation {
-            return if seen.removed {
-                Ok(Self::begun(identity, range, version))
-            } else {
-                Err(Refusal::Replaced { known })
+            let mut next = match seen.announced {
+                Some(Announced::Forgotten) => return Ok(Self::begun(identity, range, version)),
+                Some(Announced::Removed) => seen.followed_by(identity),
+                _ => return Err(Refusal::Replaced { known }),
             };
+            if next.has_any_of(range) {
+                return Err(Refusal::Recreated { top: next.floor });
+            }
+            next.add(range, most);
+            return Ok(next);
         }
-        if identity.epoch != known.epoch {
-            return if identity.epoch > known.epoch {
-                Ok(Self::begun(identity, range, version))
-            } else {
-                Err(Refusal::BehindReset { known })
-            };
+        // A later epoch alone proves nothing: a revocation raises it, and so does a dump that is restored
+        // elsewhere. Claimed ids stay claimed.
+        if identity.epoch < known.epoch {
+            return Err(Refusal::BehindReset { known });
         }
         if seen.has_any_of(range) {
             return Err(Refusal::Claimed { top: seen.top(), twice: seen.certainly_has_any_of(range) });
         }
-        // The sequence is in use: the removal that was announced has not happened, or not yet.
-        let mut ledger = Self { removed: false, version, ..seen.clone() };
+        let announced = seen.announced.and_then(|announced| announced.once_claimed(known, identity));
+        let mut ledger = Self { identity, announced, version, ..seen.clone() };
         ledger.add(range, most);
         Ok(ledger)
     }
@@ -146,12 +156,6 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// The ledger once somebody is about to remove the sequence, or has.
-    #[must_use]
-    pub fn remove(&self) -> Self {
-        Self { removed: true, version: self.version + 1, ..self.clone() }
-    }
-
     /// The first id above all that were claimed.
     pub fn top(&self) -> u128 {
         self.claims.last().map_or(self.floor, Range::end)
@@ -160,7 +164,15 @@ impl Ledger {
     /// What is below the first range was handed out before there was a witness, or nobody knows.
     fn begun(identity: Identity, range: Range, version: u64) -> Self {
         let (floor, solid) = (range.end(), range.start().into());
-        Self { identity, floor, solid, claims: Vec::new(), removed: false, version, stamp: 0 }
+        Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0 }
+    }
+
+    /// The ledger of another incarnation, which starts above all that was claimed. None of it was claimed of
+    /// that one, so nothing is solid.
+    fn followed_by(&self, identity: Identity) -> Self {
+        let (floor, version) = (self.top(), self.version + 1);
+        let claims = Vec::new();
+        Self { identity, floor, solid: floor, claims, announced: None, version, stamp: self.stamp }
     }
 
     fn has_any_of(&self, range: Range) -> bool {
@@ -258,18 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn another_incarnation_follows_a_removal_alone_and_an_epoch_only_grows() {
-        let ledger = claimed(&[(1, 5)]);
-        let [other, reset, before] =
-            [(8, 0), (7, 2), (7, 0)].map(|(incarnation, epoch)| Identity { incarnation, epoch });
-        let claim = |ledger: &Ledger, identity| Ledger::claim(Some(ledger), identity, range(1, 5));
-        assert_eq!(claim(&ledger, other), Err(Refusal::Replaced { known: ORDERS }));
-        assert_eq!(claim(&ledger, before), Err(Refusal::BehindReset { known: ORDERS }));
-        assert_eq!(claim(&ledger, reset).unwrap().floor, 6);
-        assert_eq!(claim(&ledger.remove(), other).unwrap().identity, other);
-        assert_eq!(claim(&ledger.remove(), ORDERS), Err(Refusal::Claimed { top: 6, twice: true }));
-        let in_use = Ledger::claim(Some(&ledger.remove()), ORDERS, range(6, 1)).unwrap();
-        assert_eq!(claim(&in_use, other), Err(Refusal::Replaced { known: ORDERS }));
+    fn greater_epoch_keeps_what_was_claimed() {
+        let ledger = claimed(&[(1, 5), (11, 5)]);
+        let revoked = Identity { epoch: 2, ..ORDERS };
+        assert_eq!(
+            Ledger::claim(Some(&ledger), revoked, range(1, 5)),
+            Err(Refusal::Claimed { top: 16, twice: true })
+        );
+        let after = Ledger::claim(Some(&ledger), revoked, range(16, 5)).unwrap();
+        assert_eq!((after.identity, after.floor, after.top()), (revoked, 6, 21));
+        assert_eq!(
+            Ledger::claim(Some(&after), ORDERS, range(21, 5)),
+            Err(Refusal::BehindReset { known: revoked })
+        );
     }
 
     #[test]

@@ -16,7 +16,10 @@
 //!   processes of one machine.
 //! - [`WitnessUrl`]: a witness by its URL, as in `guard=URL` of any store's URL.
 //! - [`Guarded`]: a store whose grants are claimed before they are used.
+//! - [`Announced`]: a reset or a removal through the guard, the only events that lower what was claimed.
 
+mod administration;
+mod announced;
 mod file;
 mod guarded;
 mod ledger;
@@ -25,8 +28,13 @@ mod text;
 mod witness;
 
 pub use crate::store::WitnessUrl;
+pub use administration::forget;
+pub use announced::Announced;
 pub use file::FileWitness;
 pub use guarded::Guarded;
 pub use ledger::{Heal, Ledger, Refusal};
 pub use store::StoreWitness;
 pub use witness::{Ledgers, MemoryWitness, Witness, Write};
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
-use super::Ledger;
+use super::{Announced, Ledger};
 use crate::name::SequenceName;
 use crate::range::Range;
 use crate::store::Identity;
@@ -35,12 +35,36 @@ fn line(name: &SequenceName, ledger: &Ledger) -> String {
 
 /// The ledger of one sequence. The same ledger is always the same text.
 pub(super) fn record(ledger: &Ledger) -> String {
-    let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, removed, version, stamp } =
+    let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, announced, version, stamp } =
         ledger;
-    let removed = if *removed { "removed" } else { "-" };
+    let announced = announcement(*announced);
     let claims: Vec<_> = claims.iter().map(|claim| format!("{}+{}", claim.start(), claim.len())).collect();
     let claims = if claims.is_empty() { "-".to_owned() } else { claims.join(",") };
-    format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {removed} {claims}")
+    format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {announced} {claims}")
+}
+
+/// None of these is the `removed` of earlier versions, which take it for leave to begin at 1: they refuse the
+/// others.
+fn announcement(announced: Option<Announced>) -> String {
+    match announced {
+        None => "-".to_owned(),
+        Some(Announced::Resetting { start }) => format!("resetting:{start}"),
+        Some(Announced::Removing) => "removing".to_owned(),
+        Some(Announced::Removed) => "gone".to_owned(),
+        Some(Announced::Forgotten) => "forgotten".to_owned(),
+    }
+}
+
+/// What [`announcement`] wrote; `None` for any other text.
+fn announced_of(text: &str) -> Option<Option<Announced>> {
+    Some(match text {
+        "-" => None,
+        "removing" => Some(Announced::Removing),
+        // The second is of earlier versions.
+        "gone" | "removed" => Some(Announced::Removed),
+        "forgotten" => Some(Announced::Forgotten),
+        _ => Some(Announced::Resetting { start: text.strip_prefix("resetting:")?.parse().ok()? }),
+    })
 }
 
 /// # Errors
@@ -71,18 +95,14 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
     let (epoch, version) = (word()?.parse().ok()?, word()?.parse().ok()?);
     let stamp = u64::from_str_radix(word()?, 16).ok()?;
     let (solid, floor) = (word()?.parse().ok()?, word()?.parse().ok()?);
-    let removed = match word()? {
-        "removed" => true,
-        "-" => false,
-        _ => return None,
-    };
+    let announced = announced_of(word()?)?;
     let claims = match word()? {
         "-" => Vec::new(),
         claims => claims.split(',').map(claim).collect::<Option<_>>()?,
     };
     words.next().is_none().then_some(())?;
     let identity = Identity { incarnation, epoch };
-    Some(Ledger { identity, floor, solid, claims, removed, version, stamp })
+    Some(Ledger { identity, floor, solid, claims, announced, version, stamp })
 }
 
 fn claim(text: &str) -> Option<Range> {
@@ -105,7 +125,7 @@ mod tests {
             floor: 1 << 64,
             solid: 1 << 64,
             claims,
-            removed: true,
+            announced: Some(Announced::Resetting { start: 1 << 64 }),
             version: u64::MAX,
             stamp: u64::MAX,
         };
@@ -113,25 +133,41 @@ mod tests {
         assert!(text.len() <= Records::LONGEST, "{}: {text}", text.len());
         assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
         assert_eq!(ledger_of(&text), Some(longest));
-        for other in ["", "1 0 0 0 1 5 - - -", "1 0 0 0 1 5 gone -", "1 0 0 0 1 5 - 7+", "x 0 0 0 1 5 - -"] {
+        for other in ["", "1 0 0 0 1 5 - - -", "1 0 0 0 1 5 lost -", "1 0 0 0 1 5 - 7+", "x 0 0 0 1 5 - -"] {
             assert_eq!(ledger_of(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn ledgers_of_earlier_versions_are_read() {
+        for (text, announced) in [("-", None), ("removed", Some(Announced::Removed))] {
+            let ledger = ledger_of(&format!("16a8c0ffee 0 3 0 1 21 {text} 30+10,50+5")).unwrap();
+            assert_eq!((ledger.floor, ledger.claims.len(), ledger.announced), (21, 2, announced));
+        }
+        let removed = ledger_of("1 0 0 0 1 5 removed -").unwrap();
+        assert!(!record(&removed).contains("removed"), "an earlier version would forget the top");
     }
 
     proptest! {
         #[test]
         fn what_is_written_reads_back_and_what_is_damaged_does_not(
             names in prop::collection::btree_set("[a-z %\u{e9}=+]{1,12}", 0..4),
-            numbers in prop::collection::vec(any::<(u64, u32, u64, bool)>(), 4),
+            numbers in prop::collection::vec(any::<(u64, u32, u64, Option<u8>)>(), 4),
             at: prop::sample::Index,
         ) {
             let mut ledgers = BTreeMap::new();
             let names = names.iter().filter_map(|name| SequenceName::new(name).ok());
-            for (name, (incarnation, epoch, floor, removed)) in names.zip(numbers) {
-                let claims = if removed { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or(Range::EMPTY)] };
+            for (name, (incarnation, epoch, floor, announced)) in names.zip(numbers) {
+                let announced = announced.map(|which| match which % 4 {
+                    0 => Announced::Resetting { start: floor.into() },
+                    1 => Announced::Removing,
+                    2 => Announced::Removed,
+                    _ => Announced::Forgotten,
+                });
+                let claims = if announced.is_some() { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or(Range::EMPTY)] };
                 let identity = Identity { incarnation, epoch: epoch.into() };
                 let (solid, floor, version) = (floor / 2, floor.into(), floor);
-                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, removed, version, stamp: incarnation });
+                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, announced, version, stamp: incarnation });
             }
             for ledger in ledgers.values() {
                 prop_assert_eq!(ledger_of(&record(ledger)), Some(ledger.clone()));

@@ -107,6 +107,7 @@ pub struct MemoryWitness(Arc<Mutex<Memory>>);
 struct Memory {
     ledgers: BTreeMap<SequenceName, Ledger>,
     away: bool,
+    read_only: bool,
     lose_replies: u32,
 }
 
@@ -119,6 +120,11 @@ impl MemoryWitness {
     /// Refuses every call from now on, or answers again.
     pub fn set_away(&self, away: bool) {
         self.0.lock().away = away;
+    }
+
+    /// Refuses every write from now on, or accepts them again.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.0.lock().read_only = read_only;
     }
 
     /// Applies the next writes, so many, without saying so.
@@ -162,6 +168,9 @@ impl Witness for MemoryWitness {
             let mut memory = self.0.lock();
             if memory.away {
                 return Err(away());
+            }
+            if memory.read_only {
+                return Err(Error::new(ErrorKind::Denied, "the witness is read-only"));
             }
             let holds = memory.ledgers.get(name) == seen;
             if holds {

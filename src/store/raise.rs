@@ -11,6 +11,9 @@ const TRIES: usize = 16;
 /// as it is then. Where it is there already, nothing happens: it only ever raises, so that a late or repeated
 /// call does no harm. `to` may be one more than the sequence's max, also 2^64: then all of it is used.
 ///
+/// It decides nothing about the store's history: after a failover that the store refuses, it goes on refusing
+/// ([`Change::keep_history`]).
+///
 /// `seen` is the sequence as it was looked at. If it is another one by now, it is left alone.
 ///
 /// ```
@@ -115,7 +118,8 @@ async fn step(store: &dyn Store, now: &SequenceInfo, to: u128) -> Result<Sequenc
         return Ok(SequenceInfo { next: None, ..now.clone() });
     }
     let next = u64::try_from(to).unwrap_or(u64::MAX);
-    store.set(&now.name, Change::new().next(next).expect(now.identity)).await
+    let change = Change::new().next(next).keep_history(true).expect(now.identity);
+    store.set(&now.name, change).await
 }
 
 /// The sequence as it is now, if it still is the one that was looked at.

@@ -99,6 +99,11 @@ pub struct Change {
     /// Raise the epoch though nothing goes backwards, so that running processes drop what they hold.
     #[cfg_attr(feature = "serde", serde(default))]
     pub revoke: bool,
+    /// Leave the store's history as it is. A `next` that a person sets ends the refusal after a failover (see
+    /// [`kit::history`](super::kit::history)). A program that raises what is behind, such as an import, knows
+    /// only its own numbers and must not decide that.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub keep_history: bool,
     /// Refuse the change unless the sequence still is this one.
     pub expect: Option<Identity>,
 }
@@ -106,7 +111,7 @@ pub struct Change {
 impl Change {
     /// No change.
     pub const fn new() -> Self {
-        Self { next: None, max: None, backwards: false, revoke: false, expect: None }
+        Self { next: None, max: None, backwards: false, revoke: false, keep_history: false, expect: None }
     }
 
     /// Sets [`next`](Self::next); `None` leaves it.
@@ -131,6 +136,17 @@ impl Change {
     #[must_use]
     pub fn revoke(self, revoke: bool) -> Self {
         Self { revoke, ..self }
+    }
+
+    /// Leaves the store's history [as it is](Self::keep_history), or not.
+    #[must_use]
+    pub fn keep_history(self, keep_history: bool) -> Self {
+        Self { keep_history, ..self }
+    }
+
+    /// Whether it says where ids go on in the store's present history.
+    pub const fn decides_history(&self) -> bool {
+        self.next.is_some() && !self.keep_history
     }
 
     /// Refuses the change unless the sequence [still is](Self::expect) this one.

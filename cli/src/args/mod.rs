@@ -381,9 +381,14 @@ pub(crate) struct Remove {
     /// The sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
-    /// Remove it: nothing keeps its ids from being repeated by a sequence of the same name
+    /// Remove it: without a guard, nothing keeps a sequence of the same name from repeating its ids
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Let the next sequence of this name start anywhere and repeat ids; needs a guard
+    ///
+    /// Without it, the next sequence of this name starts above all ids that were claimed at the guard.
+    #[arg(long)]
+    pub(crate) forget: bool,
 }
 
 #[derive(Args, Debug)]

@@ -1,7 +1,7 @@
 //! `idmill remove`: takes a sequence out of its store, if that is really meant.
 
 use idmill::store::{SequenceInfo, Store, not_found};
-use idmill::{ErrorKind, SequenceName};
+use idmill::{ErrorKind, guard};
 use serde::Serialize;
 
 use super::inspect;
@@ -17,18 +17,24 @@ struct Removed {
 }
 
 pub(super) async fn run(global: &Global, args: &Remove) -> Outcome {
+    if args.forget && opening::url(global)?.guard().is_none() {
+        let message = "--forget is about what a witness knows, and there is no guard";
+        return Err(Failure::usage(message).hint("name the guard with --guard, or leave --forget out"));
+    }
     let store = opening::existing(global).await?;
     let found = match inspect(&*store, &args.name).await {
         Err(absent) if absent.is(ErrorKind::NotFound) && args.yes => {
-            return tell_the_witness(global, &*store, &args.name, absent).await;
+            return tell_the_witness(global, &*store, args, absent).await;
         }
         outcome => outcome?,
     };
     let removed = Sequence::from(&found);
     if !args.yes {
-        return Err(unsure(&found));
+        return Err(unsure(global, &found)?);
     }
-    if !store.remove(&args.name).await? {
+    let was_there = store.remove(&args.name).await?;
+    forget(global, args).await?;
+    if !was_there {
         return Err(not_found(&args.name).during(idmill::Operation::Remove).into());
     }
     if global.json {
@@ -39,17 +45,14 @@ pub(super) async fn run(global: &Global, args: &Remove) -> Outcome {
 }
 
 /// Of a store that was emptied, the witness alone knows the sequence: it is told that another may follow.
-async fn tell_the_witness(
-    global: &Global,
-    store: &dyn Store,
-    name: &SequenceName,
-    absent: Failure,
-) -> Outcome {
+async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
+    let name = &args.name;
     let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };
     if witness.read(name).await?.is_none() {
         return Err(absent);
     }
     store.remove(name).await?;
+    forget(global, args).await?;
     output::note(
         global.json,
         &format!("the store has no `{name}`; the witness was told that another may follow"),
@@ -57,16 +60,28 @@ async fn tell_the_witness(
     if global.json { output::print_json(&Removed { removed: None }) } else { Ok(()) }
 }
 
+/// With `--forget`, the next sequence of this name may start anywhere.
+async fn forget(global: &Global, args: &Remove) -> Outcome {
+    if args.forget
+        && let Some(witness) = opening::witness(&opening::url(global)?).await?
+    {
+        guard::forget(&*witness, &args.name).await?;
+    }
+    Ok(())
+}
+
 /// What removing would mean, in place of doing it.
-fn unsure(found: &SequenceInfo) -> Failure {
+fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
     let reserved = match found.next {
         None => "all its ids are reserved".to_owned(),
         Some(next) if next == found.bounds.start() => "none of its ids is reserved".to_owned(),
         Some(next) => format!("its ids before {next} are reserved"),
     };
     let name = &found.name;
-    let message = format!(
-        "remove `{name}`: not without --yes; {reserved}, and a sequence created later under this name repeats them"
-    );
-    Failure::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name)))
+    let then = match opening::url(global)?.guard() {
+        Some(_) => "a sequence created later under this name starts above them",
+        None => "a sequence created later under this name repeats them",
+    };
+    let message = format!("remove `{name}`: not without --yes; {reserved}, and {then}");
+    Ok(Failure::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name))))
 }

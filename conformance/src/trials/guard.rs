@@ -31,7 +31,11 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     let reset = Change::new().next(1).backwards(true);
     client.set(&name, reset).await??;
     let grant = guarded.reserve(&request).await??;
-    check!(grant.identity.epoch == first.identity.epoch + 1, "a reset is not followed: {grant:?}");
+    check!(grant.identity.epoch == first.identity.epoch + 1, "a reset is not noticed: {grant:?}");
+    check!(u128::from(grant.range.start()) >= claimed.end(), "{:?} was granted again", grant.range);
+    guarded.set(&name, reset).await??;
+    let grant = guarded.reserve(&request).await??;
+    check!(grant.range.start() == 1, "a reset through the guard is not followed: {grant:?}");
 
     // Behind the back of the witness: as a database that was emptied, or is another one.
     check!(client.remove(&name).await??, "it is not there");
@@ -42,7 +46,8 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     }
     check!(guarded.remove(&name).await??, "it is not there");
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
-    guarded.reserve(&request).await??;
+    let next = guarded.reserve(&request).await??;
+    check!(u128::from(next.range.start()) >= grant.range.end(), "{:?} is of the removed one", next.range);
     Ok(())
 }
 

@@ -193,7 +193,7 @@ pub fn trials() -> &'static [Trial] {
             records_through_cuts [Records Connection] "A connection cut while a record is written: what the store says of it is true."
         }
         guard {
-            is_guarded [Exact] "With a witness, a store that went back repeats no id; one that was emptied or is behind a reset is refused."
+            is_guarded [Exact] "A guarded store that went back or was reset repeats no id, unless it was reset through the guard; an emptied one is refused; a removed name starts above its ids."
             guards_another [Records Durable] "As the witness of a store that goes back at any moment, it lets no id be used twice."
         }
         callers {

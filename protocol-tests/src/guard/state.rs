@@ -1,7 +1,7 @@
 //! What there is: the store, the witness, what each process is about to do, and what is under way.
 
 use idmill::Range;
-use idmill::guard::Ledger;
+use idmill::guard::{Announced, Ledger};
 use idmill::store::{Bounds, Identity, SequenceInfo};
 
 use super::MAX;
@@ -20,6 +20,26 @@ pub(super) struct Granted {
     pub(super) range: Range,
 }
 
+/// What an administrator does through the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Task {
+    Removes {
+        forgets: bool,
+    },
+    /// Back to the first id.
+    Resets,
+}
+
+/// A task, and the identities at its announcement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Known {
+    pub(super) task: Task,
+    /// The ledger's identity.
+    pub(super) ledger: Identity,
+    /// The store's.
+    pub(super) stored: Identity,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum At {
     #[default]
@@ -32,25 +52,36 @@ pub(super) enum At {
     Holding(Granted, usize),
     /// Ids of the range were claimed before, up to this one.
     Refused(Granted, u128),
+    /// The ledger is of another incarnation or of a later epoch; whether something is pending.
+    Foreign(Granted, bool),
     Healing(Granted, u64),
     Releasing(Granted, Ledger, Ledger),
     GivingBack(Granted),
-    Announcing {
-        done: bool,
-    },
-    Announced {
-        done: bool,
-        seen: Ledger,
-    },
-    Removing,
+    Announcing(Task),
+    Announced(Known, Option<Ledger>, Ledger),
+    /// Has announced it, and asks the store.
+    Changing(Known),
+    Confirming(Known),
+    Confirmed(Known, Ledger, Ledger),
+    Forgetting,
+    Forgotten(Ledger, Ledger),
+    /// The store refused.
+    Withdrawing,
+    Withdrawn(Ledger, Ledger),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Write {
-    Ledger(Option<Ledger>, Ledger),
+    Ledger {
+        seen: Option<Ledger>,
+        wanted: Ledger,
+        /// Whether ids may come again from then on, as was asked for.
+        begins: bool,
+    },
     Raise(Identity, u64),
     GiveBack(Granted),
     Remove,
+    Reset(Identity),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +89,31 @@ pub(super) struct Process {
     pub(super) at: At,
     /// Below it the process takes all for claimed: the planted lookahead.
     pub(super) ahead: u64,
+}
+
+/// How often each event may still happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Budget {
+    /// How many ranges are reserved.
+    pub(crate) calls: u8,
+    /// How often the store goes back.
+    pub(crate) backs: u8,
+    /// How often the witness goes back.
+    pub(crate) witness_backs: u8,
+    /// How many answers are lost or late.
+    pub(crate) losses: u8,
+    pub(crate) crashes: u8,
+    /// How often the store or the witness certainly refuses a write.
+    pub(crate) refusals: u8,
+    /// How often the store is set back without an announcement.
+    pub(crate) resets: u8,
+    /// How often the epoch grows without an announcement: by a revocation, or by more, as in a restored dump.
+    pub(crate) epochs: u8,
+    /// How many ids are drawn without the guard.
+    pub(crate) unguarded: u8,
+    pub(crate) removals: u8,
+    /// How often it is set back through the guard.
+    pub(crate) announced_resets: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,39 +124,62 @@ pub(crate) struct State {
     pub(super) ledgers: Vec<Option<Ledger>>,
     pub(super) processes: Vec<Process>,
     pub(super) flights: Vec<Write>,
-    /// The ids that were used, by life of the sequence: what follows a reset or a removal is another, in
-    /// which ids may come again.
+    /// The ids that were used, by life of the sequence. A confirmed reset, or a removal whose ids are forgotten,
+    /// begins another life, in which ids may repeat.
     pub(super) used: Vec<u16>,
+    /// The ids that were drawn without the guard from a store that never went back.
+    pub(super) unguarded: u16,
     pub(super) incarnations: u8,
-    pub(super) calls: u8,
-    pub(super) backs: u8,
-    pub(super) witness_backs: u8,
-    pub(super) losses: u8,
-    pub(super) crashes: u8,
-    pub(super) resets: u8,
-    pub(super) removals: u8,
+    pub(super) left: Budget,
+    /// Whether a process raised the store while a reset was pending.
+    pub(super) is_overtaken: bool,
     pub(super) broken: Option<&'static str>,
 }
 
 impl At {
     /// What a process writes next, and where it is after an answer: `true` or `false`.
     pub(super) fn write(&self, life: usize) -> Option<(Write, Self, Self)> {
+        let ledger = |seen: &Ledger, wanted: &Ledger, begins| Write::Ledger {
+            seen: Some(seen.clone()),
+            wanted: wanted.clone(),
+            begins,
+        };
         Some(match self {
             At::Claiming(granted, seen, wanted) => {
-                let ours = At::Holding(*granted, life);
-                (Write::Ledger(seen.clone(), wanted.clone()), ours, At::Granted(*granted))
+                let write = Write::Ledger { seen: seen.clone(), wanted: wanted.clone(), begins: false };
+                (write, At::Holding(*granted, life), At::Granted(*granted))
             }
             At::Healing(granted, next) => (Write::Raise(granted.row.identity, *next), At::Idle, At::Idle),
             At::Releasing(granted, seen, wanted) => {
-                let write = Write::Ledger(Some(seen.clone()), wanted.clone());
-                (write, At::GivingBack(*granted), At::Idle)
+                (ledger(seen, wanted, false), At::GivingBack(*granted), At::Idle)
             }
             At::GivingBack(granted) => (Write::GiveBack(*granted), At::Idle, At::Idle),
-            At::Announced { done, seen } => {
-                let next = if *done { At::Idle } else { At::Removing };
-                (Write::Ledger(Some(seen.clone()), seen.remove()), next, At::Announcing { done: *done })
+            At::Announced(known, seen, wanted) => {
+                let write = Write::Ledger { seen: seen.clone(), wanted: wanted.clone(), begins: false };
+                (write, At::Changing(*known), At::Announcing(known.task))
             }
-            At::Removing => (Write::Remove, At::Announcing { done: true }, At::Idle),
+            At::Changing(known) => match known.task {
+                // One that was not there is removed, too.
+                Task::Removes { .. } => (Write::Remove, At::Confirming(*known), At::Idle),
+                Task::Resets => (Write::Reset(known.stored), At::Confirming(*known), At::Withdrawing),
+            },
+            At::Confirmed(known, seen, wanted) => {
+                let then =
+                    if known.task == (Task::Removes { forgets: true }) { At::Forgetting } else { At::Idle };
+                (ledger(seen, wanted, known.task == Task::Resets), then, At::Confirming(*known))
+            }
+            At::Forgotten(seen, wanted) => (ledger(seen, wanted, false), At::Idle, At::Forgetting),
+            At::Withdrawn(seen, wanted) => (ledger(seen, wanted, false), At::Idle, At::Withdrawing),
+            _ => return None,
+        })
+    }
+
+    /// Where a process is whose write was certainly refused.
+    pub(super) fn refused(&self) -> Option<Self> {
+        Some(match self {
+            At::Claiming(granted, ..) => At::GivingBack(*granted),
+            At::Changing(_) => At::Withdrawing,
+            At::Announced(..) | At::Confirmed(..) | At::Forgotten(..) | At::Withdrawn(..) => At::Idle,
             _ => return None,
         })
     }
@@ -109,11 +188,12 @@ impl At {
 impl State {
     pub(super) fn does(&mut self, write: &Write) -> bool {
         match write {
-            Write::Ledger(seen, wanted) => {
+            Write::Ledger { seen, wanted, begins } => {
                 let holds = self.ledger == *seen;
                 if holds {
-                    if seen.as_ref().is_some_and(|seen| begins_anew(seen, wanted)) {
+                    if *begins || seen.as_ref().is_some_and(|seen| follows_a_forgotten(seen, wanted)) {
                         self.used.push(0);
+                        self.unguarded = 0;
                     }
                     self.ledgers.push(self.ledger.replace(wanted.clone()));
                 }
@@ -138,11 +218,15 @@ impl State {
                 self.store = None;
                 true
             }
+            Write::Reset(expected) => {
+                let row = self.store.as_mut().filter(|row| row.identity == *expected);
+                row.map(|row| (row.identity.epoch, row.next) = (row.identity.epoch + 1, 1)).is_some()
+            }
         }
     }
 
     pub(super) fn remember(&mut self, before: Option<Row>) {
-        if self.store != before && self.backs > 0 && !self.past.contains(&before) {
+        if self.store != before && self.left.backs > 0 && !self.past.contains(&before) {
             self.past.push(before);
         }
     }
@@ -150,18 +234,20 @@ impl State {
     pub(super) fn uses(&mut self, granted: &Granted, life: usize) {
         let used = &mut self.used[life];
         for id in granted.range.ids() {
-            if *used & (1 << id) != 0 {
+            if (*used | self.unguarded) & (1 << id) != 0 {
                 self.broken = Some(UNIQUE);
             }
             *used |= 1 << id;
         }
     }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.ledger.as_ref().and_then(|ledger| ledger.announced).is_some_and(Announced::is_pending)
+    }
 }
 
-/// Whether the sequence was reset or removed on purpose between the two.
-fn begins_anew(seen: &Ledger, wanted: &Ledger) -> bool {
-    let (before, after) = (seen.identity, wanted.identity);
-    if before.incarnation == after.incarnation { after.epoch > before.epoch } else { seen.removed }
+fn follows_a_forgotten(seen: &Ledger, wanted: &Ledger) -> bool {
+    seen.announced == Some(Announced::Forgotten) && seen.identity.incarnation != wanted.identity.incarnation
 }
 
 pub(super) fn info(row: &Row) -> SequenceInfo {

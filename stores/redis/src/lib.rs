@@ -228,7 +228,7 @@ impl RedisStore {
             let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
             after.apply(&change)?;
-            let answer = self.run(self.schema.set(&seen, &after, change.next.is_some())).await?;
+            let answer = self.run(self.schema.set(&seen, &after, change.decides_history())).await?;
             if self.held(&answer)? {
                 return Ok(after);
             }

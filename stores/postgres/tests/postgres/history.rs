@@ -5,7 +5,7 @@ use std::process::Command;
 
 use futures_util::future::join_all;
 use idmill::ErrorKind;
-use idmill::store::{Change, GiveBack, Store, connect};
+use idmill::store::{Change, GiveBack, Store, connect, raise};
 use idmill_postgres::driver::Client;
 use idmill_postgres::{Failover, InTransaction, PostgresStore, next_in_sql};
 use idmill_testing::engines::Engine;
@@ -56,6 +56,10 @@ async fn another_cluster_is_refused_until_somebody_says_where_to_go_on() {
     assert_eq!(ids(batch[1].clone().unwrap().range), (1, 1), "it has no other history");
     // What is not about the next id decides nothing.
     store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
+    assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
+    // Nor does `raise`, by which an older import raises.
+    let raised = raise(&store, &inspect(&store, "s").await, 32).await.unwrap();
+    assert_eq!(raised.next, Some(32));
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
     store.set(&name("s"), Change::new().next(500)).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (500, 502));

@@ -96,6 +96,38 @@ async fn a_table_that_is_dumped_and_restored() {
     ids.went_back().await;
 }
 
+/// A sequence that is restored is in another file, by which its epoch is later.
+#[tokio::test]
+async fn native_sequence_dumped_and_restored_repeats_nothing() {
+    let Some(engine) = server().await else { return };
+    client(&engine).await.batch_execute("CREATE DATABASE another").await.unwrap();
+    for database in ["postgres", "another"] {
+        let (Some(mut dump), Some(mut restore)) = (command(&engine, "pg_dump"), command(&engine, "psql"))
+        else {
+            return;
+        };
+        let file = engine.dir().join("dump.sql");
+        let mut ids = Drawn::from(url(&engine, "&sequences=native"));
+        ids.draw(30).await;
+        ran(dump.args(["--clean", "--if-exists", "--table=s", "postgres", "--file"]).arg(&file));
+        ids.draw(50).await;
+        ran(restore.args(["--set=ON_ERROR_STOP=1", "--quiet", database, "--file"]).arg(&file));
+        ids.moves_to(url(&engine, "&sequences=native").replace("/postgres?", &format!("/{database}?")));
+        ids.went_back().await;
+        client(&engine).await.batch_execute("DROP SEQUENCE IF EXISTS s").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn native_sequence_set_back_and_altered_repeats_nothing() {
+    let Some(engine) = server().await else { return };
+    let mut ids = Drawn::from(url(&engine, "&sequences=native"));
+    ids.draw(80).await;
+    let admin = client(&engine).await;
+    admin.batch_execute("SELECT setval('s', 30); ALTER SEQUENCE s INCREMENT BY 1").await.unwrap();
+    ids.went_back().await;
+}
+
 #[tokio::test]
 async fn a_table_that_is_gone() {
     let Some(engine) = server().await else { return };

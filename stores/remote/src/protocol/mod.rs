@@ -154,6 +154,9 @@ pub struct Change {
     pub max: Option<u64>,
     pub backwards: bool,
     pub revoke: bool,
+    // Only where it is set: servers of earlier versions refuse a field that they do not know.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_history: bool,
     pub expect: Option<Identity>,
 }
 
@@ -255,14 +258,15 @@ impl From<Page> for store::Page {
 
 impl From<store::Change> for Change {
     fn from(change: store::Change) -> Self {
-        let store::Change { next, max, backwards, revoke, expect, .. } = change;
-        Self { next, max, backwards, revoke, expect }
+        let store::Change { next, max, backwards, revoke, keep_history, expect, .. } = change;
+        Self { next, max, backwards, revoke, keep_history, expect }
     }
 }
 
 impl From<Change> for store::Change {
-    fn from(Change { next, max, backwards, revoke, expect }: Change) -> Self {
-        Self::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expect)
+    fn from(Change { next, max, backwards, revoke, keep_history, expect }: Change) -> Self {
+        let change = Self::new().next(next).max(max).backwards(backwards).revoke(revoke);
+        change.keep_history(keep_history).expect(expect)
     }
 }
 

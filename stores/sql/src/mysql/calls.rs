@@ -176,8 +176,8 @@ impl Calls {
         change: Change,
     ) -> Result<SequenceInfo> {
         self.writing::<E>()?;
-        // Who says where to go on has looked, whoever wrote last.
-        let anew = change.next.is_some();
+        // A person who sets `next` has looked.
+        let anew = change.decides_history();
         let besides = if anew { self.history.sets_anew() } else { String::new() };
         for _ in 0..TRIES {
             let seen = read_to_write(executor, &self.table, name).await?.ok_or_else(|| not_found(name))?;

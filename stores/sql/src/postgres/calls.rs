@@ -281,7 +281,7 @@ impl Calls {
         name: &SequenceName,
         change: Change,
     ) -> Result<SequenceInfo> {
-        let sql = self.writing::<E>()?.replace(self.history, change.next.is_some());
+        let sql = self.writing::<E>()?.replace(self.history, change.decides_history());
         for _ in 0..TRIES {
             let seen = self.inspect(executor, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();

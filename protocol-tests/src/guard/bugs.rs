@@ -1,0 +1,119 @@
+//! Decisions that are made wrongly.
+
+use idmill::guard::{Announced, Ledger, Refusal};
+
+use super::state::{At, Granted};
+
+/// A decision that is made wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// What lies below the ledger's mark is claimed all the same.
+    MarkAlone,
+    /// A range is used although it is not known whether it was claimed.
+    UsesTheUnknown,
+    /// A range is used although its claim certainly failed.
+    UsesTheFailed,
+    /// Another incarnation is taken for the same one.
+    AnyIncarnation,
+    /// An epoch that was before begins a ledger of its own.
+    AnyEpoch,
+    /// The rule of the first version: a later epoch is taken for a reset, and the ledger begins anew.
+    EpochForgets,
+    /// The rule of the first version: a removal that is announced lets another incarnation follow, whether the
+    /// store has confirmed it or not.
+    PendingOpens,
+    /// The rule of the first version: the incarnation that follows a removal may start anywhere.
+    RemovalForgets,
+    /// The floor is lowered when a reset is announced, before the store has confirmed it.
+    ResetsWhenPending,
+    /// A process claims more than it was granted, and uses later grants that lie in that unasked.
+    Lookahead,
+    /// The store is raised to the end of the refused range alone.
+    HealsToItsOwnEnd,
+    /// A range is used, and claimed after that.
+    ClaimsAfterUse,
+    /// A claim too many is forgotten, and the floor stays.
+    ForgetsTheLowest,
+    /// A removal is announced once it is done.
+    ToldLast,
+    /// A grant of another identity is reported, without a look at whether it is out of date.
+    AlarmsUnseen,
+}
+
+impl Bug {
+    /// Claims what was granted, with at most `kept` ranges apart.
+    pub(super) fn claim(
+        self,
+        kept: usize,
+        seen: Option<&Ledger>,
+        granted: &Granted,
+    ) -> Result<Ledger, Refusal> {
+        let (identity, range) = (granted.row.identity, granted.range);
+        let rightly = |seen| Ledger::claim_within(kept, seen, identity, range);
+        let Some(known) = seen else { return rightly(None) };
+        if self.begins_anew(known, granted) {
+            return Ok(with(rightly(None)?, |fresh| fresh.version = known.version + 1));
+        }
+        match (self, rightly(seen)) {
+            (Bug::MarkAlone, Err(Refusal::Claimed { .. })) => {
+                Ok(with(known.clone(), |same| same.version += 1))
+            }
+            (Bug::ForgetsTheLowest, Ok(wanted))
+                if wanted.floor != known.floor
+                    && range.start() > 0
+                    && u128::from(range.start()) != known.floor =>
+            {
+                Ok(with(wanted, |wanted| wanted.floor = known.floor))
+            }
+            (Bug::Lookahead, Ok(wanted)) if wanted.claims.is_empty() => {
+                Ok(with(wanted, |wanted| wanted.floor += 2))
+            }
+            (_, wanted) => wanted,
+        }
+    }
+
+    fn begins_anew(self, known: &Ledger, granted: &Granted) -> bool {
+        let (before, now) = (known.identity, granted.row.identity);
+        let is_another = before.incarnation != now.incarnation;
+        match self {
+            Bug::AnyIncarnation => is_another,
+            Bug::AnyEpoch => !is_another && now.epoch < before.epoch,
+            Bug::EpochForgets => !is_another && now.epoch > before.epoch,
+            Bug::PendingOpens => is_another && known.announced == Some(Announced::Removing),
+            Bug::RemovalForgets => is_another && known.announced == Some(Announced::Removed),
+            _ => false,
+        }
+    }
+
+    /// Announces what was wanted.
+    pub(super) fn announced(self, wanted: Ledger) -> Ledger {
+        match wanted.announced {
+            Some(Announced::Resetting { start }) if self == Bug::ResetsWhenPending => {
+                with(wanted, |wanted| (wanted.floor, wanted.claims) = (start, Vec::new()))
+            }
+            _ => wanted,
+        }
+    }
+
+    /// Where a process is whose write has an unknown outcome.
+    pub(super) fn unknown(self, at: At, life: usize) -> At {
+        match at {
+            At::Claiming(granted, ..) if self == Bug::UsesTheUnknown => At::Holding(granted, life),
+            _ => At::Idle,
+        }
+    }
+
+    /// Where a process is whose write was certainly refused.
+    pub(super) fn refused(self, at: &At, life: usize) -> At {
+        match at {
+            At::Claiming(granted, ..) if self == Bug::UsesTheFailed => At::Holding(*granted, life),
+            _ => at.refused().unwrap_or_default(),
+        }
+    }
+}
+
+fn with(mut ledger: Ledger, change: impl FnOnce(&mut Ledger)) -> Ledger {
+    change(&mut ledger);
+    ledger
+}
