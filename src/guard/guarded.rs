@@ -39,7 +39,7 @@ const TRIES: usize = 8;
 /// use std::sync::Arc;
 ///
 /// let store = MemoryStore::new();
-/// let witness = Arc::new(MemoryWitness::new()); // in earnest, another database or a `FileWitness`
+/// let witness = Arc::new(MemoryWitness::new()); // in earnest, another server or a `FileWitness`
 /// let guarded = || Arc::new(Guarded::new(Arc::new(store.clone()), witness.clone())) as Arc<dyn Store>;
 ///
 /// let orders = Sequences::new(guarded())?.sequence::<u64>("orders").step(10).await?;
@@ -328,7 +328,7 @@ impl Store for Guarded {
     }
 
     crate::store_calls!(|this| this.store =>
-        create inspect inspect_many list set record swap_record list_records);
+        create inspect inspect_many list set server record swap_record list_records);
 
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(

@@ -17,6 +17,7 @@
 //! - [`WitnessUrl`]: a witness by its URL, as in `guard=URL` of any store's URL.
 //! - [`Guarded`]: a store whose grants are claimed before they are used.
 
+mod apart;
 mod file;
 mod guarded;
 mod ledger;
@@ -25,6 +26,7 @@ mod text;
 mod witness;
 
 pub use crate::store::WitnessUrl;
+pub(crate) use apart::{drawn_from, is_itself, is_same_file, marked, not_the_server_of, was_there};
 pub use file::FileWitness;
 pub use guarded::Guarded;
 pub use ledger::{Heal, Ledger, Refusal};

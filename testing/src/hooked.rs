@@ -43,5 +43,5 @@ impl<H> Deref for Hooked<H> {
 impl<H: Hooks> Store for Hooked<H> {
     idmill::store_calls!(|this| this.0 => capabilities reserve reserve_many give_back);
     idmill::store_calls!(|this| this.0.inner() =>
-        create inspect inspect_many list set remove record swap_record list_records);
+        create inspect inspect_many list set remove server record swap_record list_records);
 }

@@ -45,6 +45,7 @@ pub use self::classify::{
     failed, is_of_commit, leaves_connection, unconnected,
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
+pub use self::history::server;
 pub use self::largest::largest;
 pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
