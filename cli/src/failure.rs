@@ -230,6 +230,9 @@ fn hint(error: &Error, message: &str) -> Option<String> {
     let connecting = error.operation() == Some(Operation::Connect);
     Some(match error.kind() {
         ErrorKind::Exhausted => format!("`idmill set {name} --max N` raises the last id"),
+        ErrorKind::NotFound if connecting && message.contains("the witness") => {
+            "--guard and IDMILL_GUARD name another witness".to_owned()
+        }
         ErrorKind::NotFound if connecting => {
             "--store and IDMILL_STORE name another store; `idmill create` makes one that never was, unless its URL has mode=rw".to_owned()
         }

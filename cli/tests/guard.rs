@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::process::Stdio;
 
 use common::{Place, Ran};
 
@@ -161,4 +162,120 @@ fn looking_at_a_store_needs_no_witness_and_makes_none() {
     assert_eq!(place.run(&["list", "--store", GUARDED]).code, 0);
     assert_eq!(place.run(&["show", "orders", "--store", GUARDED]).code, 0);
     assert!(!place.files().iter().any(|file| file.contains("witness")), "{:?}", place.files());
+}
+
+#[cfg(unix)]
+#[test]
+fn symbolic_link_to_a_witness_is_followed() {
+    let place = Place::new();
+    fs::create_dir(place.path().join("other")).unwrap();
+    let link = place.path().join("ids.witness");
+    assert_eq!(next(&place, "sqlite:ids.db?guard=file:other/w", "5").ids(), [1, 2, 3, 4, 5]);
+    std::os::unix::fs::symlink("other/w", &link).unwrap();
+    fs::copy(place.path().join("ids.db"), place.path().join("copy.db")).unwrap();
+    assert_eq!(next(&place, GUARDED, "5").ids(), [6, 7, 8, 9, 10]);
+    assert!(link.is_symlink(), "{:?}", place.files());
+    fs::rename(place.path().join("copy.db"), place.path().join("ids.db")).unwrap();
+    assert_eq!(next(&place, "sqlite:ids.db?guard=file:other/w", "1").ids(), [11]);
+}
+
+#[cfg(unix)]
+#[test]
+fn witness_with_two_hard_links_is_refused() {
+    let place = restored(GUARDED);
+    fs::hard_link(place.path().join("ids.witness"), place.path().join("other.witness")).unwrap();
+    for store in [GUARDED, "sqlite:ids.db?guard=file:other.witness"] {
+        let refused = next(&place, store, "1");
+        assert_eq!((refused.code, refused.out.as_str()), (5, ""), "{refused:?}");
+        assert!(refused.err.contains("has 2 hard links"), "{}", refused.err);
+    }
+    fs::remove_file(place.path().join("other.witness")).unwrap();
+    assert_eq!(next(&place, GUARDED, "1").ids(), [11]);
+}
+
+#[test]
+fn witness_url_is_decoded_alike_in_both_places() {
+    for file in ["my%20ids.witness", "my+ids.witness"] {
+        let place = restored(&format!("sqlite:ids.db?guard=file:{file}"));
+        let guard = format!("file:{file}");
+        let by_flag = place.run(&["next", "orders", "--store", STORE, "--guard", &guard]);
+        assert_eq!(by_flag.ids(), [11], "{by_flag:?}");
+    }
+}
+
+#[test]
+fn witness_file_with_an_unknown_option_is_refused() {
+    let place = Place::new();
+    for args in [["--store", STORE, "--guard", "file:w?mode=rw"], ["--store", STORE, "--guard", "file:w?x"]] {
+        let refused = place.run(&[&["next", "orders"], &args[..]].concat());
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains("unknown option"), "{}", refused.err);
+    }
+    assert_eq!(next(&place, "sqlite:ids.db?guard=file:w%3Fmode=rw", "1").code, 2);
+    assert_eq!(place.files(), [""; 0]);
+}
+
+#[cfg(unix)]
+#[test]
+fn witness_that_is_the_store_by_another_name_is_refused() {
+    let place = Place::new();
+    assert_eq!(next(&place, "sqlite:ids.db?guard=file:w", "1").ids(), [1]);
+    std::os::unix::fs::symlink("ids.db", place.path().join("link.db")).unwrap();
+    let absolute = place.path().join("ids.db");
+    for guard in ["./ids.db", "link.db", absolute.to_str().unwrap(), "./ids.db?table=kept"] {
+        let guard = format!("sqlite:{guard}");
+        let refused = place.run(&["next", "orders", "--store", STORE, "--guard", &guard]);
+        assert_eq!(refused.code, 2, "{guard}: {refused:?}");
+        assert!(refused.err.contains("is the store itself"), "{guard}: {}", refused.err);
+    }
+    assert_eq!(next(&place, "sqlite:ids.db?guard=file:w", "1").ids(), [2]);
+}
+
+#[test]
+fn missing_witness_of_a_used_store_is_refused() {
+    for witness in ["ids.witness", "w.db"] {
+        let guard = if witness == "w.db" { "sqlite:w.db" } else { "file:ids.witness" };
+        let guarded = format!("sqlite:ids.db?guard={guard}");
+        let place = restored(&guarded);
+        fs::remove_file(place.path().join(witness)).unwrap();
+        let before = place.files();
+        // A sequence of another name would begin a new witness just as well.
+        for name in ["orders", "users"] {
+            let refused = place.run(&["next", name, "--store", &guarded]);
+            assert_eq!((refused.code, refused.out.as_str()), (4, ""), "{refused:?}");
+            assert!(refused.err.contains("does not exist, and ids of \"orders\""), "{}", refused.err);
+            assert!(refused.err.contains(&format!("`{guard}?new=true`")), "{}", refused.err);
+        }
+        let existing = place.run(&["next", "orders", "--existing", "--store", &guarded]);
+        assert_eq!(existing.code, 4, "{existing:?}");
+        assert_eq!(place.files(), before);
+        let new = ["next", "orders", "--store", STORE, "--guard", &format!("{guard}?new=true")];
+        assert_eq!(place.run(&new).ids(), [6], "as without a witness");
+        assert_eq!(next(&place, &guarded, "1").ids(), [7]);
+    }
+}
+
+#[test]
+fn witness_of_a_new_store_is_created_by_all_at_once() {
+    for guard in ["file:ids.witness", "sqlite:w.db"] {
+        let place = Place::new();
+        let store = format!("sqlite:ids.db?guard={guard}");
+        let start = || {
+            place
+                .command(&["next", "orders", "--store", &store])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        };
+        let started: Vec<_> = (0..6).map(|_| start().unwrap()).collect();
+        let mut ids = Vec::new();
+        for child in started {
+            let ran = Ran::from(child.wait_with_output().unwrap());
+            assert_eq!(ran.code, 0, "{ran:?}");
+            ids.extend(ran.ids());
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 6);
+    }
 }

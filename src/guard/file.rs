@@ -22,11 +22,14 @@ const PAUSE: Duration = Duration::from_millis(2);
 ///
 /// Every write replaces the file by a new one, which is on disk before it takes the old one's name; a lock on
 /// `FILE.lock` beside it keeps the processes apart. A write costs as much as the file is long: some hundred
-/// bytes for each sequence. Choose another database for thousands of sequences, or for processes on several
+/// bytes for each sequence. Choose a database for thousands of sequences, or for processes on several
 /// machines; a network file system may not keep its locks.
 ///
 /// Put it on another disk than the store, and leave it out of the store's backups: what is restored together
 /// with the store notices nothing.
+///
+/// A symbolic link is followed. A file with several hard links is refused: a write would leave the other names
+/// with the old content.
 #[derive(Clone, Debug)]
 pub struct FileWitness(Arc<Place>);
 
@@ -42,45 +45,64 @@ impl FileWitness {
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) if its directory does not exist; [`Denied`](ErrorKind::Denied);
+    /// [`Conflict`](ErrorKind::Conflict) if the file has several hard links;
     /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or no witness of idmill's;
     /// [`Unavailable`](ErrorKind::Unavailable) if others hold it for 10 s.
     pub fn open(file: impl Into<PathBuf>) -> Result<Self> {
-        let place = Place::of(file.into());
+        let place = Place::of(file.into())?;
         let lock = place.lock()?;
         if !place.file.try_exists().map_err(|error| place.failed(&error))? {
             place.write(&BTreeMap::new())?;
         }
+        place.check_links()?;
         place.read()?;
         drop(lock);
         Ok(Self(Arc::new(place)))
     }
 
-    /// Opens the file if it exists. Blocks.
+    /// Opens the file for claims if it exists. Blocks.
+    pub(crate) fn find(file: PathBuf) -> Result<Option<Self>> {
+        let place = Place::of(file)?;
+        if !place.file.try_exists().map_err(|error| place.failed(&error))? {
+            return Ok(None);
+        }
+        // Locked to learn before the first reserve that claims can be written.
+        drop(place.lock()?);
+        place.check_links()?;
+        place.read()?;
+        Ok(Some(Self(Arc::new(place))))
+    }
+
+    /// Opens the file if it exists. Blocks. Reading it needs no right to write, neither the file nor its
+    /// directory.
     ///
     /// # Errors
     /// As [`open`](Self::open); [`NotFound`](ErrorKind::NotFound) if it does not exist.
     pub fn open_existing(file: impl Into<PathBuf>) -> Result<Self> {
-        let place = Place::of(file.into());
-        // Whole at any moment, so that looking needs no lock.
+        let place = Place::of(file.into())?;
+        place.check_links()?;
         place.read()?;
         Ok(Self(Arc::new(place)))
     }
 
-    /// The file, as it was given.
+    /// The file that its name leads to.
     pub fn path(&self) -> &Path {
         &self.0.file
     }
 
-    /// Runs `work` where it may block, under the lock.
-    async fn locked<R: Send + 'static>(
+    /// All ledgers. The file is whole at any moment, since it is only ever replaced, so this takes no lock: it
+    /// has to work where nothing can be written.
+    async fn ledgers(&self) -> Result<BTreeMap<SequenceName, Ledger>> {
+        self.blocking(Place::read).await
+    }
+
+    /// Runs `work` where it may block.
+    async fn blocking<R: Send + 'static>(
         &self,
         work: impl FnOnce(&Place) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let place = self.0.clone();
-        let working = tokio::task::spawn_blocking(move || {
-            let _lock = place.lock()?;
-            work(&place)
-        });
+        let working = tokio::task::spawn_blocking(move || work(&place));
         working.await.unwrap_or_else(|error| {
             Err(Error::new(ErrorKind::UnknownOutcome, "the work on the witness's file was cut off")
                 .because(error))
@@ -91,7 +113,8 @@ impl FileWitness {
 impl FileWitness {
     /// Makes these writes, each if its condition holds, and returns which were made.
     async fn written(&self, writes: Vec<Write>) -> Result<Vec<bool>> {
-        self.locked(move |place| {
+        self.blocking(move |place| {
+            let _lock = place.lock()?;
             let mut ledgers = place.read()?;
             let mut written = Vec::with_capacity(writes.len());
             for Write { name, seen, wanted } in writes {
@@ -112,8 +135,7 @@ impl FileWitness {
 
 impl Witness for FileWitness {
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
-        let name = name.clone();
-        Box::pin(self.locked(move |place| Ok(place.read()?.remove(&name))))
+        Box::pin(async move { Ok(self.ledgers().await?.remove(name)) })
     }
 
     fn swap<'a>(
@@ -131,7 +153,7 @@ impl Witness for FileWitness {
 
     fn read_many<'a>(&'a self, names: &'a [SequenceName]) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
         Box::pin(async move {
-            match self.locked(Place::read).await {
+            match self.ledgers().await {
                 Ok(mut ledgers) => names.iter().map(|name| Ok(ledgers.remove(name))).collect(),
                 Err(error) => all_failed(names.len(), error),
             }
@@ -149,7 +171,7 @@ impl Witness for FileWitness {
     }
 
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
-        Box::pin(async move { Ok(Ledgers::of(&self.locked(Place::read).await?, page)) })
+        Box::pin(async move { Ok(Ledgers::of(&self.ledgers().await?, page)) })
     }
 }
 
@@ -161,13 +183,28 @@ fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
 }
 
 impl Place {
-    fn of(file: PathBuf) -> Self {
+    /// One place for all names of a file: each process locks beside the file itself, and replaces it there.
+    fn of(file: PathBuf) -> Result<Self> {
+        let file = resolved(&file).map_err(|error| failed(&file, &error))?;
         let beside = |ending: &str| {
             let mut name = file.clone().into_os_string();
             name.push(ending);
             PathBuf::from(name)
         };
-        Self { lock: beside(".lock"), new: beside(".new"), file }
+        Ok(Self { lock: beside(".lock"), new: beside(".new"), file })
+    }
+
+    fn check_links(&self) -> Result<()> {
+        match links(&self.file).map_err(|error| self.failed(&error))? {
+            0 | 1 => Ok(()),
+            links => {
+                let file = self.file.display();
+                let message = format!(
+                    "{file} has {links} hard links, and a write would reach only one of them: remove the others"
+                );
+                Err(Error::new(ErrorKind::Conflict, message))
+            }
+        }
     }
 
     fn lock(&self) -> Result<File> {
@@ -229,18 +266,45 @@ impl Place {
     }
 
     fn failed(&self, error: &io::Error) -> Error {
-        let (kind, advice) = match error.kind() {
-            io::ErrorKind::NotFound => (
-                ErrorKind::NotFound,
-                "make its directory, or restore the file: a new one knows nothing of what was claimed",
-            ),
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                (ErrorKind::Denied, "this process has to be able to write it, and its directory")
-            }
-            _ => (ErrorKind::Unavailable, "nothing was claimed"),
-        };
-        Error::new(kind, format!("{}: {error}; {advice}", self.file.display()))
+        failed(&self.file, error)
     }
+}
+
+fn failed(file: &Path, error: &io::Error) -> Error {
+    let (kind, advice) = match error.kind() {
+        io::ErrorKind::NotFound => (
+            ErrorKind::NotFound,
+            "make its directory, or restore the file: a new one knows nothing of what was claimed",
+        ),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (ErrorKind::Denied, "this process has to be able to write it, and its directory")
+        }
+        _ => (ErrorKind::Unavailable, "nothing was claimed"),
+    };
+    Error::new(kind, format!("{}: {error}; {advice}", file.display()))
+}
+
+/// The file behind symbolic links. A file that does not exist yet is in the directory behind them.
+fn resolved(file: &Path) -> io::Result<PathBuf> {
+    match (std::fs::canonicalize(file), file.file_name()) {
+        (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound && !file.is_symlink() => {
+            let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+            Ok(std::fs::canonicalize(parent.unwrap_or(Path::new(".")))?.join(name))
+        }
+        (found, _) => found,
+    }
+}
+
+/// How many names in file systems the file has.
+#[cfg(unix)]
+fn links(file: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(std::fs::metadata(file)?.nlink())
+}
+
+#[cfg(not(unix))]
+fn links(file: &Path) -> io::Result<u64> {
+    std::fs::metadata(file).map(|_| 1)
 }
 
 #[cfg(test)]
@@ -318,9 +382,45 @@ mod tests {
             }
         }
         std::fs::remove_file(&file).unwrap();
+        assert!(FileWitness::find(file.clone()).unwrap().is_none());
         let gone = witness.swap(&name("orders"), None, &ledger(None, 1)).await.unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
         let nowhere = FileWitness::open(directory.path().join("no/ids.witness")).unwrap_err();
         assert_eq!(nowhere.kind(), ErrorKind::NotFound, "{nowhere}");
+    }
+
+    #[tokio::test]
+    async fn reading_needs_no_right_to_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ids.witness");
+        let first = ledger(None, 1);
+        let witness = FileWitness::open(&file).unwrap();
+        assert!(witness.swap(&name("orders"), None, &first).await.unwrap());
+        // Nobody can write a directory as a file: as on a read-only mount, for root as well.
+        std::fs::remove_file(directory.path().join("ids.witness.lock")).unwrap();
+        std::fs::create_dir(directory.path().join("ids.witness.lock")).unwrap();
+        let looking = FileWitness::open_existing(&file).unwrap();
+        assert_eq!(looking.read(&name("orders")).await.unwrap(), Some(first.clone()));
+        assert_eq!(looking.list(&Page::default()).await.unwrap().ledgers.len(), 1);
+        assert_eq!(looking.read_many(&[name("orders")]).await[0].as_ref().unwrap(), &Some(first.clone()));
+        looking.swap(&name("orders"), Some(&first), &first.remove()).await.unwrap_err();
+        FileWitness::find(file).unwrap_err();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn open_of_a_link_leads_to_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir(at("other")).unwrap();
+        std::os::unix::fs::symlink("other/w", at("link")).unwrap();
+        let nowhere = FileWitness::open(at("link")).unwrap_err();
+        assert_eq!(nowhere.kind(), ErrorKind::NotFound, "its disk may not be mounted: {nowhere}");
+        let file = FileWitness::open(at("other/w")).unwrap();
+        assert_eq!(FileWitness::open(at("link")).unwrap().path(), file.path());
+        std::fs::hard_link(at("other/w"), at("w")).unwrap();
+        for name in ["w", "link", "other/w"] {
+            assert_eq!(FileWitness::open(at(name)).unwrap_err().kind(), ErrorKind::Conflict, "{name}");
+        }
     }
 }

@@ -55,7 +55,7 @@ const PENDING: Contention = Contention::new()
 /// use std::sync::Arc;
 ///
 /// let store = MemoryStore::new();
-/// let witness = Arc::new(MemoryWitness::new()); // in earnest, another database or a `FileWitness`
+/// let witness = Arc::new(MemoryWitness::new()); // in earnest, another server or a `FileWitness`
 /// let guarded = || Arc::new(Guarded::new(Arc::new(store.clone()), witness.clone())) as Arc<dyn Store>;
 ///
 /// let orders = Sequences::new(guarded())?.sequence::<u64>("orders").step(10).await?;
@@ -449,7 +449,7 @@ impl Store for Guarded {
     }
 
     crate::store_calls!(|this| this.store =>
-        create inspect inspect_many list record swap_record list_records);
+        create inspect inspect_many list server record swap_record list_records);
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {

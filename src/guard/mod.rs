@@ -20,6 +20,7 @@
 
 mod administration;
 mod announced;
+mod apart;
 mod file;
 mod guarded;
 mod ledger;
@@ -30,6 +31,7 @@ mod witness;
 pub use crate::store::WitnessUrl;
 pub use administration::forget;
 pub use announced::Announced;
+pub(crate) use apart::{drawn_from, is_itself, is_same_file, marked, not_the_server_of, was_there};
 pub use file::FileWitness;
 pub use guarded::Guarded;
 pub use ledger::{Heal, Ledger, Refusal};

@@ -1,13 +1,14 @@
 //! A witness in a store.
 
+use super::apart::is_mark;
 use super::{Ledger, Ledgers, Witness, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::store::{Durability, Identity, Page, Store, StoreFuture, Unreadable};
 use crate::sync::Arc;
 
-/// A witness in any store that keeps [records](crate::store::Store::swap_record): another database than the
-/// one that it guards, which is not restored together with it.
+/// A witness in any store that keeps [records](crate::store::Store::swap_record): on another server than
+/// the one that it guards, which is not restored or promoted together with it. `guard=URL` checks that.
 ///
 /// ```
 /// # async fn demo() -> idmill::Result<()> {
@@ -41,6 +42,10 @@ impl StoreWitness {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         Ok(Self(Arc::new(store)))
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0
     }
 }
 
@@ -84,7 +89,7 @@ impl Witness for StoreWitness {
             let records = self.0.list_records(page).await?;
             let mut ledgers =
                 Ledgers { unreadable: records.unreadable, next: records.next, ..Ledgers::default() };
-            for (name, record) in records.records {
+            for (name, record) in records.records.into_iter().filter(|(name, _)| !is_mark(name)) {
                 match read(&name, &record) {
                     Ok(ledger) => ledgers.ledgers.push((name, ledger)),
                     Err(error) => ledgers.unreadable.push(Unreadable { name: name.to_string(), error }),

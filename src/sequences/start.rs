@@ -93,7 +93,7 @@ pub struct SequencesBuilder {
 impl SequencesBuilder {
     /// Has each range claimed at a witness before it is used, so that no id comes twice although the store
     /// went back in time: see [`guard`](crate::guard), and `guard=URL` in the store's URL. Each call adds a
-    /// witness.
+    /// witness. Only the URL's option checks that it is another place than the store.
     pub fn guard(mut self, witness: impl Witness + 'static) -> Self {
         self.store = Arc::new(Guarded::new(self.store, Arc::new(witness)));
         self

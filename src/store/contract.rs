@@ -231,6 +231,16 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// name is another incarnation.
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
 
+    /// Names the server, or the cluster, that keeps this store, in words for an error: `etcd cluster 7`. A
+    /// restore or a failover of it takes back everything that it keeps, so a [witness](crate::guard) needs
+    /// another one. `None` if the store cannot tell, which is the default.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn server(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Reads a record; `None` if nothing was written under this name.
     ///
     /// A *record* is a short text under a name, kept apart from the sequences: a

@@ -47,7 +47,8 @@ fn absent(name: &SequenceName) -> Error {
 
 impl Store for Existing {
     crate::store_calls!(|this| this.0 =>
-        capabilities give_back inspect inspect_many list set remove record swap_record list_records);
+        capabilities give_back inspect inspect_many list set remove server record swap_record
+        list_records);
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(async move {

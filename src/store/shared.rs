@@ -9,7 +9,7 @@ use super::Store;
 impl<S: Store + ?Sized> Store for Arc<S> {
     crate::store_calls!(|this| **this =>
         capabilities reserve reserve_many give_back create inspect inspect_many list list_all set remove
-        record swap_record list_records);
+        server record swap_record list_records);
 }
 
 #[cfg(test)]

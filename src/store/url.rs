@@ -65,7 +65,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
 /// - `guard=URL` has each range claimed at a [witness](crate::guard) before it is used, so that no id comes
 ///   twice although the store was restored from a backup. The witness is `file:PATH`, or any other store that
 ///   keeps records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Special characters are
-///   percent-encoded.
+///   percent-encoded. A witness that is the store itself, or is kept by the same server, is refused, and so
+///   is a missing one where ids were reserved before: see [`WitnessUrl`].
 /// - `existing=true` creates nothing, neither the store nor a sequence: see
 ///   [`Existing`](crate::store::Existing).
 ///

@@ -282,7 +282,7 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
     }
 
     crate::store_calls!(|this| this.inner.source.store() =>
-        create inspect inspect_many list remove record swap_record list_records);
+        create inspect inspect_many list remove server record swap_record list_records);
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {

@@ -56,5 +56,5 @@ impl<H> Deref for Hooked<H> {
 impl<H: Hooks> Store for Hooked<H> {
     idmill::store_calls!(|this| this.0 => capabilities reserve reserve_many give_back inspect_many set);
     idmill::store_calls!(|this| this.0.inner() =>
-        create inspect list remove record swap_record list_records);
+        create inspect list remove server record swap_record list_records);
 }

@@ -78,8 +78,9 @@ pub(crate) struct Global {
     ///
     /// A store that is restored from a backup grants the same ids again. With a witness, each range is
     /// claimed there before it is used, and what was claimed before is not. It is a file on another disk, for
-    /// the processes of one machine, or another store: `postgres://HOST/DATABASE`. Use the same one always,
-    /// for all who use the store; in the store's URL it is `guard=URL`.
+    /// the processes of one machine, or a store on another server: `postgres://HOST/DATABASE`. Use the same one
+    /// always, for all who use the store; in the store's URL it is `guard=URL`. Where ids were reserved before,
+    /// a missing witness is refused; `?new=true` at the end of its URL creates it, once.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) guard: Option<String>,
     /// Print JSON: results on stdout, errors and notes one a line on stderr

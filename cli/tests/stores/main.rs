@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod doctor;
+mod guard;
 
 use common::{Place, Ran};
 use idmill_testing::engines::Engine;

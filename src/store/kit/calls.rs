@@ -117,6 +117,11 @@ macro_rules! store_call {
             $crate::store_call!(@body $to self, remove try_remove(name) Remove name)
         }
     };
+    (server $to:tt) => {
+        fn server(&self) -> $crate::store::StoreFuture<'_, $crate::Result<Option<String>>> {
+            $crate::store_call!(@body $to self, server try_server() Connect)
+        }
+    };
     (record $to:tt) => {
         fn record<'a>(
             &'a self,

@@ -49,18 +49,19 @@ pub fn decoded(text: &str) -> Result<String> {
 /// reads, and the option's value.
 ///
 /// # Errors
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if it is given twice.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if it is given twice, or is not UTF-8.
 pub fn take(option: &str, rest: &str) -> Result<(String, Option<String>)> {
     let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), None)) };
     let mut values = Vec::new();
     let others: Vec<&str> = query
         .split('&')
-        .filter(|pair| match form_urlencoded::parse(pair.as_bytes()).next() {
-            Some((key, value)) if key == option => {
-                values.push(value.into_owned());
-                false
+        .filter(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let is_taken = decoded(key).is_ok_and(|key| key == option);
+            if is_taken {
+                values.push(value);
             }
-            _ => true,
+            !is_taken
         })
         .collect();
     if values.len() > 1 {
@@ -68,7 +69,8 @@ pub fn take(option: &str, rest: &str) -> Result<(String, Option<String>)> {
     }
     let Some(value) = values.pop() else { return Ok((rest.to_owned(), None)) };
     let separator = if others.is_empty() { "" } else { "?" };
-    Ok((format!("{place}{separator}{}", others.join("&")), Some(value)))
+    // The value may be a URL itself, in which a plus is a plus.
+    Ok((format!("{place}{separator}{}", others.join("&")), Some(decoded(value)?)))
 }
 
 /// Hands each option to `set`, in the order of the URL.
@@ -190,6 +192,7 @@ mod tests {
                 Some("memcached://h?block=5&stub=2s"),
             ),
             ("a?w%69ndow=m", "a", Some("m")),
+            ("a?window=a+b%2Bc", "a", Some("a+b+c")),
             ("a?windows=m", "a?windows=m", None),
         ] {
             let expected = (left.to_owned(), window.map(ToOwned::to_owned));

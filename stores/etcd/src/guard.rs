@@ -48,6 +48,11 @@ impl Guard {
         }
     }
 
+    /// The cluster that answered; `None` before the first answer.
+    pub(super) fn cluster(&self) -> Option<u64> {
+        self.0.lock().cluster
+    }
+
     /// Whether an answer is of the same cluster, and of the same history as those before it.
     pub(super) fn check(&self, header: Option<Header>, floor: Floor) -> Result<()> {
         let Some(Header { cluster_id, revision }) = header else {

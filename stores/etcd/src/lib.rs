@@ -133,6 +133,10 @@ impl EtcdStore {
         cas::remove(&*self.sequences, name).await
     }
 
+    async fn try_server(&self) -> Result<Option<String>> {
+        Ok(self.sequences.cluster())
+    }
+
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         self.sequences.read_record(name).await
     }
@@ -151,5 +155,5 @@ impl Store for EtcdStore {
         self.sequences.can()
     }
 
-    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
+    idmill::store_calls!(reserve give_back create inspect list set remove server record swap_record list_records);
 }

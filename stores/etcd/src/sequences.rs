@@ -55,6 +55,11 @@ impl Sequences {
         self.client.guard().floor().is_err()
     }
 
+    /// The cluster that answered last, in words.
+    pub(super) fn cluster(&self) -> Option<String> {
+        Some(format!("etcd cluster {:x}", self.client.guard().cluster()?))
+    }
+
     /// Asks for what nobody has, to know whether anybody answers.
     pub(super) async fn greet(&self) -> Result<()> {
         let range = Range { key: self.place.first(), ..Range::default() };

@@ -201,6 +201,12 @@ impl MysqlStore {
         session.release(outcome).await
     }
 
+    async fn try_server(&self) -> Result<Option<String>> {
+        let mut session = self.reading().await?;
+        let outcome = self.calls.server(&mut session).await;
+        session.release(outcome).await
+    }
+
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         let mut session = self.reading().await?;
         let outcome = self.calls.record(&mut session, name).await;
@@ -225,5 +231,5 @@ impl Store for MysqlStore {
         CAPABILITIES
     }
 
-    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
+    idmill::store_calls!(reserve give_back create inspect list set remove server record swap_record list_records);
 }

@@ -34,7 +34,7 @@ use idmill_sql::postgres::native::{
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
-    must_sync, not_created, quoted,
+    must_sync, not_created, quoted, server,
 };
 use idmill_sql::{Asked, Patience, Row, Statement, Value};
 use parking_lot::Mutex;
@@ -320,6 +320,10 @@ impl NativeSequences {
         self.sessions.lock_timeout(Patience::Full)
     }
 
+    async fn try_server(&self) -> Result<Option<String>> {
+        server(&mut &self.sessions).await
+    }
+
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         self.must_write()?;
         let kept = self.kept(name);
@@ -440,7 +444,7 @@ impl Store for NativeSequences {
         Capabilities::new(Durability::Disk).shared(true)
     }
 
-    idmill::store_calls!(reserve create inspect list set remove);
+    idmill::store_calls!(reserve create inspect list set remove server);
 }
 
 /// Not the options, which hold a password.

@@ -243,6 +243,11 @@ impl RedisStore {
         self.held(&answer)
     }
 
+    async fn try_server(&self) -> Result<Option<String>> {
+        let answer = self.run(self.schema.server()).await?;
+        Ok(answer.words.get(1).filter(|run| !run.is_empty()).map(|run| format!("Redis server {run}")))
+    }
+
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         let answer = self.run(self.schema.read_record(name)).await?;
         self.kept(&answer)
@@ -318,7 +323,7 @@ impl Store for RedisStore {
         Box::pin(self.try_reserve(requests))
     }
 
-    idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
+    idmill::store_calls!(give_back create inspect list set remove server record swap_record list_records);
 }
 
 /// Another master wrote the sequence last.

@@ -22,7 +22,7 @@ macro_rules! script {
 }
 
 /// In the order of the numbers below.
-pub(super) const SCRIPTS: [&str; 8] = [
+pub(super) const SCRIPTS: [&str; 9] = [
     script!("scripts/reserve.lua"),
     script!("scripts/give_back.lua"),
     script!("scripts/create.lua"),
@@ -31,6 +31,7 @@ pub(super) const SCRIPTS: [&str; 8] = [
     script!("scripts/remove.lua"),
     script!("scripts/record.lua" "scripts/read_record.lua"),
     script!("scripts/record.lua" "scripts/swap_record.lua"),
+    script!("scripts/record.lua" "scripts/server.lua"),
 ];
 const RESERVE: usize = 0;
 const GIVE_BACK: usize = 1;
@@ -40,6 +41,7 @@ const SET: usize = 4;
 const REMOVE: usize = 5;
 const READ_RECORD: usize = 6;
 const SWAP_RECORD: usize = 7;
+const SERVER: usize = 8;
 
 /// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise.
 /// The braces have a cluster keep all of them in one slot, so that a script may touch two.
@@ -121,6 +123,11 @@ impl Schema {
 
     pub(super) fn record_key(&self, name: &SequenceName) -> String {
         format!("{{{}}}:w:{name}", self.prefix)
+    }
+
+    /// Which server it is, whatever the prefix.
+    pub(super) fn server(&self) -> Call {
+        Call { script: SERVER, keys: vec![self.record_names()], arguments: Vec::new(), asked: Asked::Read }
     }
 
     pub(super) fn read_record(&self, name: &SequenceName) -> Call {

@@ -71,7 +71,7 @@ pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
 impl Store for PostgresStore {
     idmill::store_calls!(|this| this.0 =>
         capabilities reserve reserve_many give_back create inspect inspect_many list set remove
-        record swap_record list_records);
+        server record swap_record list_records);
 }
 
 impl fmt::Debug for PostgresStore {

@@ -10,6 +10,7 @@ use idmill::store::kit::history::{Failover, Histories};
 use idmill::store::{Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
+use super::calls::Calls;
 use super::classify::failed;
 use super::rows::{text, unsigned};
 use super::run::{read, try_read, write};
@@ -85,6 +86,21 @@ impl History {
     /// The condition, behind others.
     pub(super) fn holds(self) -> String {
         if self.looks { format!(" AND (`history` IS NULL OR `history` = {HERE})") } else { String::new() }
+    }
+}
+
+impl Calls {
+    /// MySQL's `server_uuid`, for [`Store::server`](idmill::store::Store::server). MariaDB has nothing that is
+    /// unique.
+    ///
+    /// # Errors
+    /// Those of the executor.
+    pub async fn server<E: Executor>(&self, executor: &mut E) -> Result<Option<String>> {
+        match try_read(executor, "SELECT CONCAT('MySQL server ', @@server_uuid)").await {
+            Ok(rows) => Ok(rows.first().and_then(|row| text(row, 0)).map(str::to_owned)),
+            Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(None),
+            Err(fault) => Err(failed(fault, Asked::Read)),
+        }
     }
 }
 

@@ -138,6 +138,20 @@ pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<
     Ok(refused.collect())
 }
 
+/// The cluster that keeps everything in this database, for
+/// [`Store::server`](idmill::store::Store::server); `None` where this role is not told.
+///
+/// # Errors
+/// Those of the executor.
+pub async fn server<E: Executor>(executor: &mut E) -> Result<Option<String>> {
+    let sql = format!("SELECT 'PostgreSQL ' || {CLUSTER}");
+    match executor.execute(Statement::read(sql, [])).await {
+        Ok(answer) => Ok(answer.rows.first().and_then(|row| row.text(0)).map(str::to_owned)),
+        Err(fault) if is_missing(&fault) || fault.code() == Some(DENIED) => Ok(None),
+        Err(fault) => Err(failed(fault, Asked::Read)),
+    }
+}
+
 impl Calls {
     /// The row, and whether it stands in the way of a reserve that it was written in another history. If the
     /// row may be adopted, that is done; the caller then tries again.

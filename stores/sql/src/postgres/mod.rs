@@ -47,7 +47,7 @@ pub use self::classify::{
     unconnected,
 };
 pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
-pub use self::history::refused;
+pub use self::history::{refused, server};
 pub use self::largest::largest;
 pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};

@@ -52,6 +52,10 @@ macro_rules! postgres_store {
                 self.calls.remove(&mut &self.sessions, name).await
             }
 
+            async fn try_server(&self) -> ::idmill::Result<Option<String>> {
+                $crate::postgres::server(&mut &self.sessions).await
+            }
+
             async fn try_record(&self, name: &::idmill::SequenceName) -> ::idmill::Result<Option<String>> {
                 self.calls.record(&mut &self.sessions, name).await
             }
@@ -86,7 +90,7 @@ macro_rules! postgres_store {
             }
 
             ::idmill::store_calls!(
-                reserve give_back create inspect list set remove record swap_record list_records
+                reserve give_back create inspect list set remove server record swap_record list_records
             );
         }
 

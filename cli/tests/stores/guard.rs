@@ -1,0 +1,78 @@
+//! A witness that is no other place than the store, by whatever names it goes.
+
+use idmill_testing::engines::Engine;
+
+use crate::ONE;
+use crate::common::Place;
+
+/// Two URLs of one place, with `{}` for the address of the engine.
+async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
+    let _one = ONE.lock().await;
+    let Some(engine) = Engine::start(engine).await else { return };
+    let place = Place::new();
+    let port = engine.address().port().to_string();
+    let url = |url: &str| url.replace("{}", &engine.address().to_string()).replace("{port}", &port);
+    for [store, witness] in pairs {
+        let (store, witness) = (url(store), url(witness));
+        // Both exist, and have been used.
+        for store in [&store, &witness] {
+            let drawn = place.run(&["next", "orders", "--store", store]);
+            assert_eq!(drawn.code, 0, "{store}: {drawn:?}");
+        }
+        for witness in [format!("{witness}&new=true"), witness.clone()] {
+            let ran = place.run(&["next", "orders", "--store", &store, "--guard", &witness]);
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{store}, {witness}: {ran:?}");
+            assert!(ran.err.contains(said), "{store}, {witness}: {}", ran.err);
+        }
+    }
+}
+
+/// One promotion takes both back, whatever the database, the schema or the user is called.
+#[tokio::test]
+async fn witness_on_the_same_postgres_is_refused() {
+    let store = "postgres://postgres@{}/postgres?timeout=30s";
+    let pairs = [
+        [store, "postgres://postgres@localhost:{port}/postgres?timeout=30s"],
+        [store, "postgres://postgres@{}/template1?timeout=30s"],
+        [
+            "postgres://postgres@{}/postgres?timeout=30s&sequences=native",
+            "postgres://postgres@{}/template1?timeout=30s",
+        ],
+    ];
+    refused("postgres", &pairs, "kept by the same server, PostgreSQL cluster").await;
+}
+
+#[tokio::test]
+async fn witness_on_the_same_etcd_is_refused() {
+    let pairs = [["etcd://{}?timeout=30s", "etcd://localhost:{port}?timeout=30s&prefix=/w/"]];
+    refused("etcd", &pairs, "kept by the same server, etcd cluster").await;
+}
+
+#[tokio::test]
+async fn witness_on_the_same_redis_is_refused() {
+    let pairs = [["redis://{}/0?timeout=30s", "redis://{}/1?timeout=30s"]];
+    refused("redis", &pairs, "kept by the same server, Redis server").await;
+}
+
+/// MariaDB does not tell which server it is: the probe does.
+#[tokio::test]
+async fn witness_in_the_same_mariadb_database_is_refused() {
+    let pairs = [["mysql://root@{}/ids?timeout=30s", "mariadb://root@localhost:{port}/ids?timeout=30s"]];
+    refused("mariadb", &pairs, "it is the store itself").await;
+}
+
+/// Two servers guard each other.
+#[tokio::test]
+async fn witness_on_another_postgres_is_accepted() {
+    let _one = ONE.lock().await;
+    let (Some(one), Some(other)) = (Engine::start("postgres").await, Engine::start("postgres").await) else {
+        return;
+    };
+    let place = Place::new();
+    let [one, other] = [one.address(), other.address()]
+        .map(|address| format!("postgres://postgres@{address}/postgres?timeout=30s"));
+    for (store, witness) in [(&one, &other), (&other, &one), (&one, &other)] {
+        let drawn = place.run(&["next", "orders", "--store", store, "--guard", witness]);
+        assert_eq!(drawn.code, 0, "{drawn:?}");
+    }
+}

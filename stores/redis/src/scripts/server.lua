@@ -1,0 +1,2 @@
+-- ARGV: nonce.
+return { ARGV[1], 'server', server().run }
