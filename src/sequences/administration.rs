@@ -113,11 +113,18 @@ impl Sequences {
     pub async fn revoke(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
         let revoked = self.set(name.as_ref(), Change::new().revoke(true)).await;
         // Also where it is not known whether it was applied.
-        if let Some(core) = self.shared.registry.find(name.as_ref()) {
-            core.revoke();
-            core.leave();
-        }
+        self.discard(name);
         revoked
+    }
+
+    /// Drops the ids of a sequence that this process has in memory, without asking the store: for after the
+    /// stored sequence was changed or removed by other means. Returns how many ids that were; they are a gap.
+    /// A reserve that is under way is dropped too. See [`Allocator::revoke`](crate::Allocator::revoke).
+    pub fn discard(&self, name: impl AsRef<str>) -> u64 {
+        let Some(core) = self.shared.registry.find(name.as_ref()) else { return 0 };
+        let ids = core.revoke();
+        core.leave();
+        ids
     }
 
     /// [`revoke`](Self::revoke) for threads outside any async runtime.
