@@ -143,3 +143,36 @@ async fn a_snapshot_says_how_far_the_store_went_and_how_long_it_took() {
         assert!((millis..=millis + 1).contains(&u64::try_from(took).unwrap()), "{took} ms");
     }
 }
+
+/// The store is asked again after a while, and until it grants, its last word stands.
+#[tokio::test(start_paused = true)]
+async fn exhausted_sequence_stays_ended_without_draws() {
+    let store = MemoryStore::new();
+    let ids = start(&store);
+    let reached = ids.sequence::<u64>("reached").max(3).await.unwrap();
+    let others = ids.sequence::<u64>("others").max(10).await.unwrap();
+    store.set(&"others".parse().unwrap(), Change::new().next(Some(10))).await.unwrap();
+    assert_eq!(reached.take(3).await.unwrap().len(), 3);
+    // The rest of it is another process's.
+    let other = start(&store).sequence::<u64>("others").await.unwrap();
+    assert_eq!(other.next().await.unwrap(), 10);
+    assert_eq!(reached.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(others.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
+    for _ in 0..200 {
+        let ended = |allocator: &idmill::Allocator<u64>| allocator.snapshot().ended;
+        assert_eq!([ended(&reached), ended(&others)], [Some(ErrorKind::Exhausted); 2]);
+        assert_eq!(ids.health().health, Health::Ended);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let asked = store.reserves();
+    assert!(asked < 20, "asked {asked} times in 200 s");
+    // Nobody draws, and it is served again.
+    for name in ["reached", "others"] {
+        store.set(&name.parse().unwrap(), Change::new().max(Some(1000))).await.unwrap();
+    }
+    for _ in 0..62 {
+        ids.health();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(ids.health().health, Health::Serving);
+}

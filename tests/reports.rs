@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
-use idmill::Sequences;
+use idmill::{ErrorKind, Sequences};
 use idmill::store::{Fault, MemoryStore};
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
@@ -60,11 +60,29 @@ async fn a_store_that_is_back_is_said_to_be_once() {
         assert_eq!(orders.next().await.unwrap(), id);
     }
     let lines = std::mem::take(&mut *log.0.lock());
-    assert_eq!(lines.len(), 3, "two failures and one return: {lines:?}");
-    for line in &lines[..2] {
-        assert!(line.starts_with("WARN ") && line.contains("reserve failed"), "{line}");
-        assert!(line.contains("sequence=orders") && line.contains("unavailable"), "{line}");
+    let [failed, back] = &lines[..] else { panic!("two failures of one kind, and one return: {lines:?}") };
+    assert!(failed.starts_with("WARN ") && failed.contains("reserve failed"), "{failed}");
+    assert!(failed.contains("sequence=orders") && failed.contains("unavailable"), "{failed}");
+    assert!(back.starts_with("INFO ") && back.contains("the store is back"), "{back}");
+    assert!(back.contains("sequence=orders") && back.contains("failures=2"), "{back}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_have_a_line_when_their_kind_changes() {
+    let log = Log::default();
+    let _here = tracing::subscriber::set_default(log.clone());
+    let store = MemoryStore::new();
+    let ids = Sequences::new(store.clone()).unwrap();
+    let orders = ids.sequence::<u64>("orders").step(1).watermark(0).await.unwrap();
+    for kind in [ErrorKind::Denied, ErrorKind::StoreViolation] {
+        store.fail_sequence("orders", kind);
+        for _ in 0..1000 {
+            assert_eq!(orders.next().await.unwrap_err().kind(), kind);
+        }
     }
-    assert!(lines[2].starts_with("INFO ") && lines[2].contains("the store is back"), "{}", lines[2]);
-    assert!(lines[2].contains("sequence=orders") && lines[2].contains("failures=2"), "{}", lines[2]);
+    store.heal_sequence("orders");
+    orders.next().await.unwrap();
+    let lines = log.0.lock();
+    let kinds: Vec<_> = lines.iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(kinds, ["WARN", "WARN", "INFO"], "{lines:?}");
 }

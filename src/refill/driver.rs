@@ -230,8 +230,13 @@ impl Driver {
     }
 
     fn note_failure(&self, error: &Error) {
-        self.core.note_failure(error);
-        tracing::warn!(sequence = %self.core.name, kind = error.kind().as_str(), %error, "reserve failed");
+        let (name, kind) = (&self.core.name, error.kind().as_str());
+        // Only changes: a sequence that was removed fails as often as somebody draws from it.
+        if self.core.note_failure(error) {
+            tracing::warn!(sequence = %name, kind, %error, "reserve failed");
+        } else {
+            tracing::debug!(sequence = %name, kind, %error, "reserve failed again");
+        }
     }
 
     fn carry_out(&mut self, command: Command<Reply>, now: Time) {
@@ -241,6 +246,7 @@ impl Driver {
             Command::Accept(grant) => {
                 let (failures, since) = (stats.failing(), stats.granted_at());
                 stats.note_success(now);
+                self.core.forget_error();
                 if failures > 0 {
                     let since_grant = since.map(|since| now.saturating_sub(since));
                     tracing::info!(sequence = %self.core.name, failures, ?since_grant, "the store is back");
@@ -288,7 +294,12 @@ impl Driver {
                 self.core.give_up_stripes();
                 self.rest = last(&lost).map(|(rest, identity)| Box::new(self.rest_of(rest, identity)));
             }
-            Command::Finish(reason) => drop(stock.finish(reason, self.sent_under)),
+            Command::Finish(reason) => {
+                if self.core.note_error(&reason.into()) {
+                    tracing::warn!(sequence = %self.core.name, "the sequence is exhausted");
+                }
+                let _ = stock.finish(reason, self.sent_under);
+            }
             Command::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
             Command::Gap(ids) => stats.gap_abandoned(ids),
             Command::Unknown(ids) => stats.gap_unknown(ids),

@@ -158,7 +158,7 @@ impl Snapshot {
             bounds: stats.bounds(),
             identity: stats.identity(),
             order: core.settings.order,
-            ended: core.stock.ended(),
+            ended: core.stock.ended().or_else(|| core.is_exhausted().then_some(ErrorKind::Exhausted)),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(not(idmill_loom))]
+use crate::error::Status;
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::sequence::mailbox::{self, Sender};
@@ -44,7 +46,7 @@ pub(crate) struct Core {
     users: AtomicUsize,
     /// Where the actor keeps its side; written by the actor alone.
     pub(crate) slot: AtomicUsize,
-    /// Why the last reserve that failed did; boxed, since there is seldom one. No part of any protocol.
+    /// Why the last reserve failed; boxed, since there is seldom one. No part of any protocol.
     #[cfg(not(idmill_loom))]
     failure: crate::sync::Mutex<Option<Box<Error>>>,
 }
@@ -225,19 +227,51 @@ impl Core {
             || self.stripes.as_ref().is_some_and(|stripes| stripes.hold_ids(&self.stock))
     }
 
-    /// A reserve failed.
-    pub(crate) fn note_failure(&self, error: &Error) {
+    /// A reserve failed. Returns whether this is a change of state: see [`note_error`](Self::note_error).
+    pub(crate) fn note_failure(&self, error: &Error) -> bool {
         self.stats.add_failures(1);
         if error.kind() != ErrorKind::Exhausted {
             self.stats.note_failing();
         }
+        self.note_error(error)
+    }
+
+    /// Keeps the error until the store grants again. Returns whether it changes the state: the error before
+    /// it was of another kind, or there was none. All errors that pass by themselves are one kind here: during
+    /// an outage they alternate.
+    pub(crate) fn note_error(&self, error: &Error) -> bool {
         #[cfg(not(idmill_loom))]
         {
-            *self.failure.lock() = Some(Box::new(error.clone()));
+            let kind = |error: &Error| (error.status() == Status::Permanent).then_some(error.kind());
+            let before = self.failure.lock().replace(Box::new(error.clone()));
+            before.is_none_or(|before| kind(&before) != kind(error))
+        }
+        #[cfg(idmill_loom)]
+        {
+            let _ = error;
+            false
         }
     }
 
-    /// Why the last reserve that failed did.
+    /// The store granted.
+    pub(crate) fn forget_error(&self) {
+        #[cfg(not(idmill_loom))]
+        self.failure.lock().take();
+    }
+
+    /// Whether the store's last word was that the sequence is exhausted. That word is doubted after a while,
+    /// so that the next caller asks again; until the store grants, it is all that is known.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        #[cfg(not(idmill_loom))]
+        {
+            let is_end = |error: &Error| error.kind() == ErrorKind::Exhausted;
+            self.failure.lock().as_deref().is_some_and(is_end) && self.stock.remaining() == 0
+        }
+        #[cfg(idmill_loom)]
+        false
+    }
+
+    /// Why the last reserve failed; `None` if it was granted.
     #[cfg(not(idmill_loom))]
     pub(crate) fn last_failure(&self) -> Option<Error> {
         self.failure.lock().as_deref().cloned()

@@ -120,13 +120,20 @@ impl Sequences {
         let revoking = self.shared.runtime.spawn(async move {
             let outcome = ids.set(&revoked, Change::new().revoke(true)).await;
             // Also where it is not known whether it was applied.
-            if let Some(core) = ids.shared.registry.find(&revoked) {
-                core.revoke();
-                core.leave();
-            }
+            ids.discard(&revoked);
             outcome
         });
         revoking.await.map_err(|failure| of(self.shared.task_failed(failure)))?
+    }
+
+    /// Drops the ids of a sequence that this process has in memory, without asking the store: for after the
+    /// stored sequence was changed or removed by other means. Returns how many ids that were; they are a gap.
+    /// A reserve that is under way is dropped too. See [`Allocator::revoke`](crate::Allocator::revoke).
+    pub fn discard(&self, name: impl AsRef<str>) -> u64 {
+        let Some(core) = self.shared.registry.find(name.as_ref()) else { return 0 };
+        let ids = core.revoke();
+        core.leave();
+        ids
     }
 
     /// [`revoke`](Self::revoke) for threads outside any async runtime.

@@ -68,7 +68,8 @@ impl Sequences {
     /// It reads counters and never waits for the store. A sequence that was never drawn from counts as
     /// serving. Of a sequence that has no ids because the store failed, it starts another attempt, as
     /// [`try_next`](crate::Allocator::try_next) does: a service that gets no traffic because it is not ready
-    /// becomes ready when the store is back.
+    /// becomes ready when the store is back. So does a sequence that was exhausted, at most every 30 s: it
+    /// is [`Health::Ended`] until the store grants again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -97,7 +98,8 @@ fn trouble(core: &Arc<Core>, now: Duration) -> Option<Trouble> {
         (Health::Ended, Some(ErrorKind::Closed)) => ErrorKind::Closed.into(),
         (_, reason) => core.last_failure().unwrap_or_else(|| reason.unwrap_or(ErrorKind::Dry).into()),
     };
-    if health == Health::Dry {
+    let is_doubted = health == Health::Ended && core.stock.ended().is_none();
+    if health == Health::Dry || is_doubted {
         // A permit for the actor, and no error that anybody sees.
         drop(core.refused(ErrorKind::Dry));
     }
