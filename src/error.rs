@@ -29,7 +29,8 @@ pub enum ErrorKind {
     /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved for
     /// this caller go to others or become a gap.
     Deadline,
-    /// The store cannot be reached or is busy, and certainly reserved nothing.
+    /// The store cannot be reached or is busy, and certainly reserved nothing. Callers that wait for ids wait on,
+    /// until their deadline, unless the store [marks](Error::refusing_waiters) the error.
     Unavailable,
     /// The store was asked and did not answer: it may or may not have reserved. Neither is ever assumed.
     UnknownOutcome,
@@ -165,6 +166,7 @@ struct Context {
     sequence: Option<Box<str>>,
     message: Cow<'static, str>,
     source: Option<Source>,
+    refuses_waiters: bool,
 }
 
 /// An error of this crate: its [`kind`](Self::kind), its [`status`](Self::status), and all context that was
@@ -238,6 +240,21 @@ impl Error {
     #[must_use]
     pub fn because_shared(self, source: Arc<dyn std::error::Error + Send + Sync>) -> Self {
         self.amend(|context| context.source = Some(source))
+    }
+
+    /// Marks a transient error of a store that will not grant soon, such as a standby, or a pool whose
+    /// connections the waiting callers hold: calls that wait for ids return this error, instead of waiting for a
+    /// later attempt until their deadline. The store is still asked again.
+    #[must_use]
+    pub fn refusing_waiters(self) -> Self {
+        self.amend(|context| context.refuses_waiters = true)
+    }
+
+    /// Returns whether calls that wait for ids return this error instead of waiting on: it is
+    /// [permanent](Status::Permanent), or [marked so](Self::refusing_waiters).
+    pub fn refuses_waiters(&self) -> bool {
+        self.status() == Status::Permanent
+            || self.context.as_ref().is_some_and(|context| context.refuses_waiters)
     }
 
     fn amend(mut self, change: impl FnOnce(&mut Context)) -> Self {
@@ -341,6 +358,15 @@ mod tests {
         assert_eq!(error.to_string(), "reserve `orders`: the file is locked");
         assert_eq!(error.sequence(), Some("orders"));
         assert_eq!(error.source().unwrap().to_string(), "disk on fire");
+    }
+
+    #[test]
+    fn refusing_waiters_outlasts_added_context() {
+        let refused = Error::new(ErrorKind::Unavailable, "a standby").refusing_waiters();
+        assert!(refused.clone().of("orders").during(Operation::Reserve).refuses_waiters());
+        assert_eq!(refused.status(), Status::Transient);
+        assert!(!Error::from(ErrorKind::Unavailable).refuses_waiters());
+        assert!(Error::from(ErrorKind::Denied).refuses_waiters());
     }
 
     #[test]

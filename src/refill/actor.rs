@@ -15,20 +15,21 @@ use std::time::Duration;
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt as _};
 use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::Semaphore;
+use tokio::task::coop;
 use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::driver::Driver;
 use super::flight::{Flight, Order, give_back};
 use super::rest::Rest;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result};
 use crate::sequence::clock::Clock;
-use crate::sequence::mailbox::Ending;
+use crate::sequence::mailbox::{Arrived, Ending};
 use crate::sequence::metrics;
 use crate::sequence::registry::Registry;
 use crate::sequence::state::{Core, NO_SLOT};
 use crate::sequence::state::{Mailbox, Message};
 use crate::sequence::time::Time;
-use crate::store::{Capabilities, Reserve, Store};
+use crate::store::{Capabilities, Grant, Reserve, Store};
 use crate::sync::{Arc, Ordering};
 
 /// The most sequences in one round trip: bounds the store's transaction and the memory of a burst.
@@ -40,6 +41,9 @@ const GIVEN_BACK_AT_ONCE: usize = 16;
 
 /// The most sequences looked at for eviction before the actor turns to its callers again.
 const SWEEP: usize = 4096;
+
+/// The most low-water signals in one turn, after which answers, timers and messages have theirs.
+const MOST_SIGNALS: usize = 256;
 
 /// What the actor is to do besides refilling.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +71,20 @@ pub(crate) struct Actor {
     /// When which slot is to be woken: each once, at the time that its driver is [armed](Driver::armed) for.
     /// A tick too many does nothing.
     timers: BTreeSet<(Time, usize)>,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send>>>,
     /// Ordered but not yet sent.
     orders: Vec<Order>,
     /// Those that were not to be had in a batch of which others were: the store may have to wait for them,
     /// and the others not with it. By [`Core::key`].
     alone: HashSet<u64>,
     sweep: Sweep,
+}
+
+/// The result of a flight.
+enum Landed {
+    Answered(Vec<(Arc<Core>, Result<Grant>)>),
+    /// A rest of this sequence is back in the store, or lost.
+    Returned(Arc<Core>),
 }
 
 /// How far the search for idle sequences has come.
@@ -117,11 +128,11 @@ impl Actor {
     /// Runs until the mailbox is closed. Dropping the future closes every sequence too.
     pub(crate) async fn run(mut self) {
         loop {
-            let (messages, ending) = self.mailbox.receive();
+            let Arrived { messages, low, ending } = self.mailbox.receive(MOST_SIGNALS);
             for message in messages {
                 self.message(message);
             }
-            while let Some(core) = self.mailbox.next_low() {
+            for core in low {
                 self.each(&core, Driver::low);
             }
             match ending {
@@ -132,6 +143,8 @@ impl Actor {
             self.tick();
             self.sweep();
             self.send();
+            // Where something always arrives, the wait below never yields to the other tasks of this thread.
+            coop::consume_budget().await;
             self.wait().await;
         }
     }
@@ -203,17 +216,14 @@ impl Actor {
             let (core, seen) = (driver.core().clone(), driver.seen().clone());
             self.orders.push(Order { core, request, seen });
         }
-        if let Some(rest) = driver.surplus()
-            && self.duties.can.gives_back
-        {
-            let (runtime, store, clock) =
-                (self.store_runtime.clone(), self.store.clone(), self.clock.clone());
-            self.flights.push(Flight::give_back(runtime, store, rest, self.duties.store_timeout, clock));
-        }
+        let rest = driver.surplus();
         record(driver.core(), self.clock.now());
         if let Some((before, due)) = driver.rearm() {
             before.map(|time| self.timers.remove(&(time, slot)));
             due.map(|time| self.timers.insert((time, slot)));
+        }
+        if let Some(rest) = rest {
+            self.return_rest(rest);
         }
     }
 
@@ -245,7 +255,23 @@ impl Actor {
 
     fn fly(&self, orders: Vec<Order>) {
         let limit = self.duties.store_timeout;
-        self.flights.push(Flight::send(self.store_runtime.clone(), self.store.clone(), orders, limit));
+        let flight = Flight::send(self.store_runtime.clone(), self.store.clone(), orders, limit);
+        self.flights.push(Box::pin(async { Landed::Answered(flight.await) }));
+    }
+
+    /// Gives the rest back, if the store takes it, and has its driver know when that is over.
+    fn return_rest(&self, rest: Rest) {
+        let (core, clock, limit) = (rest.core().clone(), self.clock.clone(), self.duties.store_timeout);
+        let give_back =
+            self.duties.can.gives_back.then(|| {
+                Flight::give_back(self.store_runtime.clone(), self.store.clone(), rest, limit, clock)
+            });
+        self.flights.push(Box::pin(async {
+            if let Some(give_back) = give_back {
+                give_back.await;
+            }
+            Landed::Returned(core)
+        }));
     }
 
     /// Waits until a message or signal arrives, the store answers, or a timer is due.
@@ -254,21 +280,29 @@ impl Actor {
         let mut woken = pin!(mailbox.woken());
         let due = [self.timers.first().map(|timer| timer.0), self.sweep.due].into_iter().flatten().min();
         let mut timer = pin!(due.map(|time| sleep_until(self.clock.instant(time))));
-        let answers = poll_fn(|cx| {
-            if let Poll::Ready(Some(answers)) = Pin::new(&mut self.flights).poll_next(cx) {
-                return Poll::Ready(answers);
+        let landed = poll_fn(|cx| {
+            if let Poll::Ready(Some(landed)) = Pin::new(&mut self.flights).poll_next(cx) {
+                return Poll::Ready(Some(landed));
             }
             if woken.as_mut().poll(cx).is_ready() || is_over(timer.as_mut().as_pin_mut(), cx) {
-                return Poll::Ready(Vec::new());
+                return Poll::Ready(None);
             }
             Poll::Pending
         })
         .await;
-        let some_were_granted = answers.iter().any(|(_, outcome)| outcome.is_ok());
         // Forked while it was under way: the answer is the parent's.
         if self.mailbox.is_forked() {
             return;
         }
+        match landed {
+            Some(Landed::Answered(answers)) => self.answered(answers),
+            Some(Landed::Returned(core)) => self.each(&core, Driver::returned),
+            None => {}
+        }
+    }
+
+    fn answered(&mut self, answers: Vec<(Arc<Core>, Result<Grant>)>) {
+        let some_were_granted = answers.iter().any(|(_, outcome)| outcome.is_ok());
         for (core, outcome) in answers {
             let was_busy = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable);
             if !was_busy {
@@ -333,7 +367,7 @@ impl Drop for Actor {
         // Before the runtime's timers end, which callers without a place hold one of.
         self.places.close();
         // Nothing can arrive any more: what did is answered by the drivers' end.
-        for message in self.mailbox.receive().0 {
+        for message in self.mailbox.receive(0).messages {
             self.message(message);
         }
         // Nobody waits for it to be given back.
@@ -374,8 +408,8 @@ mod tests {
         for _ in 0..1000 {
             // A long deadline, a short one, and both pass; the reserve that they wait for is never sent.
             for patience in [Duration::from_secs(2), Duration::from_secs(1)] {
-                let pending = Reply::ask(&core, 1, clock.now() + patience).unwrap();
-                mailbox.receive().0.into_iter().for_each(|message| actor.message(message));
+                let pending = Reply::ask(&core, 1, clock.now() + patience, None).unwrap();
+                mailbox.receive(0).messages.into_iter().for_each(|message| actor.message(message));
                 drop(pending);
                 assert_eq!(actor.timers.len(), 1);
             }
