@@ -29,7 +29,8 @@ pub enum ErrorKind {
     /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved for
     /// this caller go to others or become a gap.
     Deadline,
-    /// The store cannot be reached or is busy, and certainly reserved nothing.
+    /// The store cannot be reached or is busy, and certainly reserved nothing. Callers that wait for ids wait on,
+    /// until their deadline, unless the store [marks](Error::refusing_waiters) the error.
     Unavailable,
     /// The store was asked and did not answer: it may or may not have reserved. Neither is ever assumed.
     UnknownOutcome,

@@ -35,6 +35,11 @@ fn opened_and_evicted_at_once() {
 }
 
 #[test]
+fn takes_race_for_the_last_ids() {
+    threads::takes_race_for_the_last_ids(Scale { draws: 2, ..SCALE });
+}
+
+#[test]
 fn callers_that_give_up() {
     threads::callers_that_give_up(Scale { draws: 3, ..SCALE });
 }

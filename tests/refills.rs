@@ -1,14 +1,15 @@
 //! When a sequence is refilled and when not, and what becomes of what was reserved, over the memory store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idmill::store::{
     Capabilities, Fault, Faults, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
 };
-use idmill::{ErrorKind, Result, SequenceName, Sequences, SequencesBuilder};
+use idmill::{Error, ErrorKind, Result, SequenceName, Sequences, SequencesBuilder, Status};
 use idmill_testing::hooked::{Hooked, Hooks};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -174,6 +175,119 @@ async fn what_a_take_had_when_the_sequence_ended_stays_in_memory() {
     assert_eq!(orders.take(700).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (616, 0));
     assert_eq!(orders.take(616).await.unwrap().ids().collect::<Vec<_>>(), (1..=616).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn take_counts_ids_that_are_in_flight() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").max(1_000).step(900).watermark(0).await.unwrap();
+    store.push_fault(Fault::Latency(Duration::from_secs(8)));
+    let waiting = tokio::spawn({
+        let orders = orders.clone();
+        async move { orders.next().await }
+    });
+    // Half of it is over: the store has granted them.
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(stored(&store, "orders").await.next, Some(901));
+    assert_eq!(orders.take(500).await.unwrap().ids().last(), Some(501));
+    assert_eq!(waiting.await.unwrap().unwrap(), 1);
+    assert_eq!(orders.take(600).await.unwrap_err().kind(), ErrorKind::Exhausted);
+    assert_eq!(orders.take(499).await.unwrap().ids().last(), Some(1_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sequence_does_not_end_while_ids_go_back() {
+    let store = MemoryStore::new();
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").max(100).max_waste(10).await.unwrap();
+    // Each is applied in the middle: of the reserve, and of the give-back.
+    store.push_fault(Fault::Latency(Duration::from_secs(1)));
+    store.push_fault(Fault::Latency(Duration::from_secs(8)));
+    assert!(timeout(Duration::from_millis(600), orders.take(100)).await.is_err());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(orders.snapshot().remaining, 10);
+    for expected in 1..=100 {
+        assert_eq!(orders.next().await.unwrap(), expected);
+    }
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
+}
+
+/// Reserves, and answers no question.
+#[derive(Debug)]
+struct HangingReads(MemoryStore);
+
+impl Store for HangingReads {
+    idmill::store_calls!(|this| this.0 => capabilities reserve reserve_many give_back create inspect_many list set
+        remove record swap_record list_records);
+
+    fn inspect<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn take_needs_no_answer_about_what_is_left() {
+    let ids = Sequences::new(HangingReads(MemoryStore::new())).unwrap();
+    let orders = ids.sequence::<u64>("orders").lazy().unwrap();
+    assert_eq!(orders.take(10).await.unwrap().len(), 10);
+}
+
+/// Is a standby while that is set.
+#[derive(Debug)]
+struct Standby(MemoryStore, AtomicBool);
+
+impl Hooks for Standby {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            if self.1.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Unavailable, "this is a standby").refusing_waiters());
+            }
+            self.0.reserve(request).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_waiters_do_not_wait_for_their_deadline() {
+    let store = Arc::new(Hooked(Standby(MemoryStore::new(), AtomicBool::new(true))));
+    let ids = Sequences::builder(store.clone()).seed(1).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").lazy().unwrap();
+    let begun = Instant::now();
+    for _ in 0..3 {
+        let (next, take) = tokio::join!(orders.next(), orders.take(5));
+        for error in [next.unwrap_err(), take.unwrap_err()] {
+            assert_eq!((error.kind(), error.status()), (ErrorKind::Unavailable, Status::Transient));
+            assert!(error.to_string().contains("this is a standby"), "{error}");
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // The store is asked again while memory is low, and not each time that a caller tries.
+    let before = orders.snapshot().reserves;
+    for _ in 0..1_000 {
+        assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
+        sleep(Duration::from_millis(60)).await;
+    }
+    let reserves = orders.snapshot().reserves - before;
+    assert!((8..=40).contains(&reserves), "{reserves} in a minute, in which the delay doubles up to 5 s");
+    store.1.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(orders.try_next().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadline_names_the_stores_last_error() {
+    let store = MemoryStore::with_faults(Faults::outage());
+    let orders = builder(&store).start().unwrap().sequence::<u64>("orders").lazy().unwrap();
+    let error = orders.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Deadline);
+    let cause = std::error::Error::source(&error).unwrap().downcast_ref::<Error>().unwrap();
+    assert_eq!(cause.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains(&cause.to_string()), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,21 @@ async fn a_stream_that_is_dropped_while_it_waits_costs_at_most_one_id() {
     }
 }
 
+/// Some wait for an id, and some for a place to wait; none is polled again.
+#[tokio::test(start_paused = true)]
+async fn unpolled_streams_keep_no_place() {
+    let ids = Sequences::builder(MemoryStore::new()).max_waiting(8).start().unwrap();
+    let open = |name| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
+    let mut streams: Vec<_> = (0..20).map(|_| open("orders").ids_stream()).collect();
+    for stream in &mut streams {
+        assert!(poll_immediate(stream.next()).await.is_none());
+    }
+    assert_eq!(open("others").next().await.unwrap(), 1);
+    for expected in 1..=20 {
+        assert_eq!(streams.remove(0).next().await.unwrap().unwrap(), expected);
+    }
+}
+
 #[tokio::test]
 async fn a_stream_ends_with_the_sequence() {
     let orders = orders(&MemoryStore::new(), 10).await;

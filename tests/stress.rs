@@ -43,6 +43,11 @@ fn opened_and_evicted_at_once() {
 }
 
 #[test]
+fn takes_race_for_the_last_ids() {
+    rounds(threads::takes_race_for_the_last_ids);
+}
+
+#[test]
 fn callers_that_give_up() {
     rounds(|scale| threads::callers_that_give_up(Scale { draws: 100, ..scale }));
 }

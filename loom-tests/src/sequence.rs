@@ -1,6 +1,7 @@
 //! What callers and the actor share, but for what needs tokio, or thread-locals.
 
 library! {
+    "../../src/sequence/answer.rs" answer,
     "../../src/sequence/block.rs" block,
     "../../src/sequence/held.rs" held,
     "../../src/sequence/mailbox.rs" mailbox,

@@ -11,7 +11,7 @@ use crate::error::ErrorKind;
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::refill::driver::Driver;
-use crate::sequence::mailbox::Ending;
+use crate::sequence::mailbox::{Arrived, Ending};
 use crate::sequence::reply::Reply;
 use crate::sequence::segment::{Drawn, Segment};
 use crate::sequence::settings::{Order, Settings, Sizing};
@@ -24,6 +24,8 @@ use crate::sync::Arc;
 
 /// Time stands still: nothing that the models ask about depends on it.
 pub(crate) const NOW: Time = Duration::ZERO;
+/// One, so that a turn leaves what there is for the next.
+pub(crate) const MOST_SIGNALS: usize = 1;
 pub(crate) const NEVER: Time = Duration::from_secs(1 << 30);
 
 pub(crate) fn range(start: u64, len: u64) -> Range {
@@ -105,7 +107,7 @@ pub(crate) fn next(core: &Arc<Core>) -> Result<u64, ErrorKind> {
 
 /// Waits for one id from the actor.
 pub(crate) fn wait(core: &Arc<Core>) -> Result<Ranges, ErrorKind> {
-    block_on(Reply::ask(core, 1, NEVER)?).map_err(|error| error.kind())
+    block_on(Reply::ask(core, 1, NEVER, None)?).map_err(|error| error.kind())
 }
 
 /// Asks for one id, and hands the question to `driver`.
@@ -114,8 +116,10 @@ pub(crate) fn asked(
     mailbox: &Mailbox,
     driver: impl FnOnce(Request) -> Option<Reserve>,
 ) -> Reply {
-    let pending = Reply::ask(core, 1, NEVER).expect("open");
-    let Some(Message::Request(request)) = mailbox.receive().0.pop_front() else { panic!("was queued") };
+    let pending = Reply::ask(core, 1, NEVER, None).expect("open");
+    let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
+        panic!("was queued")
+    };
     assert!(driver(request).is_some(), "nothing is in memory");
     pending
 }
@@ -155,13 +159,13 @@ impl Actor {
 
     /// Does what there is to do; `true` once the mailbox is closed.
     fn turn(&mut self, refilled: &mut impl FnMut()) -> bool {
-        let (messages, ending) = self.mailbox.receive();
+        let Arrived { messages, low, ending } = self.mailbox.receive(MOST_SIGNALS);
         // Of all events of a turn one at most gives an order: a second reserve is never in flight.
         let mut order = None;
         for message in messages {
             order = self.message(message).or(order);
         }
-        while self.mailbox.next_low().is_some() {
+        for _core in low {
             order = self.driver.low(NOW).or(order);
         }
         if ending.is_none() {
@@ -192,7 +196,7 @@ impl Actor {
     /// The drop of the real one.
     fn end(&mut self) {
         self.mailbox.close(Ending::Abandoned);
-        for message in self.mailbox.receive().0 {
+        for message in self.mailbox.receive(0).messages {
             // An order that comes of it goes nowhere any more.
             self.message(message);
         }

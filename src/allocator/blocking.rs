@@ -10,7 +10,7 @@ use tokio::runtime::{Handle as RuntimeHandle, RuntimeFlavor};
 use tokio::task::{self, coop};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Arc;
+use crate::sync::{Arc, unless_it_panics};
 
 struct Unpark(Unparker);
 
@@ -80,7 +80,7 @@ fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
         // A task is on a worker's thread; what a runtime blocks on is not.
         _ => runtime.metrics().num_workers() == 1 && task::try_id().is_some(),
     };
-    only && is_in_a_poll()
+    only && (is_in_a_poll() || refuses_to_block(runtime))
 }
 
 /// Returns whether a runtime is in the middle of a poll on this thread. A thread for blocking work, or one
@@ -91,4 +91,10 @@ fn is_in_a_poll() -> bool {
     // tokio counts the steps of a budget in a byte. The poll that this one is in yields
     // the earlier for it, no more.
     (0..=u8::MAX).any(|_| pin!(coop::consume_budget()).poll(&mut context).is_pending())
+}
+
+/// Returns whether tokio refuses to block on this thread: a poll without a budget, as in `task::unconstrained`,
+/// shows in nothing else. It refuses by a panic, whose message may be printed.
+fn refuses_to_block(runtime: &RuntimeHandle) -> bool {
+    unless_it_panics(|| runtime.block_on(async {})).is_none()
 }

@@ -97,10 +97,17 @@ impl<T: Id> Allocator<T> {
     /// Returns the next id. The future is ready at once and without an allocation while memory holds ids,
     /// otherwise as soon as the refill completes. First come, first served.
     ///
+    /// The runtime that drives the refills keeps the deadline too. While nothing drives that runtime, as between
+    /// two `block_on` of a current-thread one, this waits without a limit on any other executor: keep it running,
+    /// use [`own_thread`](crate::SequencesBuilder::own_thread), or [`next_blocking`](Self::next_blocking), which
+    /// also looks at the caller's clock.
+    ///
     /// # Errors
-    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), with the
-    /// store's last error as its source; [`ErrorKind::Overloaded`] if too many callers are already waiting;
-    /// permanent errors of the store; [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
+    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), 30 s unless
+    /// set, with the store's last error as its source; [`ErrorKind::Overloaded`] if too many callers are already
+    /// waiting; without waiting, permanent errors of the store and those that it
+    /// [marks](Error::refusing_waiters), such as [`ErrorKind::Unavailable`] of a standby;
+    /// [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
     #[inline]
     pub fn next(&self) -> Next<'_, T> {
         Next { allocator: self, waiting: None }

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Allocator, Tenant, wait};
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Error, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::state::Core;
+use crate::sequence::mailbox::Known;
+use crate::sequence::state::{Core, Part, Question};
 use crate::sequence::time::Time;
 
 impl<T: Id> Allocator<T> {
@@ -17,14 +18,16 @@ impl<T: Id> Allocator<T> {
     /// Under [`Order::Thread`](crate::Order::Thread) they do not grow with the thread's other draws, which
     /// come from its own block.
     ///
-    /// Ids reserved for a call that fails or is cancelled stay in memory for others, up to the waste cap.
-    /// Under [`Order::Global`](crate::Order::Global), which keeps nothing in memory, they become a gap.
+    /// Ids reserved for a call that fails or is cancelled stay in memory for others, up to the waste cap. Those
+    /// become a gap than which others have drawn larger ones meanwhile, and all of them under
+    /// [`Order::Global`](crate::Order::Global), which keeps nothing in memory.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
-    /// [`max_take`](crate::SequenceBuilder::max_take) ids; [`ErrorKind::Exhausted`] if the sequence has fewer
-    /// than `n` ids left. In that case nothing is reserved if the store can tell beforehand, and the
-    /// remaining ids stay for smaller draws.
+    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for more than
+    /// [`max_take`](crate::SequenceBuilder::max_take) ids;
+    /// [`ErrorKind::Exhausted`](crate::ErrorKind::Exhausted) if the sequence has fewer than `n` ids left. In that
+    /// case nothing is reserved if the store can tell within a quarter of the time, and the remaining ids stay
+    /// for smaller draws.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
         let mut begun = None;
         loop {
@@ -33,8 +36,9 @@ impl<T: Id> Allocator<T> {
                 Err(part) => part,
             };
             let left = self.left_of(self.patience(), &mut begun);
-            let rest = self.wait_for_many(part.missing, left).await?;
-            if let Some(ids) = part.and(rest) {
+            let ids = self.wait_for_many(n, part, left).await?;
+            // Without any, the sequence was revoked or reset between the part and the rest.
+            if !ids.is_empty() {
                 return Ok(ids.cast());
             }
         }
@@ -52,8 +56,8 @@ impl<T: Id> Allocator<T> {
                 Err(part) => part,
             };
             let left = self.left_of(timeout, &mut begun);
-            let rest = self.on_reply("`take`", self.wait_for_many(part.missing, left), left)?;
-            if let Some(ids) = part.and(rest) {
+            let ids = self.on_reply("`take`", self.wait_for_many(n, part, left), left)?;
+            if !ids.is_empty() {
                 return Ok(ids.cast());
             }
         }
@@ -66,9 +70,9 @@ impl<T: Id> Allocator<T> {
         patience.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
-    /// Returns `n` ids, if memory has that many. If it has fewer, they stay there: the actor, which can put
-    /// them back, takes them.
-    fn take_from_memory(&self, n: u64) -> Result<Result<Ranges, Part<'_>>> {
+    /// Returns `n` ids, if memory holds `n`. Fewer stay there: the actor, which can put them back, takes them. If
+    /// others draw at the same moment, the error may be a part.
+    fn take_from_memory(&self, n: u64) -> Result<Result<Ranges, Option<Part>>> {
         let core = self.core();
         let most = core.settings.max_take;
         if n > most {
@@ -81,29 +85,38 @@ impl<T: Id> Allocator<T> {
         }
         let generation = core.stock.generation();
         if !core.stock.has(n) {
-            return Ok(Err(Part { core, generation, missing: n, ids: Ranges::none() }));
+            return Ok(Err(None));
         }
-        let drawn = core.take(n);
-        Ok(drawn.map_err(|short| Part { core, generation, missing: short.missing, ids: short.got }))
+        let part = |got: Ranges| (!got.is_empty()).then(|| Part::new(core.clone(), got, generation));
+        Ok(core.take(n).map_err(part))
     }
 
-    /// Waits for the actor, unless the sequence ends before `want` ids.
+    /// Waits for the actor, which refuses if the sequence ends before `want` ids.
     fn wait_for_many(
         &self,
         want: u64,
+        part: Option<Part>,
         patience: Duration,
     ) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         let tenant = self.tenant.clone();
         async move {
             let begun = tenant.shared.clock.now();
-            if !surely_left(&tenant.core, want) {
-                must_be_left(&tenant, want, patience).await?;
-            }
+            // Not with a part: the actor is to have it now, while it may still be put back.
+            let known = if part.is_some() || surely_left(&tenant.core, want) {
+                None
+            } else {
+                left_in_store(&tenant, patience / QUESTION_SHARE).await
+            };
             let passed = tenant.shared.clock.now().saturating_sub(begun);
-            wait::wait(tenant, want, patience.saturating_sub(passed)).await
+            let question = Question { want, part, known };
+            wait::wait(tenant, question, patience.saturating_sub(passed)).await
         }
     }
 }
+
+/// Which part of its time a `take` spends at most on asking the store how many ids are left: reads may hang
+/// where reserves work.
+const QUESTION_SHARE: u32 = 4;
 
 /// Returns whether the store certainly has this many ids, whatever others have reserved since it last
 /// answered.
@@ -111,56 +124,18 @@ fn surely_left(core: &Core, want: u64) -> bool {
     want == 1 || core.stats.unreserved(core.settings.ceiling).is_some_and(|left| left / 2 >= want)
 }
 
-/// Refuses ids that the store says it does not have. If the store does not answer, the reserve asks again. A
-/// store that takes nothing back may hold ids that its counter does not show.
-async fn must_be_left(tenant: &Tenant, want: u64, patience: Duration) -> Result<()> {
+/// Returns how many ids the store has left to reserve. `None` if it does not answer, and for a store that takes
+/// nothing back, which may hold ids that its counter does not show: a reserve then finds out.
+async fn left_in_store(tenant: &Tenant, limit: Duration) -> Option<Known> {
     let (core, store) = (&tenant.core, tenant.shared.store.clone());
     if !tenant.shared.can.gives_back {
-        return Ok(());
+        return None;
     }
-    let name = core.name.clone();
-    let asked = tenant.shared.ask_store(patience, async move { store.inspect(&name).await });
-    let Ok(info) = asked.await else { return Ok(()) };
+    let (name, moves) = (core.name.clone(), core.stats.moves());
+    let info = tenant.shared.ask_store(limit, async move { store.inspect(&name).await }).await.ok()?;
     let (bounds, next) = info
         .map_or((core.settings.bounds, Some(core.settings.bounds.start())), |info| (info.bounds, info.next));
     let last = u128::from(bounds.max().min(core.settings.ceiling));
-    let left =
-        next.map_or(0, |next| (last + 1).saturating_sub(next.into())) + u128::from(core.stock.remaining());
-    if left >= u128::from(want) {
-        return Ok(());
-    }
-    let message = format!(
-        "{want} ids were asked for, and {left} are left; take fewer, raise its max or use another sequence"
-    );
-    Err(Error::new(ErrorKind::Exhausted, message).of(&core.name).during(Operation::Draw))
-}
-
-/// The ids that a `take` already holds while it waits for the rest, because others drew at the same moment.
-/// They become a gap if the rest cannot be had, or nobody waits for it any more.
-struct Part<'a> {
-    core: &'a Core,
-    /// The stock's generation before it was taken.
-    generation: u64,
-    missing: u64,
-    ids: Ranges,
-}
-
-impl Part<'_> {
-    /// Returns everything that was wanted. If the sequence was revoked or reset meanwhile, returns `None` and
-    /// both parts become a gap: the rest may be of another identity, and contain the same numbers.
-    fn and(mut self, rest: Ranges) -> Option<Ranges> {
-        if !self.ids.is_empty() && !self.core.stock.stands(self.generation) {
-            self.core.stats.gap_dropped(rest.len());
-            return None;
-        }
-        let mut all = std::mem::replace(&mut self.ids, Ranges::none());
-        rest.into_iter().for_each(|range| all.push(range));
-        Some(all)
-    }
-}
-
-impl Drop for Part<'_> {
-    fn drop(&mut self) {
-        self.core.stats.gap_dropped(self.ids.len());
-    }
+    let unreserved = next.map_or(0, |next| (last + 1).saturating_sub(next.into()));
+    Some(Known { unreserved: unreserved.try_into().unwrap_or(u64::MAX), moves })
 }

@@ -15,20 +15,21 @@ use std::time::Duration;
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt as _};
 use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::Semaphore;
+use tokio::task::coop;
 use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::driver::Driver;
 use super::flight::{Flight, Landed, Order, give_back};
 use super::rest::Rest;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result};
 use crate::sequence::clock::Clock;
-use crate::sequence::mailbox::Ending;
+use crate::sequence::mailbox::{Arrived, Ending};
 use crate::sequence::metrics;
 use crate::sequence::registry::Registry;
 use crate::sequence::state::{Core, NO_SLOT};
 use crate::sequence::state::{Mailbox, Message};
 use crate::sequence::time::Time;
-use crate::store::{Capabilities, Reserve, Store};
+use crate::store::{Capabilities, Grant, Reserve, Store};
 use crate::sync::{Arc, Ordering};
 
 /// The most sequences in one round trip: bounds the store's transaction and the memory of a burst.
@@ -40,6 +41,9 @@ const GIVEN_BACK_AT_ONCE: usize = 16;
 
 /// The most sequences looked at for eviction before the actor turns to its callers again.
 const SWEEP: usize = 4096;
+
+/// The most low-water signals in one turn, after which answers, timers and messages have theirs.
+const MOST_SIGNALS: usize = 256;
 
 /// What the actor is to do besides refilling.
 #[derive(Clone, Copy, Debug)]
@@ -117,11 +121,11 @@ impl Actor {
     /// Runs until the mailbox is closed. Dropping the future closes every sequence too.
     pub(crate) async fn run(mut self) {
         loop {
-            let (messages, ending) = self.mailbox.receive();
+            let Arrived { messages, low, ending } = self.mailbox.receive(MOST_SIGNALS);
             for message in messages {
                 self.message(message);
             }
-            while let Some(core) = self.mailbox.next_low() {
+            for core in low {
                 self.each(&core, Driver::low);
             }
             match ending {
@@ -132,6 +136,8 @@ impl Actor {
             self.tick();
             self.sweep();
             self.send();
+            // Where something always arrives, the wait below never yields to the other tasks of this thread.
+            coop::consume_budget().await;
             self.wait().await;
         }
     }
@@ -203,17 +209,14 @@ impl Actor {
             let (core, seen) = (driver.core().clone(), driver.seen().clone());
             self.orders.push(Order { core, request, seen });
         }
-        if let Some(rest) = driver.surplus()
-            && self.duties.can.gives_back
-        {
-            let (runtime, store, clock) =
-                (self.store_runtime.clone(), self.store.clone(), self.clock.clone());
-            self.flights.push(Flight::give_back(runtime, store, rest, self.duties.store_timeout, clock));
-        }
+        let rest = driver.surplus();
         record(driver.core(), self.clock.now());
         if let Some((before, due)) = driver.rearm() {
             before.map(|time| self.timers.remove(&(time, slot)));
             due.map(|time| self.timers.insert((time, slot)));
+        }
+        if let Some(rest) = rest {
+            self.return_rest(rest);
         }
     }
 
@@ -245,7 +248,18 @@ impl Actor {
 
     fn fly(&self, orders: Vec<Order>) {
         let limit = self.duties.store_timeout;
-        self.flights.push(Flight::send(self.store_runtime.clone(), self.store.clone(), orders, limit));
+        let flight = Flight::send(self.store_runtime.clone(), self.store.clone(), orders, limit);
+        self.flights.push(flight);
+    }
+
+    /// Gives the rest back, if the store takes it, and has its driver know when that is over.
+    fn return_rest(&self, rest: Rest) {
+        let limit = self.duties.store_timeout;
+        self.flights.push(if self.duties.can.gives_back {
+            Flight::give_back(self.store_runtime.clone(), self.store.clone(), rest, limit, self.clock.clone())
+        } else {
+            Flight::of_lost(rest)
+        });
     }
 
     /// Waits until a message or signal arrives, the store answers, or a timer is due.
@@ -254,7 +268,7 @@ impl Actor {
         let mut woken = pin!(mailbox.woken());
         let due = [self.timers.first().map(|timer| timer.0), self.sweep.due].into_iter().flatten().min();
         let mut timer = pin!(due.map(|time| sleep_until(self.clock.instant(time))));
-        let Landed { answers, repairs } = poll_fn(|cx| {
+        let landed = poll_fn(|cx| {
             if let Poll::Ready(Some(landed)) = Pin::new(&mut self.flights).poll_next(cx) {
                 return Poll::Ready(landed);
             }
@@ -264,12 +278,19 @@ impl Actor {
             Poll::Pending
         })
         .await;
-        self.flights.extend(repairs);
-        let some_were_granted = answers.iter().any(|(_, outcome)| outcome.is_ok());
+        self.flights.extend(landed.repairs);
         // Forked while it was under way: the answer is the parent's.
         if self.mailbox.is_forked() {
             return;
         }
+        self.answered(landed.answers);
+        if let Some(core) = landed.returned {
+            self.each(&core, Driver::returned);
+        }
+    }
+
+    fn answered(&mut self, answers: Vec<(Arc<Core>, Result<Grant>)>) {
+        let some_were_granted = answers.iter().any(|(_, outcome)| outcome.is_ok());
         for (core, outcome) in answers {
             let was_busy = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable);
             if !was_busy {
@@ -334,7 +355,7 @@ impl Drop for Actor {
         // Before the runtime's timers end, which callers without a place hold one of.
         self.places.close();
         // Nothing can arrive any more: what did is answered by the drivers' end.
-        for message in self.mailbox.receive().0 {
+        for message in self.mailbox.receive(0).messages {
             self.message(message);
         }
         // Nobody waits for it to be given back.
@@ -375,8 +396,8 @@ mod tests {
         for _ in 0..1000 {
             // A long deadline, a short one, and both pass; the reserve that they wait for is never sent.
             for patience in [Duration::from_secs(2), Duration::from_secs(1)] {
-                let pending = Reply::ask(&core, 1, clock.now() + patience).unwrap();
-                mailbox.receive().0.into_iter().for_each(|message| actor.message(message));
+                let pending = Reply::ask(&core, 1, clock.now() + patience, None).unwrap();
+                mailbox.receive(0).messages.into_iter().for_each(|message| actor.message(message));
                 drop(pending);
                 assert_eq!(actor.timers.len(), 1);
             }

@@ -8,34 +8,42 @@ use super::queue::Waiter;
 use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::{Range, Ranges};
+use crate::sequence::answer::Answer;
 use crate::sequence::metrics;
 use crate::sequence::seen::Seen;
 use crate::sequence::state::Core;
-use crate::sequence::state::Request;
+use crate::sequence::state::{Part, Question, Request};
 use crate::sequence::time::Time;
 use crate::store::{GiveBack, Grant, Identity, Reserve};
-use crate::sync::{Arc, oneshot};
+use crate::sync::Arc;
 
 /// A generation that no stock has.
 const NOTHING: u64 = u64::MAX;
 
-type Reply = oneshot::Sender<Result<Ranges>>;
+/// A caller that waits.
+struct Caller {
+    answer: Answer,
+    /// Ids that it has already, and that are older than others in memory: its own or nobody's.
+    part: Option<Part>,
+}
 
-impl Waiter for Reply {
+impl Waiter for Caller {
     fn is_gone(&self) -> bool {
-        self.is_closed()
+        self.answer.is_closed()
     }
 }
 
 /// One sequence as the actor has it.
 pub(crate) struct Driver {
     core: Arc<Core>,
-    engine: Engine<Reply>,
+    engine: Engine<Caller>,
     /// The stock's generation when the reserve in flight was sent.
     sent_under: u64,
     /// The stock's generation before the engine got what it holds, which is void if another stands now;
     /// [`NOTHING`] where it holds nothing.
     held_under: u64,
+    /// Whether the permit of low water is the actor's: callers do not signal what the engine knows.
+    has_permit: bool,
     /// The timer that the actor was asked for and that has not come yet.
     armed: Option<Time>,
     /// What is more than memory may hold, or was left in it when it was closed. Boxed, since there is seldom
@@ -46,7 +54,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let engine = Engine::new(core.settings.clone());
-        Self { core, engine, sent_under: 0, held_under: NOTHING, armed: None, rest: None }
+        Self { core, engine, sent_under: 0, held_under: NOTHING, has_permit: false, armed: None, rest: None }
     }
 
     /// One that takes up what was seen of the sequence before it was evicted.
@@ -68,31 +76,65 @@ impl Driver {
         &self.core
     }
 
-    /// A draw crossed the watermark.
+    /// A draw crossed the watermark, and left the actor the permit.
     pub(crate) fn low(&mut self, now: Time) -> Option<Reserve> {
+        self.has_permit = true;
+        if !self.engine.is_low() {
+            // Before the look at the level: a draw after that signals again.
+            self.give_permit_back();
+        }
         self.measure(now);
         self.step(Event::Low { level: self.core.stock.remaining() }, now)
     }
 
     /// A caller found nothing in memory; but memory may have been filled since.
     pub(crate) fn request(&mut self, request: Request, now: Time) -> Option<Reserve> {
-        let Request { want, deadline, reply, .. } = request;
-        if reply.is_closed() {
+        let Request { question: Question { mut want, part, known }, deadline, reply, .. } = request;
+        if reply.is_closed() && part.is_none() {
             return None;
         }
-        // Callers who wait already come first. Without any, what is in memory may serve this one at once.
-        let mut taken = Ranges::none();
-        if self.engine.waiting() == 0 {
+        let (mut taken, part) = self.brought_back(part);
+        let waiter = Caller { answer: reply, part };
+        if waiter.is_gone() && taken.is_empty() {
+            return None;
+        }
+        want -= waiter.part.as_ref().map_or(0, |part| part.ids().len());
+        // Callers who wait already come first. Without any, memory may serve this one.
+        if self.engine.waiting() == 0 && taken.is_empty() {
             let generation = if want > 1 { self.core.stock.generation() } else { NOTHING };
             match self.take_from_memory(want) {
                 Ok(ids) => {
-                    self.reply(reply, ids);
+                    self.reply(waiter, ids);
                     return None;
                 }
                 Err(some) => (taken, self.held_under) = (some, generation),
             }
         }
-        self.step(Event::Request { waiter: reply, want, taken, deadline }, now)
+        let known = known.filter(|known| known.moves == self.core.stats.moves());
+        let known = known.map(|known| known.unreserved);
+        self.step(Event::Request { waiter, want, taken, known, deadline }, now)
+    }
+
+    /// Splits the ids that a `take` already has: the first may serve others, because no larger ones were handed
+    /// out, and the second only this caller.
+    fn brought_back(&mut self, part: Option<Part>) -> (Ranges, Option<Part>) {
+        let (stock, stats) = (&self.core.stock, &self.core.stats);
+        let mut newest = Ranges::none();
+        // Revoked since, they are a gap.
+        let Some(mut part) = part.filter(|part| stock.stands(part.generation())) else {
+            return (newest, None);
+        };
+        let last = part.ids().as_slice().last().and_then(Range::last);
+        if last != stats.reached() || stock.remaining() > 0 || self.engine.holds() {
+            return (newest, Some(part));
+        }
+        self.held_under = part.generation();
+        // Between two ranges others may have drawn.
+        if let Some(range) = part.pop() {
+            stats.unpublish(range.len());
+            newest.push(range);
+        }
+        (newest, Some(part).filter(|part| !part.ids().is_empty()))
     }
 
     /// What a caller wants, or the part of it that there is.
@@ -103,7 +145,7 @@ impl Driver {
         // Nobody else adds any: there are no more than that.
         let most = want.min(self.core.stock.remaining());
         self.core.stats.unpublish(most);
-        let ids = self.core.take(want).map_err(|short| short.got);
+        let ids = self.core.take(want);
         let (Ok(taken) | Err(taken)) = &ids;
         self.core.stats.add_published(most - taken.len());
         ids
@@ -126,9 +168,8 @@ impl Driver {
             Err(error) => {
                 let error = self.not_gone(error).of(&self.core.name);
                 self.note_failure(&error);
-                let order = self.step(Event::Failed(error), now);
                 self.stop_if_unused();
-                order
+                self.step(Event::Failed(error), now)
             }
         }
     }
@@ -146,6 +187,11 @@ impl Driver {
     pub(crate) fn revoked(&mut self, now: Time) -> Option<Reserve> {
         self.core.revocation_seen();
         self.step(Event::Revoked, now)
+    }
+
+    /// A range that was shed has reached the store, or is lost.
+    pub(crate) fn returned(&mut self, now: Time) -> Option<Reserve> {
+        self.step(Event::Returned, now)
     }
 
     /// A timer that was asked for has come.
@@ -201,7 +247,32 @@ impl Driver {
         self.core.stats.note_rate(policy.rate());
     }
 
-    fn step(&mut self, event: Event<Reply>, now: Time) -> Option<Reserve> {
+    fn step(&mut self, event: Event<Caller>, now: Time) -> Option<Reserve> {
+        let order = self.carry_out_all(event, now);
+        if self.engine.is_low() {
+            self.has_permit = self.has_permit || self.core.low_is_known();
+            return order;
+        }
+        if !self.has_permit {
+            return order;
+        }
+        self.give_permit_back();
+        // A draw that crossed the watermark before that has not signalled. Where nothing is left, the next draw
+        // does; after a failure the next caller makes the next attempt; and for nobody nothing is reserved.
+        let level = self.core.stock.remaining();
+        let is_low = level > 0 && level < self.engine.policy().plan().watermark;
+        if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {
+            return order;
+        }
+        self.step(Event::Low { level }, now).or(order)
+    }
+
+    fn give_permit_back(&mut self) {
+        self.has_permit = false;
+        self.core.low_is_over();
+    }
+
+    fn carry_out_all(&mut self, event: Event<Caller>, now: Time) -> Option<Reserve> {
         let mut commands = Vec::new();
         self.engine.on(event, now, &mut commands);
         let mut order = None;
@@ -239,7 +310,7 @@ impl Driver {
         }
     }
 
-    fn carry_out(&mut self, command: Command<Reply>, now: Time) {
+    fn carry_out(&mut self, command: Command<Caller>, now: Time) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         match command {
             Command::Reserve { .. } => unreachable!("taken out by `step`"),
@@ -283,7 +354,7 @@ impl Driver {
             }
             Command::Reply { waiter, ids } => self.reply(waiter, ids),
             // Nobody is there to hear it: nothing is lost by that.
-            Command::Fail { waiter, error } => drop(waiter.send(Err(error.of(&self.core.name)))),
+            Command::Fail { waiter, error } => _ = waiter.answer.send(Err(error.of(&self.core.name))),
             Command::Finish(ErrorKind::Closed) => {
                 let last = |lost: &Ranges| lost.as_slice().last().copied().zip(self.engine.identity());
                 let lost = stock.revoke(ErrorKind::Closed, |lost| {
@@ -310,14 +381,30 @@ impl Driver {
         Rest::new(self.core.clone(), GiveBack { name: self.core.name.clone(), identity, rest })
     }
 
-    fn reply(&self, waiter: Reply, ids: Ranges) {
-        let len = ids.len();
+    fn reply(&self, waiter: Caller, ids: Ranges) {
         // Counted before the caller can look.
-        self.core.stats.add_replied(len);
-        if waiter.send(Ok(ids)).is_err() {
+        self.core.stats.add_replied(ids.len());
+        let ids = match waiter.part {
+            None => ids,
+            Some(part) => self.joined(part, ids),
+        };
+        let len = ids.len();
+        if !waiter.answer.send(Ok(ids)) {
             // It gave up in this very moment.
             self.core.stats.gap_dropped(len);
         }
+    }
+
+    /// Joins both parts of a `take`. Empty if the first was revoked or reset meanwhile: the rest may be of another
+    /// identity, and contain the same numbers.
+    fn joined(&self, part: Part, rest: Ranges) -> Ranges {
+        if !self.core.stock.stands(part.generation()) {
+            self.core.stats.gap_dropped(rest.len());
+            return Ranges::none();
+        }
+        let mut all = part.into_ids();
+        rest.into_iter().for_each(|range| all.push(range));
+        all
     }
 
     fn note_dry(&self, now: Time) {
@@ -340,65 +427,6 @@ impl fmt::Debug for Driver {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::name::SequenceName;
-    use crate::sequence::settings::{Settings, Sizing};
-    use crate::sequence::state::Mailbox;
-    use crate::store::Bounds;
-
-    fn grant(start: u64, epoch: u64) -> Grant {
-        let identity = Identity { incarnation: 1, epoch };
-        Grant { range: Range::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
-    }
-
-    fn driver() -> (Arc<Core>, Driver) {
-        let sizing = Sizing::Fixed { step: 10, watermark: 10 };
-        let settings = Settings { sizing, ..Settings::of::<u64>() };
-        let core = Core::new(SequenceName::new("s").unwrap(), Arc::new(settings), Arc::new(Mailbox::new()));
-        let core = Arc::new(core);
-        (core.clone(), Driver::new(core))
-    }
-
-    #[test]
-    fn a_grant_that_is_refused_counts_as_a_failure_and_shows_nowhere_else() {
-        let (core, mut driver) = driver();
-        let now = Duration::ZERO;
-        assert!(driver.low(now).is_some());
-        assert!(driver.answered(Ok(grant(11, 3)), now).is_none());
-        let _ = core.take(1);
-        assert!(driver.low(now).is_some());
-        // It went back in time.
-        assert!(driver.answered(Ok(grant(1, 2)), now).is_none());
-        let (stats, identity) = (&core.stats, Identity { incarnation: 1, epoch: 3 });
-        assert_eq!((stats.granted(), stats.failures(), stats.identity()), (10, 1, Some(identity)));
-        assert_eq!(stats.unreserved(30), Some(10));
-    }
-
-    #[test]
-    fn a_grant_that_is_void_is_granted_and_a_gap() {
-        let (core, mut driver) = driver();
-        let now = Duration::ZERO;
-        assert!(driver.low(now).is_some());
-        let _ = driver.revoked(now);
-        let _ = driver.answered(Ok(grant(1, 0)), now);
-        assert_eq!((core.stats.granted(), core.stats.abandoned(), core.stats.identity()), (10, 10, None));
-    }
-
-    #[test]
-    fn a_range_of_another_identity_is_void_if_it_was_revoked_under_way() {
-        let (core, mut driver) = driver();
-        let now = Duration::ZERO;
-        assert!(driver.low(now).is_some());
-        assert!(driver.answered(Ok(grant(11, 0)), now).is_none());
-        let _ = core.take(1);
-        assert!(driver.low(now).is_some());
-        // The driver has not heard of it when the answer comes.
-        assert_eq!(core.revoke(), 9);
-        let _ = driver.answered(Ok(grant(1, 1)), now);
-        assert_eq!(core.stock.remaining(), 0, "reserved before the revocation");
-    }
-}
+// Not under loom, where this file lies elsewhere.
+#[cfg(all(test, not(idmill_loom)))]
+mod tests;

@@ -37,6 +37,8 @@ struct Flight {
     /// Under `Order::Global` it serves only tickets before this one: those who waited when it was asked for.
     before: u64,
     revoked: bool,
+    /// Whether ids were on their way back to the store: it may have been asked before it had them.
+    overtakes: bool,
 }
 
 pub(crate) struct Engine<W> {
@@ -53,6 +55,8 @@ pub(crate) struct Engine<W> {
     /// Why there will be no more reserves: for good, or until the time of the next attempt.
     ended: Option<ErrorKind>,
     retry: Retry,
+    /// How many ranges are on their way back to the store.
+    returning: u32,
     /// Which sequence ids came from, and how far.
     seen: Seen,
 }
@@ -67,13 +71,15 @@ impl<W: Waiter> Engine<W> {
             doubtful: false,
             ended: None,
             retry: Retry::new(),
+            returning: 0,
             seen: Seen::default(),
             settings,
         }
     }
 
-    /// Takes one event; what is to be done about it is added to `out`, in order.
+    /// Handles one event; its commands are added to `out`, in order.
     pub(crate) fn on(&mut self, event: Event<W>, now: Time, out: &mut Vec<Command<W>>) {
+        let position = out.len();
         match event {
             // A signal that comes after the end would keep a sequence from ever being idle.
             Event::Low { .. } if self.ended.is_some() => {}
@@ -81,12 +87,22 @@ impl<W: Waiter> Engine<W> {
             Event::Low { level } => {
                 self.low |= self.prefetches() && level < self.policy.plan().watermark.max(1);
             }
-            Event::Request { waiter, want, taken, deadline } => {
+            Event::Request { waiter, want, taken, known, deadline } => {
+                let serves = !taken.is_empty();
                 taken.into_iter().for_each(|range| self.queue.hold(range, u64::MAX));
-                self.request(waiter, want, deadline, out);
+                match self.refusal(want, known) {
+                    Some(error) => out.push(Command::Fail { waiter, error }),
+                    None => self.queue.push(waiter, want, deadline),
+                }
+                // Ids held for a caller that gave up, or brought back by this one, serve the next callers, also
+                // while the store is unreachable.
+                if serves || self.queue.first_is_gone() {
+                    self.hand_out(None, 0, position, out);
+                }
             }
             Event::Reserved { grant, level } => self.reserved(grant, level, now, out),
             Event::Failed(error) => self.failed(error, now, out),
+            Event::Returned => self.returning = self.returning.saturating_sub(1),
             Event::Revoked => self.revoked(out),
             Event::Tick { level } => {
                 self.expire(now, out);
@@ -115,6 +131,11 @@ impl<W: Waiter> Engine<W> {
         self.low = false;
     }
 
+    /// Whether memory is low, as far as is known: a signal would change nothing.
+    pub(crate) fn is_low(&self) -> bool {
+        self.low
+    }
+
     /// Which sequence the ids in memory come from.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.seen.identity()
@@ -137,7 +158,7 @@ impl<W: Waiter> Engine<W> {
 
     /// Whether nothing waits, is under way or is about to be.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.flight.is_none() && !self.low
+        self.queue.is_empty() && self.flight.is_none() && self.returning == 0 && !self.low
     }
 
     fn prefetches(&self) -> bool {
@@ -148,23 +169,22 @@ impl<W: Waiter> Engine<W> {
         self.low || !self.queue.is_empty()
     }
 
-    fn request(&mut self, waiter: W, want: u64, deadline: Time, out: &mut Vec<Command<W>>) {
+    /// Why a caller gets nothing, if that is certain.
+    fn refusal(&self, want: u64, known: Option<u64>) -> Option<Error> {
         if let Some(reason) = self.ended {
-            let position = out.len();
-            out.push(Command::Fail { waiter, error: reason.into() });
-            self.put_down(0, 0, position, out);
-            return;
+            return Some(reason.into());
         }
-        self.queue.push(waiter, want, deadline);
-        // What is held for one that gave up serves those behind, also while the store is away.
-        if self.queue.first_is_gone() {
-            self.hand_out(None, 0, out.len(), out);
-        }
+        // Ids that are under way are neither in the store nor held: a reserve then finds out.
+        let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
+        let left = left.saturating_add(self.queue.held());
+        let message =
+            || format!("{want} ids were asked for, and {left} are left; take fewer, or raise its max");
+        (left < want).then(|| Error::new(ErrorKind::Exhausted, message()))
     }
 
     /// Asks for a range if one is needed, none is under way, and no retry is being waited for.
     fn reserve(&mut self, now: Time, out: &mut Vec<Command<W>>) {
-        if self.flight.is_some() || self.ended.is_some() || self.is_held(now) {
+        if self.flight.is_some() || self.ended.is_some() || self.is_held(now) || self.awaits_return() {
             return;
         }
         // So that nothing is reserved for those who have given up; what was held for them serves others.
@@ -176,7 +196,8 @@ impl<W: Waiter> Engine<W> {
         self.retry.set(None);
         let count = self.demand().max(self.ahead()).clamp(1, MAX_LEN);
         let before = self.queue.next_ticket();
-        self.flight = Some(Box::new(Flight { count, asked: now, before, revoked: false }));
+        let overtakes = self.returning > 0;
+        self.flight = Some(Box::new(Flight { count, asked: now, before, revoked: false, overtakes }));
         out.push(Command::Reserve { count });
     }
 
@@ -191,12 +212,17 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Whether it is too early for the next attempt. After a permanent failure callers that wait make theirs
-    /// at once, since each hears of it; a mere signal does not, since whoever only tries may try a million
-    /// times a second.
+    /// Whether it is too early for the next attempt. After a failure that was reported to all callers, the next
+    /// caller makes an attempt immediately; a signal does not, since a caller that only tries may signal a
+    /// million times a second.
     fn is_held(&self, now: Time) -> bool {
-        let for_callers = || self.retry.is_permanent() && self.queue.is_of_use();
+        let for_callers = || self.retry.was_reported() && self.queue.is_of_use();
         self.retry.at().is_some_and(|at| now < at) && !for_callers()
+    }
+
+    /// Whether the store had no ids left, and some are on their way back to it.
+    fn awaits_return(&self) -> bool {
+        self.returning > 0 && self.retry.error().is_some_and(|error| error.kind() == ErrorKind::Exhausted)
     }
 
     /// How many ids callers wait for.
@@ -303,7 +329,8 @@ impl<W: Waiter> Engine<W> {
     /// wait on.
     fn hand_out(&mut self, refusal: Option<&Error>, level: u64, position: usize, out: &mut Vec<Command<W>>) {
         if self.queue.hand_out(refusal, out) {
-            let watermark = if refusal.is_some() { 0 } else { self.policy.plan().watermark };
+            let is_over = refusal.is_some() || self.ended.is_some();
+            let watermark = if is_over { 0 } else { self.policy.plan().watermark };
             self.put_down(level, watermark, position, out);
         }
     }
@@ -339,6 +366,7 @@ impl<W: Waiter> Engine<W> {
             self.queue.hold(rest.take_front(u64::from(rest.start() == 0)), u64::MAX);
             if !rest.is_empty() {
                 self.seen.forget_from(rest.start());
+                self.returning += 1;
                 out.push(Command::Shed { rest, identity });
             }
         }
@@ -348,6 +376,8 @@ impl<W: Waiter> Engine<W> {
     fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Command<W>>) {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
+            // No end: ids on their way back can be reserved again.
+            (ErrorKind::Exhausted, _) if flight.overtakes => self.retry.note(error, self.settings.seed),
             // The end that was seen before a revocation may be another now: who asks next finds out.
             (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, now, out),
             (_, Status::Permanent) => {
@@ -359,6 +389,12 @@ impl<W: Waiter> Engine<W> {
                     out.push(Command::Unknown(flight.count));
                     self.doubtful = true;
                 }
+                if error.refuses_waiters() {
+                    // Memory stays low: the attempts go on without callers.
+                    let low = self.low;
+                    self.refuse_all(&error, out);
+                    self.low = low;
+                }
                 self.retry.note(error, self.settings.seed);
                 self.retry.hold(now);
             }
@@ -368,11 +404,14 @@ impl<W: Waiter> Engine<W> {
     /// A permanent failure: all hear of it for whom too little is held, and the next who waits makes the next
     /// attempt.
     fn give_up(&mut self, error: &Error, out: &mut Vec<Command<W>>) {
-        let position = out.len();
         self.retry.note(error.clone(), self.settings.seed);
-        self.hand_out(Some(error), 0, position, out);
-        self.queue.refuse_all(error, out);
+        self.refuse_all(error, out);
         self.low = false;
+    }
+
+    fn refuse_all(&mut self, error: &Error, out: &mut Vec<Command<W>>) {
+        self.hand_out(Some(error), 0, out.len(), out);
+        self.queue.refuse_all(error, out);
     }
 
     fn end(&mut self, reason: ErrorKind, error: &Error, now: Time, out: &mut Vec<Command<W>>) {

@@ -10,12 +10,15 @@ pub(crate) enum Event<W> {
     /// A draw crossed the watermark, or memory may be low for another reason; `level` ids are left.
     Low { level: u64 },
     /// A caller found nothing in memory. `want` 0 asks to be told when there is something.
-    /// `taken` is all that memory had, where that was less; it was the newest that there was.
-    Request { waiter: W, want: u64, taken: Ranges, deadline: Time },
+    /// `taken` is all that memory had, where that was less; it was the newest that there was. `known` is how
+    /// many ids the store had left to reserve, if nothing has begun or ended since it was asked.
+    Request { waiter: W, want: u64, taken: Ranges, known: Option<u64>, deadline: Time },
     /// The reserve in flight was granted; `level` ids are left in memory besides.
     Reserved { grant: Grant, level: u64 },
     /// The reserve in flight failed, or its outcome is unknown.
     Failed(Error),
+    /// A range that was shed has reached the store, or is lost.
+    Returned,
     /// Everything in memory was revoked.
     Revoked,
     /// Time has passed; see [`Engine::next_timer`](super::engine::Engine::next_timer). `level` ids are left
@@ -39,7 +42,8 @@ pub(crate) enum Command<W> {
     Discard,
     /// Let callers draw from this range.
     Publish { range: Range, watermark: u64 },
-    /// More than memory may hold: nobody has these ids, and they are the last that were granted.
+    /// More than memory may hold: nobody has these ids, and they are the last that were granted. Answer with
+    /// `Returned`.
     Shed { rest: Range, identity: Identity },
     /// These ids are this caller's.
     Reply { waiter: W, ids: Ranges },

@@ -41,6 +41,8 @@ pub(super) struct Landed {
     pub(super) answers: Vec<(Arc<Core>, Result<Grant>)>,
     /// Each has one more answer, after its sequence was repaired: the other sequences do not wait for that.
     pub(super) repairs: Vec<Flight>,
+    /// A rest of this sequence is back in the store, or lost.
+    pub(super) returned: Option<Arc<Core>>,
 }
 
 impl Flight {
@@ -82,7 +84,7 @@ impl Flight {
     fn after(repair: impl Future<Output = ()> + Send + 'static, answer: (Arc<Core>, Result<Grant>)) -> Self {
         Self(Box::pin(async move {
             repair.await;
-            Landed { answers: vec![answer], repairs: Vec::new() }
+            Landed { answers: vec![answer], ..Landed::default() }
         }))
     }
 
@@ -98,8 +100,15 @@ impl Flight {
             let core = rest.core().clone();
             let _ = timeout(limit, give_back(&runtime, store, rest)).await;
             metrics::harmless(&core, || metrics::record(&core, clock.now()));
-            Landed::default()
+            Landed { returned: Some(core), ..Landed::default() }
         }))
+    }
+
+    /// What comes of ids that the store does not take back.
+    pub(super) fn of_lost(rest: Rest) -> Self {
+        let returned = Some(rest.core().clone());
+        drop(rest);
+        Self(Box::pin(async { Landed { returned, ..Landed::default() } }))
     }
 }
 

@@ -14,7 +14,7 @@ use super::engine::Engine;
 use super::event::Event;
 use super::queue::Waiter;
 use crate::bytes::Bytes;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::sequence::segment::MAX_LEN;
@@ -53,6 +53,8 @@ struct Flight {
     /// How many callers had asked when it was sent.
     callers: usize,
     revoked: bool,
+    /// Whether something was on its way back to the store.
+    overtakes: bool,
 }
 
 /// What is to become of a grant.
@@ -86,6 +88,8 @@ pub(crate) struct Oracle {
     now: Time,
     callers: Vec<Asked>,
     flight: Option<Flight>,
+    /// How many ranges are on their way back to the store.
+    returning: u32,
     stored: SequenceInfo,
     /// The ids in memory, in the order in which they are drawn, and those that the engine holds for who
     /// waits.
@@ -103,8 +107,8 @@ pub(crate) struct Oracle {
     failed_at: Option<Time>,
     /// Whether the last reserve's outcome is unknown.
     doubtful: bool,
-    /// Whether it failed for good, so that callers need not wait before the next attempt.
-    failed_for_good: bool,
+    /// Whether all callers got that failure, so that the next need not wait before the next attempt.
+    failed_for_all: bool,
     /// Whether somebody tried in vain, since ids came last.
     tried: bool,
     cause: Cause,
@@ -134,6 +138,7 @@ impl Oracle {
             now: Duration::ZERO,
             callers: Vec::new(),
             flight: None,
+            returning: 0,
             stored: SequenceInfo { name, next, bounds: settings.bounds, identity },
             memory: Vec::new(),
             held: Ranges::none(),
@@ -145,7 +150,7 @@ impl Oracle {
             ended_at: Duration::ZERO,
             failed_at: None,
             doubtful: false,
-            failed_for_good: false,
+            failed_for_all: false,
             tried: false,
             cause: Cause::default(),
             granted: 0,
@@ -167,6 +172,7 @@ impl Oracle {
                 0..=2 => self.revoke(),
                 3 => self.close(),
                 4 => self.abandoned(),
+                5 | 6 => self.returned(),
                 _ => self.measure(bytes),
             },
             _ if bytes.below(4) == 0 => self.raise(bytes),
@@ -187,13 +193,31 @@ impl Oracle {
         let (number, gone) = (self.callers.len(), Rc::new(Cell::new(false)));
         let deadline = self.now.saturating_add(patience);
         self.callers.push(Asked { want, deadline, gone: gone.clone(), answered: false });
-        let error = self.ended;
         taken.clone().into_iter().for_each(|range| self.held.push(range));
+        let known = (bytes.below(4) == 0).then(|| self.unreserved());
+        let is_certain = self.flight.is_none() && self.returning == 0;
+        let left = known.filter(|_| is_certain).map(|left| left.saturating_add(self.held.len()));
+        let short = left.filter(|left| *left < want).map(|_| ErrorKind::Exhausted);
+        let error = self.ended.or(short);
         self.on(
-            Event::Request { waiter: Caller { number, gone }, want, taken, deadline },
+            Event::Request { waiter: Caller { number, gone }, want, taken, known, deadline },
             Cause { error, ..Cause::default() },
         );
-        assert!(self.ended.is_none() || self.callers[number].answered, "refused at once: it has ended");
+        assert!(error.is_none() || self.callers[number].answered, "refused immediately: that is certain");
+    }
+
+    /// How many ids the store has left.
+    fn unreserved(&self) -> u64 {
+        let last = self.stored.bounds.max().min(self.settings.ceiling);
+        let left = |next| last.checked_sub(next).map_or(0, |more| more.saturating_add(1));
+        self.stored.next.map_or(0, left)
+    }
+
+    fn returned(&mut self) {
+        if self.returning > 0 {
+            self.returning -= 1;
+            self.on(Event::Returned, Cause::default());
+        }
     }
 
     fn cancel(&mut self, bytes: &mut Bytes<'_>) {
@@ -210,7 +234,7 @@ impl Oracle {
         self.tried |= level == 0;
         let low = self.prefetches() && level < watermark.max(1);
         self.on(Event::Low { level }, Cause::default());
-        let delayed = self.ended.is_some() || self.failed_at.is_some();
+        let delayed = self.ended.is_some() || self.failed_at.is_some() || self.returning > 0;
         assert!(!low || delayed || self.flight.is_some(), "low water is answered by a reserve");
     }
 
@@ -255,7 +279,8 @@ impl Oracle {
     fn fail(&mut self, bytes: &mut Bytes<'_>) {
         use ErrorKind::{Conflict, Denied, Exhausted, Unavailable, UnknownOutcome};
         let kinds = [Unavailable, Unavailable, UnknownOutcome, UnknownOutcome, Denied, Conflict, Exhausted];
-        self.failed(kinds[usize::from(bytes.below(7))].into());
+        let error = Error::from(kinds[usize::from(bytes.below(7))]);
+        self.failed(if bytes.below(4) == 0 { error.refusing_waiters() } else { error });
     }
 
     fn pass_time(&mut self, bytes: &mut Bytes<'_>) {
@@ -313,7 +338,7 @@ impl Oracle {
 
     fn abandoned(&mut self) {
         self.engine.abandoned();
-        let waits = self.engine.waiting() > 0;
+        let waits = self.engine.waiting() > 0 || self.returning > 0;
         assert!(waits || self.flight.is_some() || self.engine.is_idle(), "nothing is reserved for nobody");
     }
 

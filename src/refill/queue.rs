@@ -105,6 +105,11 @@ impl<W: Waiter> Queue<W> {
         self.0.as_ref().is_some_and(|filled| !filled.held.is_empty())
     }
 
+    /// How many ids are held.
+    pub(super) fn held(&self) -> u64 {
+        self.0.as_ref().map_or(0, |filled| filled.held.len())
+    }
+
     /// No deadline is earlier than this.
     pub(super) fn earliest(&self) -> Option<Time> {
         self.0.as_ref().filter(|filled| !filled.callers.is_empty())?.earliest

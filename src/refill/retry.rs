@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use crate::error::{Error, Status};
+use crate::error::Error;
 use crate::sequence::time::Time;
 
 /// Empty from a grant to the next failure. Boxed, as that is most sequences at most times.
@@ -27,9 +27,9 @@ impl Retry {
         self.0.as_ref().map(|failed| &failed.error)
     }
 
-    /// Whether the same call fails again until somebody changes something.
-    pub(super) fn is_permanent(&self) -> bool {
-        self.error().is_some_and(|error| error.status() == Status::Permanent)
+    /// Whether the callers that waited got the last error, instead of waiting on.
+    pub(super) fn was_reported(&self) -> bool {
+        self.error().is_some_and(Error::refuses_waiters)
     }
 
     /// When the next attempt may be made, where that is not at once.

@@ -2,39 +2,101 @@
 //!
 //! Two ways in: *low-water signals*, from the hot path, through a lock-free queue that holds each sequence at
 //! most once; and *messages*, from callers that have to wait anyway, first in, first out, under a short lock.
-//! Neither grows without bound: a sequence signals once until it is seen, and so does one that was revoked; a
-//! caller that waits holds one of a limited number of places (see `allocator::wait`), and those that gave up
-//! leave before the queue grows.
+//! Neither grows without bound: a sequence signals once until the actor gives its permit back, and one that was
+//! revoked once until the actor has seen that; a caller that waits holds one of a limited number of places (see
+//! `allocator::wait`), and those that gave up leave before the queue grows.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 
-use crate::error::{ErrorKind, Result};
-use crate::range::Ranges;
+use crate::error::ErrorKind;
+use crate::range::{Range, Ranges};
+use crate::sequence::answer::Answer;
 use crate::sequence::process::Process;
 use crate::sequence::time::Time;
-use crate::sync::{Arc, Mutex, Notify, SegQueue, Weak, oneshot};
+use crate::sync::{Arc, Mutex, Notify, SegQueue, Weak};
 
 /// A sequence, as far as its messages go. [`Core`](crate::sequence::state::Core) is the one there is; named
 /// here, it and its mailbox would refer to each other.
 pub(crate) trait Sender {
-    /// The actor takes the permit to refill, before it looks at the level.
-    fn low_seen(&self);
     /// Whether the actor is to hear of a revocation already, so that it need not be told of one more.
     fn revocation_is_known(&self) -> bool;
+    /// Ids that had left memory are lost.
+    fn dropped(&self, ids: u64);
 }
 
 /// A caller that waits for ids.
-pub(crate) struct Request<S> {
+pub(crate) struct Request<S: Sender> {
     pub(crate) core: Arc<S>,
-    /// How many ids; 0 to be told when there are some in memory.
-    pub(crate) want: u64,
+    pub(crate) question: Question<S>,
     pub(crate) deadline: Time,
-    pub(crate) reply: oneshot::Sender<Result<Ranges>>,
+    pub(crate) reply: Answer,
 }
 
-pub(crate) enum Message<S> {
+pub(crate) struct Question<S: Sender> {
+    /// How many ids; 0 to be told when there are some in memory.
+    pub(crate) want: u64,
+    /// Those of them that the caller has already.
+    pub(crate) part: Option<Part<S>>,
+    /// An earlier answer of the store.
+    pub(crate) known: Option<Known>,
+}
+
+impl<S: Sender> From<u64> for Question<S> {
+    fn from(want: u64) -> Self {
+        Self { want, part: None, known: None }
+    }
+}
+
+/// Ids that a `take` got before others had drawn the rest. The actor puts them back into memory if the call
+/// fails, where no larger ones were handed out since; dropped, they are a gap.
+pub(crate) struct Part<S: Sender> {
+    core: Arc<S>,
+    ids: Ranges,
+    /// The stock's generation before they were taken.
+    generation: u64,
+}
+
+impl<S: Sender> Part<S> {
+    pub(crate) fn new(core: Arc<S>, ids: Ranges, generation: u64) -> Self {
+        Self { core, ids, generation }
+    }
+
+    pub(crate) fn ids(&self) -> &Ranges {
+        &self.ids
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Takes out the last range, which the caller of this now accounts for.
+    pub(crate) fn pop(&mut self) -> Option<Range> {
+        self.ids.pop()
+    }
+
+    pub(crate) fn into_ids(mut self) -> Ranges {
+        mem::replace(&mut self.ids, Ranges::none())
+    }
+}
+
+impl<S: Sender> Drop for Part<S> {
+    fn drop(&mut self) {
+        self.core.dropped(self.ids.len());
+    }
+}
+
+/// How many ids the store had left to reserve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) unreserved: u64,
+    /// [`Stats::moves`](crate::sequence::stats::Stats::moves) before it was asked: where it moved on, ids may
+    /// have been under way that were neither in the store nor in memory.
+    pub(crate) moves: u64,
+}
+
+pub(crate) enum Message<S: Sender> {
     Request(Request<S>),
     /// The stock of this core was revoked: what is under way was reserved before that.
     Revoked(Arc<S>),
@@ -49,12 +111,22 @@ pub(crate) enum Ending {
     Asked,
 }
 
-struct Inbox<S> {
+/// The share of one turn of the actor.
+pub(crate) struct Arrived<S: Sender> {
+    /// Oldest first.
+    pub(crate) messages: VecDeque<Message<S>>,
+    /// Sequences that signalled low water. Their permits are the actor's from now on.
+    pub(crate) low: Vec<Arc<S>>,
+    /// How the mailbox was closed, if it was; after the messages.
+    pub(crate) ending: Option<Ending>,
+}
+
+struct Inbox<S: Sender> {
     queue: VecDeque<Message<S>>,
     closed: Option<Ending>,
 }
 
-pub(crate) struct Mailbox<S> {
+pub(crate) struct Mailbox<S: Sender> {
     inbox: Mutex<Inbox<S>>,
     /// Weak: a core refers to its mailbox, and a signal that nobody takes any more would keep both for ever.
     low: SegQueue<Weak<S>>,
@@ -67,7 +139,7 @@ pub(crate) struct Mailbox<S> {
 impl<S: Sender> Message<S> {
     /// Whether nobody needs it any more.
     fn is_idle(&self) -> bool {
-        matches!(self, Self::Request(request) if request.reply.is_closed())
+        matches!(self, Self::Request(request) if request.reply.is_closed() && request.question.part.is_none())
     }
 
     /// Whether the same message is already on its way. Call it under the lock: the caller relies on that one
@@ -142,24 +214,28 @@ impl<S: Sender> Mailbox<S> {
         self.process.is_another()
     }
 
-    /// All messages that have arrived, oldest first, and whether and how the mailbox was closed after them.
-    pub(crate) fn receive(&self) -> (VecDeque<Message<S>>, Option<Ending>) {
+    /// Takes all messages that have arrived, and up to `most_low` signals: callers can signal as fast as the
+    /// actor handles it, and timers, answers and messages must not wait for them.
+    pub(crate) fn receive(&self, most_low: usize) -> Arrived<S> {
         if self.is_forked() {
-            return (VecDeque::new(), Some(Ending::Abandoned));
+            return Arrived { messages: VecDeque::new(), low: Vec::new(), ending: Some(Ending::Abandoned) };
         }
         let mut inbox = self.inbox.lock();
-        (mem::take(&mut inbox.queue), inbox.closed)
+        let (messages, ending) = (mem::take(&mut inbox.queue), inbox.closed);
+        drop(inbox);
+        Arrived { messages, low: self.low(most_low), ending }
     }
 
-    /// A sequence that signalled low water, and whose permit is herewith taken.
-    pub(crate) fn next_low(&self) -> Option<Arc<S>> {
-        loop {
-            // One that is gone needs no refill.
-            if let Some(core) = self.low.pop()?.upgrade() {
-                core.low_seen();
-                return Some(core);
-            }
+    fn low(&self, most: usize) -> Vec<Arc<S>> {
+        let mut low = Vec::new();
+        for _ in 0..most {
+            let Some(core) = self.low.pop() else { return low };
+            // A sequence that is gone needs no refill.
+            low.extend(core.upgrade());
         }
+        // Those behind have woken the actor already: without this it would sleep on them.
+        self.wake.notify_one();
+        low
     }
 
     /// Resolves once something has happened since it last did.
@@ -168,24 +244,26 @@ impl<S: Sender> Mailbox<S> {
     }
 }
 
-impl<S> fmt::Debug for Mailbox<S> {
+impl<S: Sender> fmt::Debug for Mailbox<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox").finish_non_exhaustive()
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(idmill_loom)))]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     struct Nobody;
 
     impl Sender for Nobody {
-        fn low_seen(&self) {}
-
         fn revocation_is_known(&self) -> bool {
             false
         }
+
+        fn dropped(&self, _: u64) {}
     }
 
     #[test]
@@ -194,6 +272,20 @@ mod tests {
         // Whoever held it when the process was forked has not come along.
         let _held = mailbox.inbox.lock();
         assert!(mailbox.is_closed());
-        assert_eq!(mailbox.receive().1, Some(Ending::Abandoned), "its actor ends before it reserves");
+        assert_eq!(mailbox.receive(1).ending, Some(Ending::Abandoned), "its actor ends before it reserves");
+    }
+
+    #[test]
+    fn signals_beyond_the_limit_are_left_for_the_next_turn() {
+        let (mailbox, cores) = (Mailbox::new(), [(); 5].map(|()| Arc::new(Nobody)));
+        for core in &cores {
+            mailbox.signal(core);
+        }
+        let woken = || mailbox.woken().now_or_never().is_some();
+        for (left, signals) in [(true, 2), (true, 2), (false, 1)] {
+            assert!(woken(), "nothing else wakes the actor");
+            assert_eq!(mailbox.receive(2).low.len(), signals);
+            assert_eq!(woken().then(|| mailbox.wake.notify_one()).is_some(), left);
+        }
     }
 }

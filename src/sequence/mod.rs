@@ -4,7 +4,8 @@
 //! - [`stock`]: the segments of a sequence in turn, and how they are taken away from everybody.
 //! - [`state`]: the stock with everything else there is of a sequence in this process.
 //! - [`block`], [`stripe`], [`stripes`], [`seat`]: what threads hold for themselves.
-//! - [`mailbox`]: what callers send to the actor, and how it is woken; [`reply`]: its answers.
+//! - [`mailbox`]: what callers send to the actor, and how it is woken; [`reply`], [`answer`]: the two ends of
+//!   its answers.
 //! - [`registry`]: the sequences of a process by name.
 //! - [`seen`], [`held`]: what the process has seen of a sequence, and what shows that the store has lost what it
 //!   had committed.
@@ -14,6 +15,7 @@
 //!
 //! Of the [store](crate::store) this knows the values alone, such as a grant; what asks the store is outside.
 
+pub(crate) mod answer;
 pub(crate) mod block;
 pub(crate) mod clock;
 pub(crate) mod held;

@@ -6,7 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::{ErrorKind, Result};
 use crate::range::Ranges;
-use crate::sequence::state::{Core, Message, Request};
+use crate::sequence::answer::{Answer, Place};
+use crate::sequence::state::{Core, Message, Question, Request};
 use crate::sequence::time::Time;
 use crate::sync::{Arc, oneshot};
 
@@ -14,17 +15,30 @@ use crate::sync::{Arc, oneshot};
 pub(crate) struct Reply {
     receiver: oneshot::Receiver<Result<Ranges>>,
     core: Arc<Core>,
+    /// Freed with this, or by the answer.
+    _place: Option<Place>,
 }
 
 impl Reply {
-    /// Queues a call for the actor.
+    /// Queues a call for the actor; `place` is free again when it is answered or given up.
     ///
     /// # Errors
     /// [`ErrorKind::Closed`] if the actor is gone.
-    pub(crate) fn ask(core: &Arc<Core>, want: u64, deadline: Time) -> Result<Self, ErrorKind> {
-        let (reply, receiver) = oneshot::channel();
-        core.send(Message::Request(Request { core: core.clone(), want, deadline, reply }))?;
-        Ok(Self { receiver, core: core.clone() })
+    pub(crate) fn ask(
+        core: &Arc<Core>,
+        question: impl Into<Question>,
+        deadline: Time,
+        place: Option<Place>,
+    ) -> Result<Self, ErrorKind> {
+        let (sender, receiver) = oneshot::channel();
+        let reply = Answer::new(sender, place.clone());
+        core.send(Message::Request(Request {
+            core: core.clone(),
+            question: question.into(),
+            deadline,
+            reply,
+        }))?;
+        Ok(Self { receiver, core: core.clone(), _place: place })
     }
 }
 

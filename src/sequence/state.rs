@@ -18,6 +18,8 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 pub(crate) type Mailbox = mailbox::Mailbox<Core>;
 pub(crate) type Message = mailbox::Message<Core>;
 pub(crate) type Request = mailbox::Request<Core>;
+pub(crate) type Question = mailbox::Question<Core>;
+pub(crate) type Part = mailbox::Part<Core>;
 
 /// `users` of a core that was evicted: nobody may take it up again.
 const EVICTED: usize = usize::MAX;
@@ -38,7 +40,8 @@ pub(crate) struct Core {
     /// What of them the recorder of metrics knows.
     pub(crate) told: Told,
     mailbox: Arc<Mailbox>,
-    /// Whether a low-water signal is under way to the actor: the permit that is neither lost nor piles up.
+    /// Whether a low-water signal is under way to the actor, or the actor knows that memory is low: the permit,
+    /// which is neither lost nor piles up. Its owner is the signal, and then the actor.
     low: AtomicBool,
     /// Whether the actor is still to hear of a revocation; set under the lock of its mailbox.
     revoked: AtomicBool,
@@ -53,12 +56,6 @@ pub(crate) struct Core {
 
 /// [`Core::slot`] before the actor has heard of the core.
 pub(crate) const NO_SLOT: usize = usize::MAX;
-
-/// What a `take` could not get from memory, and what it got.
-pub(crate) struct Short {
-    pub(crate) missing: u64,
-    pub(crate) got: Ranges,
-}
 
 impl Core {
     /// A core with one user: the caller.
@@ -99,13 +96,12 @@ impl Core {
         Ok(drawn.id)
     }
 
-    /// Draws `n` ids from memory, or says how many are missing.
-    pub(crate) fn take(self: &Arc<Self>, n: u64) -> Result<Ranges, Short> {
+    /// Draws `n` ids from memory. If memory has fewer, they are the error.
+    pub(crate) fn take(self: &Arc<Self>, n: u64) -> Result<Ranges, Ranges> {
         let mut got = Ranges::none();
-        let outcome = self.stock.take(n, |taken| got.push(self.noted(taken)));
-        match outcome {
+        match self.stock.take(n, |taken| got.push(self.noted(taken))) {
             Ok(()) => Ok(got),
-            Err((missing, _)) => Err(Short { missing, got }),
+            Err(_) => Err(got),
         }
     }
 
@@ -164,17 +160,23 @@ impl Core {
         if self.stock.is_forked() {
             return self.stock.disown();
         }
-        // AcqRel: pairs with `low_seen`. Finding it set means that the actor has not yet looked at the level,
-        // and will do so after this draw.
+        // AcqRel: pairs with `low_is_over`. Finding it set means that the actor will look at the level after
+        // this draw, or refills already.
         if !self.low.swap(true, Ordering::AcqRel) {
             self.mailbox.signal(self);
         }
     }
 
-    /// The actor takes the permit, before it looks at the level.
-    pub(crate) fn low_seen(&self) {
+    /// The actor lets callers signal again, before it looks at the level.
+    pub(crate) fn low_is_over(&self) {
         // AcqRel: pairs with `signal_low`, whose draw is seen by the look at the level that follows.
         self.low.swap(false, Ordering::AcqRel);
+    }
+
+    /// The actor knows that memory is low, and keeps callers from signalling it. `false` if a signal is under
+    /// way, which then does so.
+    pub(crate) fn low_is_known(&self) -> bool {
+        !self.low.swap(true, Ordering::AcqRel)
     }
 
     /// Queues a message for the actor.
@@ -313,14 +315,14 @@ impl Core {
 }
 
 impl Sender for Core {
-    fn low_seen(&self) {
-        self.low_seen();
-    }
-
     fn revocation_is_known(&self) -> bool {
         // AcqRel: pairs with `revocation_seen`. Finding it set means that the actor has yet to mark what is
         // in flight, and will do so after this revocation.
         self.revoked.swap(true, Ordering::AcqRel)
+    }
+
+    fn dropped(&self, ids: u64) {
+        self.stats.gap_dropped(ids);
     }
 }
 

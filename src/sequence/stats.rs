@@ -191,6 +191,13 @@ impl Stats {
         unmark(self.granted_at.load(Ordering::Relaxed))
     }
 
+    /// Grows with each reserve that is sent or answered, and with each range that is given back or lost on its
+    /// way: two equal looks prove that nothing began or ended between them.
+    pub(crate) fn moves(&self) -> u64 {
+        let moves = [self.reserves(), self.failures(), self.granted(), self.given_back(), self.revoked()];
+        moves.into_iter().fold(0, u64::wrapping_add)
+    }
+
     /// Whether callers wait.
     pub(crate) fn is_dry(&self) -> bool {
         self.dry_since().is_some()

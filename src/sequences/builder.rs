@@ -123,8 +123,10 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Sets how long `next` and `take` wait at most. Opening waits as long, or for the [store's
-    /// timeout](crate::SequencesBuilder::store_timeout) if that is longer. Default: 30 s.
+    /// Sets how long `next` and `take` wait at most while memory is empty and the store does not grant; then they
+    /// return [`ErrorKind::Deadline`], with the store's last error as its source. Opening waits as long, or for
+    /// the [store's timeout](crate::SequencesBuilder::store_timeout) if that is longer. The runtime that drives
+    /// the refills keeps the time. Default: 30 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = patience;
         self

@@ -9,11 +9,17 @@ pub(crate) use arc_swap::{ArcSwap, ArcSwapOption};
 pub(crate) use crossbeam_queue::SegQueue;
 pub(crate) use crossbeam_utils::CachePadded;
 pub(crate) use parking_lot::Mutex;
-pub(crate) use tokio::sync::{Notify, oneshot};
+pub(crate) use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `work`, which calls code of others and leaves nothing half done; `None` if that panics.
+pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
 
 /// A concurrent map whose look-ups take no lock.
 pub(crate) struct Map<K, V>(papaya::HashMap<K, V>);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use idmill::store::{Faults, MemoryStore};
 use idmill::{ErrorKind, Sequences};
 use tokio::runtime::Builder;
+use tokio::task::unconstrained;
 
 use crate::{LONG, builder, invalid, returns};
 
@@ -83,11 +84,19 @@ fn whoever_would_wait_for_itself_is_told_so_at_once() {
             ids.close().await;
             let ids = builder(MemoryStore::new()).start().unwrap();
             tokio::spawn(async move { refuses_to_wait(&ids) }).await.unwrap();
+            // Without a budget of steps.
+            let ids = builder(MemoryStore::new()).start().unwrap();
+            unconstrained(async { refuses_to_wait(&ids) }).await;
+            ids.close().await;
+            let ids = builder(MemoryStore::new()).start().unwrap();
+            tokio::spawn(unconstrained(async move { refuses_to_wait(&ids) })).await.unwrap();
         });
         // The only worker, and a task on it.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let ids = runtime.block_on(async { builder(MemoryStore::new()).start().unwrap() });
         runtime.block_on(runtime.spawn(async move { refuses_to_wait(&ids) })).unwrap();
+        let ids = runtime.block_on(async { builder(MemoryStore::new()).start().unwrap() });
+        runtime.block_on(runtime.spawn(unconstrained(async move { refuses_to_wait(&ids) }))).unwrap();
     });
 }
 

@@ -1,7 +1,10 @@
 //! Stores and recorders that block, panic or say nothing.
 
+use std::future::Future as _;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -85,6 +88,25 @@ async fn a_call_that_panics_when_it_is_dropped_is_its_own_sequences_failure() {
     assert_eq!(even.next().await.unwrap(), 1);
     ids.close().await;
     assert_eq!(even.next().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("as this test wants it");
+    }
+}
+
+#[tokio::test]
+async fn panicking_waker_ends_no_sequence() {
+    let ids = builder(MemoryStore::new()).start().unwrap();
+    let orders = ids.sequence::<u64>("o").lazy().unwrap();
+    let waker = Waker::from(Arc::new(Panics));
+    let mut next = pin!(orders.next());
+    assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(orders.next().await.unwrap(), 2);
+    assert_eq!(next.await.unwrap(), 1);
 }
 
 /// The one that waits for the odd store waits for it alone.

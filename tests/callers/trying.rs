@@ -1,11 +1,13 @@
 //! Callers that try and never wait.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use idmill::store::MemoryStore;
+use idmill::store::{Fault, MemoryStore};
 use idmill::{ErrorKind, Order, Result};
 
-use crate::builder;
+use crate::{LONG, builder, returns};
 
 /// Until there is an id, or for a minute of the paused clock.
 async fn try_until(mut draw: impl FnMut() -> Result<u64>) -> Option<u64> {
@@ -38,6 +40,35 @@ async fn trying_alone_starts_a_refill() {
     let global = ids.sequence::<u64>("global").order(Order::Global).lazy().unwrap();
     assert_eq!(try_until(|| global.try_next()).await, None, "a range is for those who wait");
     assert_eq!(global.snapshot().reserves, 0);
+}
+
+/// The sequence that they try stays dry.
+#[test]
+fn callers_that_only_try_hold_no_other_up() {
+    returns(|| {
+        let store = MemoryStore::new();
+        let ids = builder(store.clone()).store_timeout(LONG * 10).own_thread().start().unwrap();
+        let open = |name| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
+        let (dry, others) = (open("dry"), open("others"));
+        store.push_fault(Fault::HangBefore);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        assert_eq!(dry.try_next().unwrap_err().kind(), ErrorKind::Dry);
+                    }
+                });
+            }
+            while dry.snapshot().reserves == 0 {
+                thread::yield_now();
+            }
+            for expected in 1..=100 {
+                assert_eq!(others.next_blocking(LONG).unwrap(), expected);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
 }
 
 #[tokio::test(start_paused = true)]

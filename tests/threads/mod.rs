@@ -221,6 +221,34 @@ pub(crate) fn opened_and_evicted_at_once(scale: Scale) {
     served.end();
 }
 
+/// Takes race for the last ids, all in one range. The ids of a take that fails stay for smaller draws.
+pub(crate) fn takes_race_for_the_last_ids(scale: Scale) {
+    let served = serve(|builder| builder);
+    for round in 0..scale.draws {
+        let last = 20 + round % 7;
+        let builder = served.ids.sequence::<u64>(format!("s-{round}")).max(last).step(last).patience(LONG);
+        let ids = builder.watermark(0).lazy().unwrap();
+        ids.warm_blocking(LONG).unwrap();
+        let start = std::sync::Barrier::new(usize::try_from(scale.threads).unwrap());
+        let drawn = AtomicU64::new(0);
+        once(scale.threads, |number| {
+            start.wait();
+            let mut all = Vec::new();
+            while let Ok(taken) = ids.take_blocking(5 + number % 3, LONG) {
+                all.extend(taken.ids());
+            }
+            start.wait();
+            while let Ok(id) = ids.next_blocking(LONG) {
+                all.push(id);
+            }
+            drawn.fetch_add(all.len() as u64, Ordering::Relaxed);
+            all
+        });
+        assert_eq!((drawn.into_inner(), ids.snapshot().gaps.total()), (last, 0));
+    }
+    served.end();
+}
+
 /// Callers that give up at any moment, while answers are on their way to them.
 pub(crate) fn callers_that_give_up(scale: Scale) {
     let served = serve(|builder| builder);

@@ -26,7 +26,7 @@ models![every_id_is_drawn_or_counted, the_others_are_served];
 
 /// Asks, looks once at most, and gives up.
 fn asks_and_gives_up(core: &Arc<Core>, look: bool) -> u64 {
-    let mut ask = pin!(Reply::ask(core, 1, NEVER).expect("open"));
+    let mut ask = pin!(Reply::ask(core, 1, NEVER, None).expect("open"));
     if !look {
         return 0;
     }

@@ -8,6 +8,7 @@ mod revoke;
 mod signal;
 mod stripe;
 mod take_end;
+mod turn;
 mod wake;
 
 use crate::harness::Model;
@@ -18,6 +19,7 @@ pub(crate) const MODELS: &[&[Model]] = &[
     take_end::MODELS,
     revoke::MODELS,
     stripe::MODELS,
+    turn::MODELS,
     wake::MODELS,
     cancel::MODELS,
     close::MODELS,

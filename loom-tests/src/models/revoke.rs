@@ -181,7 +181,7 @@ fn a_new_identity_does_not_undo_it() {
         core.revoke();
         assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Dry), "reserved before the revocation");
         actor.join().unwrap();
-        drop((waiting, mailbox.receive()));
+        drop((waiting, mailbox.receive(0)));
     });
 }
 
@@ -201,7 +201,7 @@ fn the_end_is_heard_of_after_it() {
         assert!(driver.answered(exhausted(), NOW).is_none());
         revoker.join().unwrap();
         tell(&mut driver, &mailbox);
-        let second = Reply::ask(&core, 1, NEVER).expect("open");
+        let second = Reply::ask(&core, 1, NEVER, None).expect("open");
         if tell(&mut driver, &mailbox) {
             assert!(driver.answered(exhausted(), NOW).is_none());
         }
@@ -212,7 +212,7 @@ fn the_end_is_heard_of_after_it() {
 
 /// Hands the driver what has arrived; whether it gave an order.
 fn tell(driver: &mut Driver, mailbox: &Mailbox) -> bool {
-    let messages = mailbox.receive().0;
+    let messages = mailbox.receive(0).messages;
     let orders = messages.into_iter().filter_map(|message| match message {
         Message::Request(request) => driver.request(request, NOW),
         Message::Revoked(_) => driver.revoked(NOW),

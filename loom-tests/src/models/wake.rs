@@ -62,7 +62,7 @@ fn first_come_first_served() {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
-        let asks = [(); 3].map(|()| Reply::ask(&core, 1, NEVER).expect("open"));
+        let asks = [(); 3].map(|()| Reply::ask(&core, 1, NEVER, None).expect("open"));
         let ids = asks.map(|ask| block_on(ask).expect("the store has enough").ids().collect::<Vec<_>>());
         assert_eq!(ids, [[1], [2], [3]]);
         mailbox.close(Ending::Asked);

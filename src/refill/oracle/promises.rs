@@ -43,7 +43,7 @@ impl Oracle {
             }
             Some(_) => {
                 cause.deserves = Some(Judged::Mad);
-                (self.failed_at, self.failed_for_good) = (Some(self.now), true);
+                (self.failed_at, self.failed_for_all) = (Some(self.now), true);
             }
         }
         let level = self.level();
@@ -68,15 +68,18 @@ impl Oracle {
     }
 
     pub(super) fn failed(&mut self, error: Error) {
-        if self.flight.take().is_some() {
-            let permanent = error.status() == Status::Permanent;
-            (self.failed_at, self.failed_for_good) = (Some(self.now), permanent);
+        if let Some(flight) = self.flight.take() {
+            // The store may have been asked before what was shed had come back to it.
+            let no_end = error.kind() == ErrorKind::Exhausted && flight.overtakes;
+            let for_all = error.refuses_waiters() && !no_end;
+            (self.failed_at, self.failed_for_all) = ((!no_end).then_some(self.now), for_all);
             self.doubtful |= error.status() == Status::Unknown;
             self.on(
                 Event::Failed(error.clone()),
-                Cause { error: permanent.then(|| error.kind()), ..Cause::default() },
+                Cause { error: for_all.then(|| error.kind()), ..Cause::default() },
             );
-            assert!(!permanent || self.waiting().count() == 0, "a permanent failure is told to all");
+            assert!(!for_all || self.waiting().count() == 0, "such a failure is reported to all");
+            assert!(!no_end || self.ended.is_none(), "no end while ids are on their way back");
             if self.ended.is_some() {
                 self.failed_at = None;
             }
@@ -162,7 +165,7 @@ impl Oracle {
         assert!(self.flight.is_none(), "at most one reserve in flight");
         assert!(self.ended.is_none(), "nothing is reserved after the end");
         assert!((1..=MAX_LEN).contains(&count), "{count} ids fit a segment");
-        let at_once = self.failed_for_good && self.waiting().next().is_some();
+        let at_once = self.failed_for_all && self.waiting().next().is_some();
         let waited = at_once || self.failed_at.is_none_or(|at| self.now >= at + SHORTEST_RETRY);
         assert!(waited, "a reserve that failed is not repeated at once");
         let plan = self.engine.policy().plan();
@@ -174,7 +177,8 @@ impl Oracle {
         let most = if self.prefetches() { missing.max(step.into()) } else { missing.max(1) };
         assert!(u128::from(count) <= most, "reserves {count}, more than the {most} that are of use");
         self.failed_at = None;
-        self.flight = Some(Flight { count, callers: self.callers.len(), revoked: false });
+        let (callers, overtakes) = (self.callers.len(), self.returning > 0);
+        self.flight = Some(Flight { count, callers, revoked: false, overtakes });
     }
 
     fn publish(&mut self, range: Range, watermark: u64) {
@@ -196,6 +200,7 @@ impl Oracle {
         let most = self.settings.sizing.most_in_memory();
         assert_eq!(self.level(), most, "as many as may be stay in memory");
         self.leave(rest);
+        self.returning += 1;
         self.lost += u128::from(rest.len());
         for range in &mut self.kept {
             *range = range.take_front(rest.start().saturating_sub(range.start()));
@@ -281,7 +286,10 @@ impl Oracle {
         let timer = self.engine.next_timer();
         assert!(timer.is_some_and(|timer| timer <= deadline), "a timer for each deadline");
         let retries = timer.is_some_and(|timer| timer <= self.now + LONGEST_RETRY);
-        assert!(self.flight.is_some() || retries, "where somebody waits, something is under way");
+        assert!(
+            self.flight.is_some() || retries || self.returning > 0,
+            "where somebody waits, something is under way"
+        );
     }
 
     pub(super) fn prefetches(&self) -> bool {

@@ -37,6 +37,15 @@ pub(crate) use queue::SegQueue;
 /// Takes part in no protocol: each modelled access would only multiply what there is to explore.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 
+/// In no model: none of them asks about places to wait.
+#[derive(Debug)]
+pub(crate) enum OwnedSemaphorePermit {}
+
+/// A panic here is a finding of loom's.
+pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
+    Some(work())
+}
+
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 

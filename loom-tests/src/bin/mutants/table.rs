@@ -1,7 +1,7 @@
 //! The known bugs, each as a change of text and the model that has to catch it.
 //!
 //! Left out, because nothing observable changes:
-//! - *`low_seen` with `Release` alone, or `signal_low` with `Relaxed`, where the mailbox lies between.* The
+//! - *`low_is_over` with `Release` alone, or `signal_low` with `Relaxed`, where the mailbox lies between.* The
 //!   queue and the wake-up order the same two threads a second time.
 
 /// A bug.
@@ -93,11 +93,54 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "permit-cleared-after-the-look",
         "signal::the_permit_is_not_lost_and_does_not_pile_up",
         &[
-            edit(MAILBOX, "core.low_seen();", ""),
+            edit(
+                DRIVER,
+                "// Before the look at the level: a draw after that signals again.\n            self.give_permit_back();",
+                "",
+            ),
             edit(
                 DRIVER,
                 "self.step(Event::Low { level: self.core.stock.remaining() }, now)",
-                "let level = self.core.stock.remaining(); self.core.low_seen(); self.step(Event::Low { level }, now)",
+                "let level = self.core.stock.remaining(); self.give_permit_back(); self.step(Event::Low { level }, now)",
+            ),
+        ],
+    ),
+    mutant(
+        "a-turn-leaves-signals-asleep",
+        "turn::what_a_turn_leaves_wakes_the_next",
+        &[edit(
+            MAILBOX,
+            "// Those behind have woken the actor already: without this it would sleep on them.\n        self.wake.notify_one();",
+            "",
+        )],
+    ),
+    mutant(
+        "permit-free-during-a-reserve",
+        "turn::tries_during_a_reserve_signal_nothing",
+        &[edit(
+            DRIVER,
+            "self.has_permit = self.has_permit || self.core.low_is_known();",
+            "self.give_permit_back();",
+        )],
+    ),
+    mutant(
+        "permit-back-without-another-look",
+        "turn::a_draw_while_a_refill_lands_is_seen",
+        &[edit(DRIVER, "self.step(Event::Low { level }, now).or(order)", "order")],
+    ),
+    mutant(
+        "permit-back-after-the-look",
+        "turn::a_draw_while_a_refill_lands_is_seen",
+        &[
+            edit(
+                DRIVER,
+                "self.give_permit_back();\n        // A draw that crossed",
+                "// A draw that crossed",
+            ),
+            edit(
+                DRIVER,
+                "if !is_low || self.core.stats.failing()",
+                "self.give_permit_back(); if !is_low || self.core.stats.failing()",
             ),
         ],
     ),
@@ -298,7 +341,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "no-second-look-at-memory",
         "wake::callers_share_a_refill",
-        &[edit(DRIVER, "if self.engine.waiting() == 0 {", "if self.engine.waiting() == usize::MAX {")],
+        &[edit(
+            DRIVER,
+            "if self.engine.waiting() == 0 && taken.is_empty() {",
+            "if self.engine.waiting() == usize::MAX {",
+        )],
     ),
     mutant(
         "last-come-first-served",

@@ -1,0 +1,103 @@
+//! Does a turn of the actor take its share of what there is to do, and lose nothing of the rest?
+//!
+//! *Threads*: callers that find nothing in memory, and one that draws while a refill lands; the actor's turns,
+//! with the real mailbox, driver and engine. Unbounded, but for the first.
+//!
+//! *What would break it*: an actor that sleeps on what its last turn left; a permit that a caller can have
+//! again while a reserve is in flight, so that one who tries all the time keeps the actor busy; a permit that
+//! is given back after the level was looked at, or without another look.
+
+use loom::thread;
+
+use crate::error::ErrorKind;
+use crate::explore::{UNBOUNDED, explore};
+use crate::harness::models;
+use crate::refill::driver::Driver;
+use crate::sequence::state::{Core, Mailbox};
+use crate::store::Grant;
+use crate::sync::Arc;
+use crate::world::{MOST_SIGNALS, NOW, block_on, core, draw_anew, identity, range, sequence, settings};
+
+models![
+    what_a_turn_leaves_wakes_the_next,
+    tries_during_a_reserve_signal_nothing,
+    a_draw_while_a_refill_lands_is_seen,
+];
+
+fn try_in_vain(core: &Arc<Core>) {
+    assert_eq!(core.refused(ErrorKind::Dry).kind(), ErrorKind::Dry);
+}
+
+/// Two sequences signal, and a turn takes one signal.
+fn what_a_turn_leaves_wakes_the_next() {
+    explore(3_300, Some(3), || {
+        let mailbox = Arc::new(Mailbox::new());
+        let cores = [(); 2].map(|()| core(settings(2, 1, 100), &mailbox));
+        let callers = cores.clone().map(|core| thread::spawn(move || try_in_vain(&core)));
+        let mut drivers = cores.map(Driver::new);
+        let mut ordered = 0;
+        while ordered < 2 {
+            let low = mailbox.receive(MOST_SIGNALS).low;
+            for core in &low {
+                let of = |driver: &&mut Driver| Arc::ptr_eq(driver.core(), core);
+                let driver = drivers.iter_mut().find(of).expect("one of the two");
+                ordered += usize::from(driver.low(NOW).is_some());
+            }
+            if low.is_empty() {
+                block_on(mailbox.woken());
+            }
+        }
+        for caller in callers {
+            caller.join().unwrap();
+        }
+    });
+}
+
+/// A caller tries twice while a reserve is in flight.
+fn tries_during_a_reserve_signal_nothing() {
+    explore(30, UNBOUNDED, || {
+        let (core, mailbox) = sequence(2, 1, 100);
+        let mut driver = Driver::new(core.clone());
+        try_in_vain(&core);
+        assert_eq!(mailbox.receive(MOST_SIGNALS).low.len(), 1);
+        let caller = {
+            let core = core.clone();
+            thread::spawn(move || (0..2).for_each(|_| try_in_vain(&core)))
+        };
+        let ordered = driver.low(NOW).is_some();
+        // One may come between the look at the level and the order.
+        let mut turn =
+            || mailbox.receive(MOST_SIGNALS).low.iter().filter(|_| driver.low(NOW).is_some()).count();
+        let again = turn();
+        caller.join().unwrap();
+        assert_eq!((ordered, again + turn()), (true, 0), "one order");
+        assert!(mailbox.receive(MOST_SIGNALS).low.is_empty(), "signals while the reserve is in flight");
+    });
+}
+
+/// The refill that lands leads to the watermark, and a caller draws one of its ids. The permit is the actor's
+/// until then.
+fn a_draw_while_a_refill_lands_is_seen() {
+    explore(50, UNBOUNDED, || {
+        let (core, mailbox) = sequence(2, 2, 100);
+        let mut driver = Driver::new(core.clone());
+        try_in_vain(&core);
+        assert_eq!(mailbox.receive(MOST_SIGNALS).low.len(), 1);
+        assert!(driver.low(NOW).is_some());
+        let caller = {
+            let core = core.clone();
+            thread::spawn(move || {
+                let drawn = core.draw(&mut core.stock.current());
+                drawn.is_ok()
+            })
+        };
+        let grant = Grant { range: range(1, 2), identity: identity(0), bounds: core.settings.bounds };
+        let mut ordered = driver.answered(Ok(grant), NOW).is_some();
+        let drawn = caller.join().unwrap();
+        for _core in mailbox.receive(MOST_SIGNALS).low {
+            ordered |= driver.low(NOW).is_some();
+        }
+        assert_eq!(ordered, drawn, "one of two is left, and two are the watermark");
+        assert!(draw_anew(&core.stock).is_ok());
+    });
+}

@@ -1,0 +1,63 @@
+//! The actor's end of a question: what a waiting caller brings along that is not the library's.
+
+use crate::error::Result;
+use crate::range::Ranges;
+use crate::sync::{Arc, Mutex, OwnedSemaphorePermit, oneshot, unless_it_panics};
+
+/// One of a limited number of places for callers that wait. The caller and the actor each have a clone, and the
+/// first of the two that is dropped frees it: a caller that was answered and is not polled keeps no other out.
+pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Place {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(Mutex::new(Some(permit))))
+    }
+}
+
+impl Clone for Place {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let permit = self.0.lock().take();
+        // Not under the lock: it wakes the next caller.
+        drop(permit);
+    }
+}
+
+/// Where the answer goes. Dropped without one, it tells the caller that the actor is gone. A waker that panics
+/// harms only its own caller.
+pub(crate) struct Answer {
+    sender: Option<oneshot::Sender<Result<Ranges>>>,
+    place: Option<Place>,
+}
+
+impl Answer {
+    pub(crate) fn new(sender: oneshot::Sender<Result<Ranges>>, place: Option<Place>) -> Self {
+        Self { sender: Some(sender), place }
+    }
+
+    /// Whether the caller has given up.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// Answers; `false` if the caller has given up.
+    pub(crate) fn send(mut self, outcome: Result<Ranges>) -> bool {
+        // First: the caller may ask again as soon as it has its answer.
+        self.place = None;
+        let Some(sender) = self.sender.take() else { return false };
+        // By the time that the waker is called, the answer is sent.
+        unless_it_panics(|| sender.send(outcome).is_ok()).unwrap_or(true)
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let sender = self.sender.take();
+        let _ = unless_it_panics(|| drop(sender));
+    }
+}
