@@ -209,7 +209,7 @@ fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Ho
 
 /// Whether ids were reserved above all that were claimed, of the sequence that the ledger is of.
 pub(super) fn is_ahead(ledger: &Ledger, stored: &SequenceInfo) -> bool {
-    !ledger.removed && stored.identity == ledger.identity && stored.reached() > ledger.top()
+    ledger.announced.is_none() && stored.identity == ledger.identity && stored.reached() > ledger.top()
 }
 
 /// The finding of that, if the ledger stays as it is: a process claims what it reserves right afterwards.

@@ -27,12 +27,12 @@ named! { Mode, "mode":
 
 /// What to do about a table that is not there when a store is opened.
 pub const NEVER_MADE: &str = "if it was there before, correct its name, or restore it: made anew, it begins \
-                              every sequence at its start; if this is new, mode=rwc makes it";
+                              every sequence at its start; if this is new, mode=rwc (Mode::Create) makes it";
 
 /// What to do about a table that is gone from under a store.
 pub const GONE: &str = "if it was there before, restore it: made anew, it begins every sequence at its \
-                        start, and repeats the ids in use; if this is new, open the store with mode=rwc, \
-                        which makes it";
+                        start, and repeats the ids in use; if this is new, open the store with mode=rwc \
+                        (Mode::Create), which makes it";
 
 impl Word for Mode {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[

@@ -12,7 +12,7 @@ pub(crate) const COLUMNS: [&str; 2] = ["name", "record"];
 pub(crate) fn never_made(table: &str, ddl: &str) -> Error {
     let message = format!(
         "there is no table {table} to keep records in, and the store was opened so that it creates none; if it was there \
-         before, restore it: made anew, it has forgotten what it witnessed; if this is new, open the store with mode=rwc, or \
+         before, restore it: made anew, it has forgotten what it witnessed; if this is new, open the store with mode=rwc (Mode::Create), or \
          create it: {ddl}"
     );
     Error::new(ErrorKind::NotFound, message)

@@ -74,7 +74,7 @@ impl Calls {
     /// [`Denied`](ErrorKind::Denied) if it does not.
     pub fn may_write(&self) -> Result<()> {
         if self.mode == Mode::ReadOnly {
-            let message = "the store was opened with mode=ro, to look only; use mode=rw";
+            let message = "the store was opened with mode=ro, to look only; use mode=rw (Mode::ReadWrite)";
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(())

@@ -52,7 +52,7 @@ impl History {
             return Ok(Self { looks: true, failover: failover.unwrap_or_default() });
         }
         let message = "the server logs statements (binlog_format = STATEMENT), and its replicas cannot tell who wrote: set \
-                       binlog_format to MIXED or ROW, or open the store with failover=allow";
+                       binlog_format to MIXED or ROW, or open the store with failover=allow (Failover::Allow)";
         match failover {
             Some(Failover::Allow) => Ok(nothing),
             Some(_) => Err(Error::new(ErrorKind::Unsupported, message)),

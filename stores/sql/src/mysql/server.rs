@@ -88,7 +88,7 @@ async fn columns_of<E: Executor>(executor: &mut E, table: &Table) -> Result<Opti
         let (name, engine) = (table.name(), engine.unwrap_or("none, as a view"));
         let message = format!(
             "the engine of the table `{name}` is {engine}, which does not keep what was committed; use ALTER TABLE \
-             `{name}` ENGINE = InnoDB, or name another with ?table=NAME"
+             `{name}` ENGINE = InnoDB, or name another with ?table=NAME, or table(NAME) in code"
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
@@ -108,7 +108,7 @@ fn check_layout(table: &Table, columns: &[Row]) -> Result<()> {
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     let message = format!(
-        "the table `{}` is there, but it has the columns {layout}; name another with ?table=NAME",
+        "the table `{}` is there, but it has the columns {layout}; name another with ?table=NAME, or table(NAME) in code",
         table.name()
     );
     Err(Error::new(ErrorKind::Conflict, message))

@@ -134,7 +134,7 @@ impl Calls {
 
     fn writable(&self) -> Result<&Table> {
         if self.mode == Mode::ReadOnly {
-            let message = "the store was opened to look only; open it with mode=rw or mode=rwc";
+            let message = "the store was opened to look only; open it with mode=rw (Mode::ReadWrite)";
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(&self.table)

@@ -76,7 +76,7 @@ pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
 fn unsynced(setting: &str, value: &str) -> Error {
     let message = format!(
         "the server has {setting} = {value}: after a crash it would hand out ids again, so nothing is used that it confirms; set \
-         {setting} = on in postgresql.conf and reload it; or, for a database of tests that is thrown away, say durability=trust"
+         {setting} = on in postgresql.conf and reload it; or, for a throwaway test database, set durability=trust, or keeps(Keeps::Trust) in code"
     );
     Error::new(ErrorKind::Conflict, message)
 }

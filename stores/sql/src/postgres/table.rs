@@ -267,7 +267,7 @@ impl Table {
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
             let message = format!(
-                "{} is there, but it is not idmill's table (its columns are {}); name another with table=NAME",
+                "{} is there, but it is not idmill's table (its columns are {}); name another with table=NAME, or table(NAME) in code",
                 self.sql(),
                 found.columns
             );

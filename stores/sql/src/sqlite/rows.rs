@@ -50,7 +50,7 @@ impl Table {
             return Ok(!columns.is_empty());
         }
         let message = format!(
-            "the table `{}` is there, but it has the columns {columns}; name another with ?table=NAME",
+            "the table `{}` is there, but it has the columns {columns}; name another with ?table=NAME, or table(NAME) in code",
             self.name()
         );
         Err(Error::new(ErrorKind::Conflict, message))

@@ -33,6 +33,7 @@ pub struct PostgresOptions {
     pub(super) failover: Option<Failover>,
     pub(super) timeout: Duration,
     pub(super) shares_pool: bool,
+    pub(super) closes_with_pool: bool,
 }
 
 impl Default for PostgresOptions {
@@ -45,6 +46,7 @@ impl Default for PostgresOptions {
             failover: None,
             timeout: DEFAULT_TIMEOUT,
             shares_pool: false,
+            closes_with_pool: false,
         }
     }
 }
@@ -116,6 +118,16 @@ impl PostgresOptions {
     #[must_use]
     pub fn share_pool(mut self) -> Self {
         self.shares_pool = true;
+        self
+    }
+
+    /// Ends the store's own connections when the pool is closed. By default they stay, so that ids in memory
+    /// can still be given back. In tests a task may keep the store, whose open connections keep
+    /// `#[sqlx::test]` from dropping the test's database. All calls fail with
+    /// [`Closed`](ErrorKind::Closed) after that.
+    #[must_use]
+    pub fn close_with_pool(mut self) -> Self {
+        self.closes_with_pool = true;
         self
     }
 

@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use idmill::{Error, ErrorKind};
 use idmill_sql::postgres::{
-    Keeps, LOCK_NOT_AVAILABLE, TRANSACTION_STATUS, failed, leaves_connection, must_be_durable,
+    IS_STANDBY, Keeps, LOCK_NOT_AVAILABLE, TRANSACTION_STATUS, busy, exhausted, failed, is_read_only,
+    leaves_connection, must_be_durable, read_only,
 };
 use idmill_sql::{Answer, Asked, Executor, Fault, Patience, Statement, Value};
 use parking_lot::Mutex;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
 use sqlx::{ConnectOptions, Connection, Error as SqlxError, PgConnection, PgPool, Postgres};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout_at};
 
 use super::convert::{fault_of, named, row_of, unconnected};
 use super::notices::listening;
@@ -46,6 +47,8 @@ struct Inner {
     source: Source,
     timeout: Duration,
     keeps: Keeps,
+    /// Whether the connections of our own end when the pool is closed.
+    closes_with_pool: bool,
     idle: Mutex<Vec<Idle>>,
     permits: Semaphore,
     /// Of statements that wait for a lock.
@@ -84,24 +87,40 @@ impl Sessions {
         };
         let (permits, waiting) = (Semaphore::new(CONNECTIONS), Semaphore::new(WAITING));
         let (timeout, keeps) = (options.timeout, options.keeps);
-        Self(Arc::new(Inner { source, timeout, keeps, idle: Mutex::default(), permits, waiting }))
+        let closes_with_pool = options.closes_with_pool;
+        let idle = Mutex::default();
+        let inner = Inner { source, timeout, keeps, closes_with_pool, idle, permits, waiting };
+        let sessions = Self(Arc::new(inner));
+        if let (Source::Own { pool, .. }, true) = (&sessions.0.source, closes_with_pool) {
+            let (closing, inner) = (pool.close_event(), Arc::downgrade(&sessions.0));
+            tokio::spawn(async move {
+                closing.await;
+                // Those in use end after their statement.
+                if let Some(inner) = inner.upgrade() {
+                    inner.idle.lock().clear();
+                }
+            });
+        }
+        sessions
     }
 
-    /// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may
-    /// take, so that it is the server who gives up, and it is known that nothing was done.
-    fn lock_timeout(&self, patience: Patience) -> String {
-        let most = self.0.timeout / 2;
-        let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
-        format!("{}ms", patience.as_millis().max(1))
+    /// One of the places for statements.
+    async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Fault> {
+        match timeout_at(halfway(deadline), self.0.permits.acquire()).await {
+            Ok(permit) => Ok(permit.expect("never closed")),
+            Err(_) => Err(busy(CONNECTIONS, self.0.timeout / 2)),
+        }
     }
 
     /// Runs one statement, once. It has committed when this returns; how durably, its rows say. One that
     /// waits for locks as long as it may take is run again where another transaction holds the lock for long,
     /// as long as few others wait in this way.
     async fn run(&self, statement: &Statement<'_>) -> Result<Vec<PgRow>, Fault> {
+        // Of all: for a place, a connection, locks and the answer.
+        let deadline = Instant::now() + self.0.timeout;
         let outcome = {
-            let _permit = self.0.permits.acquire().await.expect("never closed");
-            self.send(statement, Patience::Brief).await
+            let _permit = self.place(deadline).await?;
+            self.send(statement, Patience::Brief, deadline).await
         };
         let held = outcome.as_ref().is_err_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
         let waits = statement.patience == Patience::Full && statement.values.contains(&Value::Patience);
@@ -110,14 +129,19 @@ impl Sessions {
         }
         // Where as many wait already, for other locks as likely as not, it is no good to wait for them.
         let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
-        self.send(statement, Patience::Full).await
+        self.send(statement, Patience::Full, deadline).await
     }
 
-    async fn send(&self, statement: &Statement<'_>, patience: Patience) -> Result<Vec<PgRow>, Fault> {
-        let sql = inlined(statement, &self.lock_timeout(patience))?;
+    async fn send(
+        &self,
+        statement: &Statement<'_>,
+        patience: Patience,
+        deadline: Instant,
+    ) -> Result<Vec<PgRow>, Fault> {
         // One that is in use is in nobody else's hands, and if this future is dropped it is closed.
-        let mut session = self.session().await?;
-        let (mut outcome, warning) = listening(self.ask(&mut session, &sql)).await;
+        let mut session = self.session(deadline).await?;
+        let sql = inlined(statement, &lock_timeout(patience, deadline))?;
+        let (mut outcome, warning) = listening(self.ask(&mut session, &sql, deadline)).await;
         if let (Ok(_), true, Some(warning)) = (&outcome, statement.writes, warning) {
             outcome = Err(Fault::Warned(warning));
         }
@@ -125,20 +149,37 @@ impl Sessions {
         let mut sound = true;
         if let (Ok(rows), true) = (&outcome, statement.writes) {
             sound = rows.iter().all(|row| self.is_durable(row));
-            if sound && let Err(fault) = self.must_have_committed(&mut session, rows).await {
+            if sound && let Err(fault) = self.must_have_committed(&mut session, rows, deadline).await {
                 outcome = Err(fault);
             }
+        }
+        if let Err(refused) = outcome {
+            outcome = Err(self.why_read_only(&mut session, refused, deadline).await);
         }
         self.put_back(session, sound, outcome.as_ref().err());
         outcome
     }
 
-    async fn ask(&self, connection: &mut PgConnection, sql: &str) -> Result<Vec<PgRow>, Fault> {
+    async fn ask(
+        &self,
+        connection: &mut PgConnection,
+        sql: &str,
+        deadline: Instant,
+    ) -> Result<Vec<PgRow>, Fault> {
         // The driver reads until the server is ready for another query: only then has this one committed.
-        match timeout(self.0.timeout, rows(connection, sql)).await {
+        match timeout_at(deadline, rows(connection, sql)).await {
             Ok(answer) => answer.map_err(fault_of),
             Err(_) => Err(Fault::Silent(self.0.timeout)),
         }
+    }
+
+    /// A server may refuse to write because it is a standby, which may be promoted, or because of a setting.
+    async fn why_read_only(&self, session: &mut Session, refused: Fault, deadline: Instant) -> Fault {
+        if !is_read_only(&refused) {
+            return refused;
+        }
+        let rows = self.ask(session, IS_STANDBY, deadline).await.unwrap_or_default();
+        read_only(refused, rows.first().and_then(|row| row_of(row).text(0).map(str::to_owned)).as_deref())
     }
 
     fn is_durable(&self, row: &PgRow) -> bool {
@@ -146,11 +187,16 @@ impl Sessions {
     }
 
     /// Not within a transaction that somebody left open on a connection of the caller's pool.
-    async fn must_have_committed(&self, session: &mut Session, rows: &[PgRow]) -> Result<(), Fault> {
+    async fn must_have_committed(
+        &self,
+        session: &mut Session,
+        rows: &[PgRow],
+        deadline: Instant,
+    ) -> Result<(), Fault> {
         let xid = rows.iter().find_map(|row| named(row, "xid"));
         let (Session::Shared(_), Some(xid)) = (&session, xid) else { return Ok(()) };
         let sql = inlined(&Statement::read(TRANSACTION_STATUS, [xid.into()]), "")?;
-        let rows = self.ask(session, &sql).await.map_err(Fault::after_write)?;
+        let rows = self.ask(session, &sql, deadline).await.map_err(Fault::after_write)?;
         match rows.first().and_then(|row| row_of(row).text(0).map(str::to_owned)).as_deref() {
             Some("committed") => Ok(()),
             _ => Err(Fault::Uncommitted),
@@ -167,23 +213,32 @@ impl Sessions {
             return;
         }
         match session {
+            // The lock is held: the task that clears them comes before this or after it.
+            Session::Own(_) if self.has_closed() => {}
             Session::Own(connection) => idle.push(Idle { connection, since: Instant::now() }),
             Session::Shared(mut borrowed) => drop(borrowed.0.take()),
         }
     }
 
-    async fn session(&self) -> Result<Session, Fault> {
-        match &self.0.source {
-            Source::Shared(pool) => self.borrow(pool).await,
-            Source::Own { pool, maker } => match self.kept().await {
-                Some(connection) => Ok(Session::Own(connection)),
-                None => self.connect(pool, maker).await.map(Session::Own),
-            },
+    /// Whether the connections of our own have ended with the pool.
+    fn has_closed(&self) -> bool {
+        matches!(&self.0.source, Source::Own { pool, .. } if self.0.closes_with_pool && pool.is_closed())
+    }
+
+    async fn session(&self, deadline: Instant) -> Result<Session, Fault> {
+        let (pool, maker) = match &self.0.source {
+            Source::Shared(pool) => return self.borrow(pool, deadline).await,
+            Source::Own { .. } if self.has_closed() => return Err(closed()),
+            Source::Own { pool, maker } => (pool, maker),
+        };
+        match self.kept(deadline).await {
+            Some(connection) => Ok(Session::Own(connection)),
+            None => self.connect(pool, maker, deadline).await.map(Session::Own),
         }
     }
 
     /// The one that was used last, of those that are still good; the others are closed.
-    async fn kept(&self) -> Option<PgConnection> {
+    async fn kept(&self, deadline: Instant) -> Option<PgConnection> {
         let mut idle = {
             let mut idle = self.0.idle.lock();
             idle.retain(|idle| idle.since.elapsed() < IDLE);
@@ -192,7 +247,8 @@ impl Sessions {
         if idle.since.elapsed() < FRESH {
             return Some(idle.connection);
         }
-        let asked = timeout((self.0.timeout / 4).min(FRESH), idle.connection.ping()).await;
+        let patience = halfway(halfway(deadline)).min(Instant::now() + FRESH);
+        let asked = timeout_at(patience, idle.connection.ping()).await;
         if let Ok(Ok(())) = asked {
             return Some(idle.connection);
         }
@@ -201,19 +257,21 @@ impl Sessions {
         None
     }
 
-    async fn connect(&self, pool: &PgPool, maker: &PgPool) -> Result<PgConnection, Fault> {
+    async fn connect(&self, pool: &PgPool, maker: &PgPool, deadline: Instant) -> Result<PgConnection, Fault> {
         // They may have changed: a password that lasts for minutes, say.
         maker.set_connect_options((*pool.connect_options()).clone());
-        match timeout(self.0.timeout / 2, maker.acquire()).await {
+        match timeout_at(halfway(deadline), maker.acquire()).await {
             Ok(Ok(connection)) => Ok(connection.detach()),
-            Ok(Err(SqlxError::PoolTimedOut)) | Err(_) => Err(refused(pool, self.why_not(pool).await)),
+            Ok(Err(SqlxError::PoolTimedOut)) | Err(_) => {
+                Err(refused(pool, self.why_not(pool, deadline).await))
+            }
             Ok(Err(error)) => Err(refused(pool, unconnected(error))),
         }
     }
 
     /// A pool tries again and again, and does not say in the end what the matter was.
-    async fn why_not(&self, pool: &PgPool) -> Fault {
-        match timeout(self.0.timeout / 4, pool.connect_options().connect()).await {
+    async fn why_not(&self, pool: &PgPool, deadline: Instant) -> Fault {
+        match timeout_at(halfway(deadline), pool.connect_options().connect()).await {
             Ok(Err(error)) => unconnected(error),
             _ => unavailable(format!(
                 "it took longer than {:?}, half of the timeout; where the pool has an after_connect, look in the log \
@@ -223,32 +281,42 @@ impl Sessions {
         }
     }
 
-    async fn borrow(&self, pool: &PgPool) -> Result<Session, Fault> {
+    async fn borrow(&self, pool: &PgPool, deadline: Instant) -> Result<Session, Fault> {
         let patience = self.0.timeout / 2;
         let most = pool.options().get_max_connections();
-        match timeout(patience, pool.acquire()).await {
+        match timeout_at(halfway(deadline), pool.acquire()).await {
             Ok(Ok(connection)) => Ok(Session::Shared(Borrowed(Some(connection)))),
             Ok(Err(SqlxError::PoolTimedOut)) | Err(_) if pool.size() >= most && pool.num_idle() == 0 => {
                 let patience = patience.min(pool.options().get_acquire_timeout());
-                Err(unavailable(exhausted(most, patience)))
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                Err(exhausted(most, patience, "leave out `share_pool`", "max_connections"))
             }
-            Ok(Err(SqlxError::PoolTimedOut)) | Err(_) => Err(refused(pool, self.why_not(pool).await)),
-            Ok(Err(SqlxError::PoolClosed)) => {
-                let message = "the pool that this store shares is closed; make another, and a store of it";
-                Err(unavailable(message.to_owned()))
+            Ok(Err(SqlxError::PoolTimedOut)) | Err(_) => {
+                Err(refused(pool, self.why_not(pool, deadline).await))
             }
+            Ok(Err(SqlxError::PoolClosed)) => Err(closed()),
             Ok(Err(error)) => Err(refused(pool, unconnected(error))),
         }
     }
 }
 
-/// What a deadlock looks like from here.
-fn exhausted(most: u32, patience: Duration) -> String {
-    format!(
-        "all {most} connections of the shared pool are in use, and none came back within {patience:?}; where they are held while \
-         an id is waited for, each waits for the others: give the store connections of its own (leave out `share_pool`), \
-         draw the id before the connection is taken, or raise max_connections"
-    )
+/// Half of the time that is left: for a wait after which something else has to be done.
+fn halfway(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + (deadline - now) / 2
+}
+
+/// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may take,
+/// so that it is the server who gives up, and it is known that nothing was done.
+fn lock_timeout(patience: Patience, deadline: Instant) -> String {
+    let most = halfway(deadline) - Instant::now();
+    let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
+    format!("{}ms", patience.as_micros().div_ceil(1000).max(1))
+}
+
+fn closed() -> Fault {
+    let message = "the pool of this store is closed: open a store of another";
+    Fault::Refused(Error::new(ErrorKind::Closed, message))
 }
 
 fn unavailable(message: String) -> Fault {

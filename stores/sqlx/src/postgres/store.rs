@@ -12,7 +12,8 @@ use super::sessions::Sessions;
 /// The store opens connections of its own, at most four, and four more while locks are waited for: as the
 /// pool would, with its connect options and its `after_connect`. So a refill never waits for a connection
 /// that callers hold while they wait for that refill. They stay when the pool is closed, and end with the
-/// last clone of the store. See [`PostgresOptions::share_pool`] for the other way.
+/// last clone of the store, unless [`PostgresOptions::close_with_pool`] says otherwise. See
+/// [`PostgresOptions::share_pool`] for the other way.
 #[derive(Clone)]
 pub struct PostgresStore {
     sessions: Sessions,

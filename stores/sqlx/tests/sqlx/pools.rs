@@ -43,6 +43,7 @@ async fn the_deadlock_of_a_shared_pool_is_reported() {
     let (one, two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     let error = reserve(&store, "orders", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.refuses_waiters(), "those who wait hold the connections");
     for said in ["all 2 connections", "500ms", "share_pool", "max_connections"] {
         assert!(error.to_string().contains(said), "{error}");
     }
@@ -194,4 +195,25 @@ async fn behind_a_pooler_ids_are_as_they_are_without_it() {
     assert_eq!(drawn, (1..=6 * (25 * 3 + 13)).collect::<Vec<_>>());
     let through = PgPoolOptions::new().connect_lazy_with(options(&engine));
     assert!(sessions(&through).await <= 3, "there was no pooler in between");
+}
+
+/// As `#[sqlx::test]` ends: it closes the pool, and drops the database.
+#[tokio::test]
+async fn connections_end_with_the_pool_when_asked_to() {
+    let Some(engine) = server().await else { return };
+    let admin = admin(&engine);
+    sqlx::query("CREATE DATABASE brief").execute(&admin).await.unwrap();
+    let pool = PgPoolOptions::new().connect_lazy_with(options(&engine).database("brief"));
+    let store = PostgresStore::with(&pool, patient().close_with_pool()).await.unwrap();
+    let sequences = Sequences::new(store.clone()).unwrap();
+    let orders = sequences.sequence::<i64>("orders").await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1);
+    let _spawned = tokio::spawn(async move {
+        let _kept = sequences;
+        std::future::pending::<()>().await;
+    });
+    pool.close().await;
+    sqlx::query("DROP DATABASE brief").execute(&admin).await.unwrap();
+    let closed = reserve(&store, "orders", 1).await.unwrap_err();
+    assert_eq!(closed.kind(), ErrorKind::Closed, "{closed}");
 }
