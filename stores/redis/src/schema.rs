@@ -22,7 +22,7 @@ macro_rules! script {
 }
 
 /// In the order of the numbers below.
-pub(super) const SCRIPTS: [&str; 8] = [
+pub(super) const SCRIPTS: [&str; 9] = [
     script!("scripts/reserve.lua"),
     script!("scripts/give_back.lua"),
     script!("scripts/create.lua"),
@@ -31,6 +31,7 @@ pub(super) const SCRIPTS: [&str; 8] = [
     script!("scripts/remove.lua"),
     script!("scripts/record.lua" "scripts/read_record.lua"),
     script!("scripts/record.lua" "scripts/swap_record.lua"),
+    script!("scripts/moved.lua"),
 ];
 const RESERVE: usize = 0;
 const GIVE_BACK: usize = 1;
@@ -40,6 +41,7 @@ const SET: usize = 4;
 const REMOVE: usize = 5;
 const READ_RECORD: usize = 6;
 const SWAP_RECORD: usize = 7;
+const MOVED: usize = 8;
 
 /// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise.
 /// The braces have a cluster keep all of them in one slot, so that a script may touch two.
@@ -64,7 +66,7 @@ impl Schema {
     }
 
     fn call(&self, script: usize, name: &SequenceName, arguments: Vec<String>) -> Call {
-        let asked = if script == READ { Asked::Read } else { Asked::Write };
+        let asked = if matches!(script, READ | MOVED) { Asked::Read } else { Asked::Write };
         Call { script, keys: vec![self.key(name), self.names()], arguments, asked }
     }
 
@@ -99,6 +101,10 @@ impl Schema {
 
     pub(super) fn read(&self, name: &SequenceName) -> Call {
         self.call(READ, name, Vec::new())
+    }
+
+    pub(super) fn moved(&self, name: &SequenceName) -> Call {
+        self.call(MOVED, name, Vec::new())
     }
 
     /// `anew`: somebody says where to go on.
