@@ -171,7 +171,7 @@ fn an_interrupted_import_leaves_no_sequence_behind() {
         let line = json!({ "format": "1", "name": name.to_string(), "next": "50001", "start": "1", "max": "9999999" });
         writeln!(lines, "{line}").unwrap();
     }
-    for round in 0..24 {
+    for (round, signal) in ["-KILL", "-TERM", "-INT"].into_iter().cycle().take(24).enumerate() {
         let place = Place::new();
         std::fs::write(place.path().join("ids.jsonl"), &lines).unwrap();
         let mut command = place.command(&["import", "ids.jsonl"]);
@@ -181,8 +181,7 @@ fn an_interrupted_import_leaves_no_sequence_behind() {
         let mut out = std::io::BufReader::new(running.stdout.take().unwrap());
         out.read_line(&mut first).unwrap();
         assert_eq!(first, "created 0: next 50001\n");
-        std::thread::sleep(std::time::Duration::from_millis(round));
-        let signal = ["-KILL", "-TERM", "-INT"][round as usize % 3];
+        std::thread::sleep(std::time::Duration::from_millis(round as u64));
         let sent = std::process::Command::new("kill").args([signal, &running.id().to_string()]).status();
         assert!(sent.unwrap().success());
         let ended = running.wait_with_output().unwrap();

@@ -55,13 +55,13 @@ pub struct Examined {
     pub lasts: Vec<(SequenceName, f64)>,
 }
 
-/// What holds the ids of each sequence that was asked about.
+/// The columns and types of each sequence that was asked about.
 type Held = BTreeMap<SequenceName, Holders>;
 
 /// A sequence with its ledger, of which more was reserved than was claimed.
 type Ahead = (SequenceName, Ledger);
 
-/// What came of comparing a ledger with its sequence.
+/// The result of comparing a ledger with its sequence.
 enum Compared {
     Agrees,
     /// The sequence is above all that was claimed: perhaps the claim is under way.

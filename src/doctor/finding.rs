@@ -42,7 +42,7 @@ pub enum FindingKind {
     Unguarded,
     /// The column has a default that gives new rows ids of its own.
     ColumnDefault,
-    /// The column may hold a larger id than those that were shown.
+    /// A larger id of the column may be hidden from the reader.
     Incomplete,
     /// No id is left.
     Exhausted,
@@ -87,8 +87,9 @@ impl FindingKind {
     pub fn severity(self) -> Severity {
         match self {
             Self::Unguarded => Severity::Info,
-            Self::EndsSoon | Self::TooNarrow | Self::Ambiguous => Severity::Warning,
-            Self::ColumnDefault | Self::Incomplete => Severity::Warning,
+            Self::EndsSoon | Self::TooNarrow | Self::Ambiguous | Self::ColumnDefault | Self::Incomplete => {
+                Severity::Warning
+            }
             _ => Severity::Error,
         }
     }

@@ -21,7 +21,7 @@ fn about(
     Finding::new(kind, name.to_string(), asked, found, remedy)
 }
 
-/// What holds the ids of a sequence outside its store: the columns that were read, and the type that was named.
+/// Where the ids of a sequence are kept outside its store: the columns that were read, and the named type.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
     pub(super) columns: Vec<(ColumnUrl, Largest)>,
@@ -34,7 +34,7 @@ impl Holders {
         self.columns.iter().filter_map(|(_, largest)| largest.as_id(stored.reached())).max()
     }
 
-    /// The largest id that all of them hold.
+    /// The largest id that fits all of them.
     fn hold(&self) -> Option<u64> {
         let columns = self.columns.iter().filter_map(|(_, largest)| largest.holds);
         columns.chain(self.of_type.as_ref().map(|(_, holds)| *holds)).min()
@@ -53,7 +53,7 @@ pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Findin
     holders.columns.iter().flat_map(of_column).flatten().collect()
 }
 
-/// What keeps a column from telling all, or has others fill it: whatever the sequence is.
+/// Properties of a column that make its largest id unreliable, whatever the sequence is.
 pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
     let asked = || format!("the largest id in {column}");
     let incomplete = largest.hidden_by.as_ref().map(|why| {
@@ -91,7 +91,7 @@ fn in_use(
     Some(about(&stored.name, FindingKind::InUse, asked, found, remedy))
 }
 
-/// Has it go on behind the ids in use, as far as what holds its ids allows; or says what that takes.
+/// Raises next and max above the ids in use, up to the end of the narrowest column or type.
 fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
     let (largest, max) = (holders.largest(stored), stored.bounds.max());
     let Some(used) = largest.map_or(Some(max), |largest| u64::try_from(largest.max(max.into())).ok()) else {
@@ -101,7 +101,7 @@ fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
     };
     match holders.hold() {
         Some(holds) if holds <= used => {
-            Remedy::advice(format!("what holds its ids ends at {holds}: widen that first, then raise max"))
+            Remedy::advice(format!("its column or type ends at {holds}: widen that first, then raise max"))
         }
         holds => match holds.or_else(|| wider(used)) {
             Some(max) => {
@@ -194,7 +194,7 @@ fn used_up() -> Remedy {
     )
 }
 
-/// With the bounds of the one that is there. If none is, only what holds its ids tells anything of them.
+/// With the bounds of the present sequence; without one, with the largest id of its columns and types.
 fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Holders) -> Remedy {
     let Ok(next) = u64::try_from(top) else { return used_up() };
     let bounds = bounds.or_else(|| Bounds::new(1, holders.hold()?).ok());

@@ -19,7 +19,7 @@ pub struct Largest {
     pub negative: Option<i128>,
     /// Why a larger id may be hidden, such as "row-level security"; `None` if every row was looked at.
     pub hidden_by: Option<String>,
-    /// What gives new rows an id without idmill, such as `nextval('orders_id_seq'::regclass)`.
+    /// The default that gives new rows an id without idmill, such as `nextval('orders_id_seq'::regclass)`.
     pub default: Option<String>,
 }
 
@@ -34,19 +34,19 @@ impl Largest {
         Self { id, of_type, holds, negative: None, hidden_by: None, default: None }
     }
 
-    /// With the largest number below 0, as in [`negative`](Self::negative).
+    /// Sets the [largest number below 0](Self::negative).
     #[must_use]
     pub fn negative(self, negative: impl Into<Option<i128>>) -> Self {
         Self { negative: negative.into(), ..self }
     }
 
-    /// With the reason why a larger id may be hidden.
+    /// Sets the reason why a larger id may be [hidden](Self::hidden_by).
     #[must_use]
     pub fn hidden_by(self, hidden_by: impl Into<Option<String>>) -> Self {
         Self { hidden_by: hidden_by.into(), ..self }
     }
 
-    /// With the default that gives new rows an id.
+    /// Sets the [default](Self::default) that gives new rows an id.
     #[must_use]
     pub fn default_value(self, default: impl Into<Option<String>>) -> Self {
         Self { default: default.into(), ..self }

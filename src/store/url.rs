@@ -287,8 +287,9 @@ impl FromStr for StoreUrl {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
-    use crate::store::StoreFuture;
     use proptest::prelude::*;
 
     fn refused(url: &str, kind: ErrorKind, remedy: &str) {
@@ -296,6 +297,46 @@ mod tests {
         assert_eq!(error.kind(), kind, "{url}: {error}");
         assert_eq!(error.operation(), Some(Operation::Connect));
         assert!(error.to_string().contains(remedy), "{url}: {error}");
+    }
+
+    /// Is never open, on this machine or another.
+    #[derive(Debug)]
+    struct Stuck {
+        is_remote: bool,
+    }
+
+    impl fmt::Display for Stuck {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("stuck:")
+        }
+    }
+
+    impl Target for Stuck {
+        fn scheme(&self) -> &'static str {
+            "stuck"
+        }
+
+        fn existing(&self) -> Arc<dyn Target> {
+            Arc::new(Self { ..*self })
+        }
+
+        fn is_remote(&self) -> bool {
+            self.is_remote
+        }
+
+        fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+            Box::pin(pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_file_is_not_said_to_accept_connections() {
+        for (is_remote, why) in [(true, "accepts connections"), (false, "another process holds the file")] {
+            let url = StoreUrl(Arc::new(Stuck { is_remote }));
+            let error = url.connect_within(Duration::from_secs(1)).await.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert_eq!(error.contains("connections"), is_remote, "{error}");
+        }
     }
 
     #[test]

@@ -271,8 +271,8 @@ pub(crate) struct Next {
     pub(crate) step: Option<u64>,
     /// How ids of several processes relate: process, thread, or global
     ///
-    /// With `global`, an id that is asked for after another was printed, by any process, is larger: each
-    /// range is no larger than what is printed next. Within one run ids grow in each order.
+    /// With `global`, an id that any process draws after another id was printed is larger. Within one run, ids
+    /// grow in each order.
     #[arg(long, value_name = "ORDER", default_value = "process", value_parser = order)]
     pub(crate) order: Order,
     /// How long to go on trying while the store is busy or away, connecting included

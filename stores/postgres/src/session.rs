@@ -252,10 +252,10 @@ impl Sessions {
     }
 
     /// One connection, on which the server ends each statement before `limit`: a client that no longer waits
-    /// does not end it. By a transaction, since a pooler may hand the connection to others later.
+    /// does not end it. The setting is local to a transaction: a pooler may give the connection to others later.
     pub(super) async fn to_scan(&self, limit: Duration) -> Result<Self> {
         let scanning = Self::given(Arc::new(self.client().await?), limit);
-        let millis = (limit - limit / 10).as_millis().max(1);
+        let millis = limit.mul_f64(0.9).as_millis().max(1);
         let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = {millis}");
         scanning.batch(&begin).await.map_err(|fault| failed(fault, Asked::Connect))?;
         Ok(scanning)

@@ -33,8 +33,8 @@ use std::fmt;
 
 use idmill::store::kit::history::Histories;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Records,
-    Reserve, Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Pages,
+    Records, Reserve, Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 
@@ -220,6 +220,27 @@ impl RedisStore {
             }
         }
         Ok(())
+    }
+
+    /// The sequences whose reserves are refused, since another server wrote them: at most a page of them.
+    async fn refused(&self) -> Result<Vec<(SequenceName, Error)>> {
+        let (mut refused, mut pages) = (Vec::new(), Pages::new(self, Page::default()));
+        while let Some(page) = pages.next().await? {
+            let calls: Vec<Call> =
+                page.sequences.iter().map(|stored| self.schema.moved(&stored.name)).collect();
+            for (answer, stored) in self.link.run_all(&calls).await.into_iter().zip(page.sequences) {
+                let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+                if answer.word() == "promoted" {
+                    let [was, here] = schema::masters(&answer, REFUSED_BY).unwrap_or_default();
+                    let error = Histories { was: &was, here: &here }.refusal(&stored.name);
+                    refused.push((stored.name, error));
+                }
+            }
+            if refused.len() >= Page::LIMIT {
+                break;
+            }
+        }
+        Ok(refused)
     }
 
     /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.

@@ -12,7 +12,7 @@ use idmill::store::kit::refuse;
 use idmill::store::kit::secrets::check_login;
 use idmill::store::{Durability, Store, StoreFuture};
 use idmill::tier::options::{PREFIX, WAIT};
-use idmill::{Error, Result};
+use idmill::{Error, Result, SequenceName};
 
 use super::link::Terms;
 use super::place::Place;
@@ -225,6 +225,16 @@ impl Target for RedisOptions {
     // Nothing is created by opening it.
     fn existing(&self) -> Arc<dyn Target> {
         Arc::new(self.clone())
+    }
+
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        Box::pin(async {
+            // Who says `failover` otherwise is refused nothing.
+            if self.after_failover() != Failover::Refuse {
+                return Ok(Vec::new());
+            }
+            RedisStore::open_with(self.clone()).await?.refused().await
+        })
     }
 
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {

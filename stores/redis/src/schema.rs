@@ -22,7 +22,7 @@ macro_rules! script {
 }
 
 /// In the order of the numbers below.
-pub(super) const SCRIPTS: [&str; 9] = [
+pub(super) const SCRIPTS: [&str; 10] = [
     script!("scripts/reserve.lua"),
     script!("scripts/give_back.lua"),
     script!("scripts/create.lua"),
@@ -32,6 +32,7 @@ pub(super) const SCRIPTS: [&str; 9] = [
     script!("scripts/record.lua" "scripts/read_record.lua"),
     script!("scripts/record.lua" "scripts/swap_record.lua"),
     script!("scripts/record.lua" "scripts/server.lua"),
+    script!("scripts/moved.lua"),
 ];
 const RESERVE: usize = 0;
 const GIVE_BACK: usize = 1;
@@ -42,6 +43,7 @@ const REMOVE: usize = 5;
 const READ_RECORD: usize = 6;
 const SWAP_RECORD: usize = 7;
 const SERVER: usize = 8;
+const MOVED: usize = 9;
 
 /// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise.
 /// The braces have a cluster keep all of them in one slot, so that a script may touch two.
@@ -66,7 +68,7 @@ impl Schema {
     }
 
     fn call(&self, script: usize, name: &SequenceName, arguments: Vec<String>) -> Call {
-        let asked = if script == READ { Asked::Read } else { Asked::Write };
+        let asked = if matches!(script, READ | MOVED) { Asked::Read } else { Asked::Write };
         Call { script, keys: vec![self.key(name), self.names()], arguments, asked }
     }
 
@@ -101,6 +103,10 @@ impl Schema {
 
     pub(super) fn read(&self, name: &SequenceName) -> Call {
         self.call(READ, name, Vec::new())
+    }
+
+    pub(super) fn moved(&self, name: &SequenceName) -> Call {
+        self.call(MOVED, name, Vec::new())
     }
 
     /// `anew`: somebody says where to go on.

@@ -48,7 +48,7 @@ pub(crate) fn largest_sql(table: &str, column: &str, cast: impl Fn(&str) -> Stri
 /// that the type has room for.
 ///
 /// # Errors
-/// [`Unsupported`](idmill::ErrorKind::Unsupported) for what is no whole number.
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) for a number that is not whole.
 pub(crate) fn of_digits(
     path: &ColumnPath,
     digits: Option<&str>,
@@ -60,7 +60,7 @@ pub(crate) fn of_digits(
     Ok(Largest::new(id, of_type, holds))
 }
 
-/// The largest id that a decimal type with so many digits before its point holds; `None` for any id.
+/// The largest id that fits a decimal type with this number of digits before its point; `None` for any id.
 pub(crate) fn of_precision(digits: u32) -> Option<u64> {
     10_u64.checked_pow(digits).map(|beyond| beyond - 1)
 }

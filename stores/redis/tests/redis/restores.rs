@@ -2,6 +2,8 @@
 //! ids come again, and with one they do not.
 
 use idmill::ErrorKind;
+use idmill::store::Target as _;
+use idmill_redis::{Failover, RedisOptions};
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::Drawn;
 
@@ -94,10 +96,15 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
 /// The store refuses it, with a guard and without one, until somebody has set the next id.
 #[tokio::test]
 async fn a_promoted_replica_that_is_refused() {
-    let Some((_master, _replica, mut ids)) = promoted("&failover=refuse").await else { return };
+    let Some((_master, replica, mut ids)) = promoted("&failover=refuse").await else { return };
     let process = ids.process().await.unwrap();
     let error = ids.draw_with(&process, 1).await.unwrap_err();
     assert_eq!((error.kind(), process.healed()), (ErrorKind::Conflict, 0), "{error}");
+    let options: RedisOptions = url(&replica, "&failover=refuse").parse().unwrap();
+    let refused = options.refused().await.unwrap();
+    let [(_, error)] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(options.failover(Failover::Allow).refused().await.unwrap().is_empty());
     // Not far enough: the guard sees to the rest.
     process.set_next(40).await.unwrap();
     assert_eq!(ids.draw(100).await, 1);

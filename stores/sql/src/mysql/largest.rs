@@ -44,7 +44,7 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
 /// # Errors
 /// Those of the executor.
 pub async fn end_reads_after<E: Executor>(executor: &mut E, limit: Duration) -> Result<()> {
-    let limit = limit - limit / 10;
+    let limit = limit.mul_f64(0.9);
     let (seconds, millis) = (limit.as_secs_f64(), limit.as_millis().max(1));
     for set in [format!("max_statement_time = {seconds:.3}"), format!("max_execution_time = {millis}")] {
         match try_read(executor, &format!("SET SESSION {set}")).await {

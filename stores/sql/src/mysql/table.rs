@@ -168,7 +168,7 @@ impl Table {
         format!("SELECT {COLUMNS}, `history`, {HERE} FROM {from}")
     }
 
-    /// The rows that another server wrote last, so many of them: their names, and both servers.
+    /// The rows that another server wrote last, up to `limit`: their names, and both servers.
     pub(super) fn select_moved(&self, limit: usize) -> String {
         format!(
             "SELECT `name`, `history`, {HERE} FROM {self} WHERE `history` <> {HERE} ORDER BY `name` LIMIT {limit}"

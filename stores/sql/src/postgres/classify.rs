@@ -179,7 +179,7 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     }
 }
 
-/// The same of a statement that creates something: what it lacks is a right of another kind.
+/// As [`failed`], for a statement that creates a table or a sequence: the missing right is CREATE.
 pub fn not_created(fault: Fault, asked: Asked) -> Error {
     let is_schema = fault.message().is_some_and(|message| message.contains("for schema"));
     if fault.code() != Some("42501") || !is_schema {

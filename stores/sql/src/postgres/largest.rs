@@ -8,7 +8,7 @@ use super::run::read;
 use crate::column::{largest_sql, of_digits, of_precision};
 use crate::{Executor, Row};
 
-/// What is known of a table and the column in it; a domain stands for its own type. Parameters: the table, as
+/// Describes a table and the column in it; a domain has the type that it is made of. Parameters: the table, as
 /// SQL writes it; the column. The two halves of a numeric's modifier are its precision and its scale.
 const LOOK: &str = "SELECT to_regclass($1)::text, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), \
      CASE WHEN m.modifier >= 4 THEN greatest(0, ((m.modifier - 4) >> 16) - ((((m.modifier - 4) & 2047) # 1024) - 1024))::text END, \

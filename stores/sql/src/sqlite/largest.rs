@@ -30,7 +30,7 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     Ok(largest.hidden_by(hidden_by(executor, path).await))
 }
 
-/// The number, if there is one; `None` for what is no integer.
+/// The number, if there is one; `None` for a value of another type.
 #[expect(clippy::option_option, reason = "no number is not another value")]
 fn number(value: &Value) -> Option<Option<i128>> {
     match value {
