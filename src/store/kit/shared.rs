@@ -11,8 +11,8 @@ use crate::sync::Mutex;
 /// A connection that is opened on first use, and replaced when it can no longer be used.
 ///
 /// Callers that need it while it is opened share that one attempt, and each waits until its own deadline. If
-/// they queued for attempts of their own, the last of them would wait for as many timeouts as there are
-/// callers. The attempt belongs to no caller: none cuts it short.
+/// they queued for attempts of their own, the last of them would wait for one timeout per caller. A caller
+/// that gives up does not end the attempt.
 #[derive(Debug)]
 pub struct SharedConnection<C>(Mutex<Option<Attempt<C>>>);
 

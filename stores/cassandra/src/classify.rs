@@ -129,7 +129,7 @@ pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error 
 fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
     let says = |words: &str| said.contains(words);
     if says("invalid peer certificate") {
-        let remedy = "ca=FILE names who may have signed it, and it has to be for the node's address or a host of the URL";
+        let remedy = "ca=FILE names its authority; it must be for the node's address or a host of the URL";
         Some((ErrorKind::Denied, remedy))
     } else if says("received fatal alert") {
         Some((ErrorKind::Denied, "do the nodes require a certificate? cert=FILE&key=FILE shows one"))

@@ -171,7 +171,7 @@ fn routing(options: &DatastoreOptions) -> Result<HeaderValue> {
     HeaderValue::from_str(&params).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// What the environment offers: a file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's,
+/// The credentials of the environment: a file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's,
 /// or the machine's own account.
 async fn default_tokens(patience: Duration) -> Result<Arc<dyn TokenSource>> {
     let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE]));

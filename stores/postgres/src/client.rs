@@ -42,7 +42,7 @@ mod pool {
     use crate::convert::unconnected;
 
     /// A client of the caller's pool. Dropped as it is, it leaves the pool: an answer may still be on its way.
-    pub(in super::super) struct Lent(Option<Object>);
+    pub(in super::super) struct Lent(Option<Box<Object>>);
 
     impl Lent {
         pub(in super::super) fn give_back(mut self) {
@@ -60,7 +60,7 @@ mod pool {
 
     impl Drop for Lent {
         fn drop(&mut self) {
-            drop(self.0.take().map(Object::take));
+            drop(self.0.take().map(|object| Object::take(*object)));
         }
     }
 
@@ -72,7 +72,7 @@ mod pool {
     ) -> Result<Lent, Fault> {
         let most = pool.status().max_size;
         let error = match timeout_at(deadline, pool.get()).await {
-            Ok(Ok(client)) => return Ok(Lent(Some(client))),
+            Ok(Ok(client)) => return Ok(Lent(Some(Box::new(client)))),
             Ok(Err(PoolError::Backend(error))) => failed(unconnected(error), Asked::Connect),
             Ok(Err(PoolError::Closed)) => Error::new(
                 ErrorKind::Closed,

@@ -144,7 +144,7 @@ impl Sessions {
         if !held || !waits || matches!(self.0.source, Source::Given(_)) {
             return outcome;
         }
-        // Where as many wait already, for other locks as likely as not, it is no good to wait for them.
+        // All places are taken, most likely by statements that wait for other locks.
         let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
         self.send(statement, Patience::Full, deadline).await
     }
@@ -456,6 +456,23 @@ mod tests {
             Config::new().host("127.0.0.1").port(port).user("u").connect(NoTls).await.unwrap();
         tokio::spawn(async move { drop(connection.await) });
         client
+    }
+
+    /// It waited for as long as the statements before it took, and then as long again.
+    #[tokio::test]
+    async fn place_for_a_statement_is_waited_for_half_the_timeout() {
+        let timeout = Duration::from_secs(10);
+        let sessions = Sessions::given(Arc::new(answered(Vec::new()).await), timeout);
+        tokio::time::pause();
+        let began = Instant::now();
+        let run = || async {
+            let outcome = sessions.run(&Statement::write("UPDATE", [])).await;
+            (outcome.err().map(|fault| classify(&fault, Write)), began.elapsed().as_secs())
+        };
+        let (silent, late) = (Some(ErrorKind::UnknownOutcome), Some(ErrorKind::Unavailable));
+        let outcomes = tokio::join!(run(), run(), run(), run(), run());
+        let expected = ((silent, 10), (silent, 10), (silent, 10), (silent, 10), (late, 5));
+        assert_eq!(outcomes, expected);
     }
 
     #[tokio::test]

@@ -238,7 +238,7 @@ impl Link {
         }
     }
 
-    /// Ends a connection that nobody can rely on any more; what is under way on it is unknown.
+    /// Ends a connection that can no longer be used. The outcome of the calls under way on it is unknown.
     fn discard_after(&self, live: &Arc<Live>, fault: &Fault) {
         if matches!(fault, Fault::Server { .. } | Fault::Late(_)) {
             return;

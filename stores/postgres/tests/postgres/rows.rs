@@ -247,7 +247,7 @@ async fn pool_serves_and_its_exhaustion_is_reported() {
     let error = reserve(&store, "s", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("all 1 connections of the shared pool"), "{error}");
-    // Left open by somebody: what is reserved in it would be rolled back.
+    // The caller left it open: a reserve in it would be rolled back.
     held.batch_execute("BEGIN").await.unwrap();
     drop(held);
     assert_eq!(reserve(&store, "s", 3).await.unwrap_err().kind(), ErrorKind::Conflict);

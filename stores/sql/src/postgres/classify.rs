@@ -96,7 +96,7 @@ pub fn busy(connections: usize, patience: Duration) -> Fault {
 }
 
 /// All connections of a pool that the caller shares with the store are in use, and none was free within this
-/// time: what a deadlock looks like from here. `own` says how the store gets connections of its own, and
+/// time. A deadlock shows in this way. `own` says how the store gets connections of its own, and
 /// `limit` what limits the pool.
 pub fn exhausted(connections: usize, patience: Duration, own: &str, limit: &str) -> Fault {
     let message = format!(
@@ -240,7 +240,7 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("42501"), _) => {
             "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
         }
-        (Some("42809"), _) => "what has this name is no sequence, but a table, say: choose another name",
+        (Some("42809"), _) => "an object of this name is no sequence, but a table, for example: choose another name",
         (Some("42703" | "42804" | "42P10"), _) => {
             "the table is not idmill's; name another with table=NAME, or table(NAME) in code"
         }

@@ -127,7 +127,7 @@ impl Sessions {
         if !held || !waits {
             return outcome;
         }
-        // Where as many wait already, for other locks as likely as not, it is no good to wait for them.
+        // All places are taken, most likely by statements that wait for other locks.
         let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
         self.send(statement, Patience::Full, deadline).await
     }
@@ -237,7 +237,7 @@ impl Sessions {
         }
     }
 
-    /// The one that was used last, of those that are still good; the others are closed.
+    /// Returns the connection that was used last, if it is still good, and closes the bad ones.
     async fn kept(&self, deadline: Instant) -> Option<PgConnection> {
         let mut idle = {
             let mut idle = self.0.idle.lock();
