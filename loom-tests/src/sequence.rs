@@ -3,7 +3,6 @@
 library! {
     "../../src/sequence/answer.rs" answer,
     "../../src/sequence/block.rs" block,
-    "../../src/sequence/held.rs" held,
     "../../src/sequence/mailbox.rs" mailbox,
     "../../src/sequence/metrics/off.rs" metrics,
     "../../src/sequence/process.rs" process,

@@ -7,8 +7,8 @@
 //! - [`mailbox`]: what callers send to the actor, and how it is woken; [`reply`], [`answer`]: the two ends of
 //!   its answers.
 //! - [`registry`]: the sequences of a process by name.
-//! - [`seen`], [`held`]: what the process has seen of a sequence, and what shows that the store has lost what it
-//!   had committed.
+//! - [`seen`]: what the process has seen of a sequence, and what shows that the store has lost what it had
+//!   committed.
 //! - [`settings`], [`stats`], [`snapshot`], [`metrics`]: what was asked for, and what can be seen of it.
 //! - [`clock`], [`time`]: what the actor and its callers reckon deadlines by; [`task`]: work that ends when
 //!   nobody waits for it; [`process`]: whether this is a fork.
@@ -18,7 +18,6 @@
 pub(crate) mod answer;
 pub(crate) mod block;
 pub(crate) mod clock;
-pub(crate) mod held;
 pub(crate) mod mailbox;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/off.rs")]
 pub(crate) mod metrics;
