@@ -1,12 +1,17 @@
 //! What is left in memory at a clean end goes back to the store, or is counted as a gap.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
+use fastrand::Rng;
+use futures_util::future::join;
 use idmill::store::{
-    Bounds, Change, Fault, Faults, GiveBack, Identity, MemoryStore, Reserve, SequenceInfo, Store,
+    Bounds, Change, Fault, Faults, GiveBack, Identity, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
 };
-use idmill::{Allocator, Order, Range, SequenceName, Sequences};
-use tokio::time::Instant;
+use idmill::{Allocator, ErrorKind, Order, Range, SequenceName, Sequences, Snapshot};
+use idmill_testing::hooked::{Hooked, Hooks};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
 
 fn over(store: &MemoryStore) -> Sequences {
     Sequences::new(store.clone()).unwrap()
@@ -171,4 +176,114 @@ async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
     assert!(!store.give_back(&unknown).await.unwrap());
     assert!(store.give_back(&back(4, 7, grant.identity)).await.unwrap());
     assert!(!store.give_back(&back(4, 7, grant.identity)).await.unwrap(), "once");
+}
+
+/// Delays each give-back on its way to the store.
+#[derive(Debug)]
+struct Delayed {
+    store: MemoryStore,
+    /// In milliseconds, and at random after them.
+    delays: Mutex<Vec<u64>>,
+    rng: Mutex<Rng>,
+}
+
+impl Hooks for Delayed {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, idmill::Result<bool>> {
+        let delay = self.delays.lock().pop().unwrap_or_else(|| [0, 100][self.rng.lock().usize(0..2)]);
+        Box::pin(async move {
+            sleep(Duration::from_millis(delay)).await;
+            self.store.give_back(back).await
+        })
+    }
+}
+
+fn delayed(store: &MemoryStore, delays: &[u64], seed: u64) -> Sequences {
+    let delays = delays.iter().rev().copied().collect();
+    let (delays, rng) = (Mutex::new(delays), Mutex::new(Rng::with_seed(seed)));
+    Sequences::builder(Hooked(Delayed { store: store.clone(), delays, rng })).seed(seed).start().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn give_backs_in_reverse_order_are_honest() {
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
+    let ids = delayed(&store, &[50, 0], 1);
+    let orders = ids.sequence::<u64>("orders").max_waste(10).max_take(100).await.unwrap();
+    orders.warm().await.unwrap();
+    // Each leaves [1, 11) in memory; [11, 101) and [101, 191) are given back.
+    for _ in 0..2 {
+        assert!(timeout(Duration::from_millis(1), orders.take(100)).await.is_err());
+        sleep(Duration::from_millis(10)).await;
+    }
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!((orders.snapshot().given_back, stored(&store, "orders").await.next), (180, Some(11)));
+    let taken: Vec<_> = orders.take(15).await.unwrap().into_iter().flat_map(|range| range.ids()).collect();
+    assert_eq!(taken, (1..=15).collect::<Vec<_>>());
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(orders.snapshot().failures, 0);
+    assert!(stored(&store, "orders").await.next <= Some(31), "nothing is skipped");
+}
+
+/// The ids between two grants of one process may be given back by another one.
+#[tokio::test(start_paused = true)]
+async fn give_back_of_another_process_is_honest() {
+    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
+    let ids = delayed(&store, &[0, 0], 1);
+    let orders = ids.sequence::<u64>("orders").max_waste(10).max_take(100).await.unwrap();
+    orders.warm().await.unwrap();
+    let cancelled = async || {
+        assert!(timeout(Duration::from_millis(1), orders.take(100)).await.is_err());
+        sleep(Duration::from_millis(10)).await;
+        stored(&store, "orders").await.next
+    };
+    // [1, 11) is in memory.
+    assert_eq!(cancelled().await, Some(11));
+    let other = store.reserve(&request("orders", 10)).await.unwrap();
+    assert_eq!(cancelled().await, Some(21));
+    let back = GiveBack::new(SequenceName::new("orders").unwrap(), other.identity, other.range);
+    assert!(store.give_back(&back).await.unwrap());
+    assert_eq!(orders.take(15).await.unwrap().len(), 15);
+    assert_eq!(orders.snapshot().failures, 0);
+}
+
+/// Draws, and takes of which some are cancelled; all ids that it got.
+async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> Vec<u64> {
+    let mut got = Vec::new();
+    for _ in 0..40 {
+        let taking = orders.take(rng.u64(1..100));
+        match timeout(Duration::from_millis(rng.u64(1..20)), taking).await {
+            Ok(Ok(ids)) => got.extend(ids.into_iter().flat_map(|range| range.ids())),
+            Ok(Err(error)) => assert_eq!(error.kind(), ErrorKind::Deadline, "{error}"),
+            Err(_) => {}
+        }
+        sleep(Duration::from_millis([0, 20, 200][rng.usize(0..3)])).await;
+    }
+    got
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_takes_with_jitter_are_honest() {
+    for seed in 0..50 {
+        let latency = Faults::none().latency_between(Duration::from_millis(1), Duration::from_millis(20));
+        let store = MemoryStore::with_faults(latency.seed(seed));
+        let open = async |number| {
+            let ids = delayed(&store, &[], seed * 2 + number);
+            let sequence = ids.sequence::<u64>("orders").max_waste(10 + seed % 3 * 20).max_take(100);
+            sequence.await.unwrap()
+        };
+        let (first, second) = (open(0).await, open(1).await);
+        let mut rng = Rng::with_seed(seed);
+        let (one, two) = join(busy(&first, rng.fork()), busy(&second, rng.fork())).await;
+        sleep(Duration::from_secs(60)).await;
+        let (count, ids) = (one.len() + two.len(), one.into_iter().chain(two).collect::<HashSet<_>>());
+        assert_eq!(ids.len(), count, "seed {seed}: duplicate ids");
+        for orders in [first, second] {
+            let Snapshot { granted, drawn, remaining, given_back, gaps, failures, .. } = orders.snapshot();
+            assert_eq!(failures, 0, "seed {seed}");
+            assert_eq!(granted, drawn + remaining + given_back + gaps.total(), "seed {seed}");
+        }
+    }
 }

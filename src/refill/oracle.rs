@@ -96,7 +96,8 @@ pub(crate) struct Oracle {
     /// One past the last id that somebody got of this identity: ids grow.
     handed_to: u128,
     origin: Option<Identity>,
-    reached: u128,
+    /// The ids of this identity that were granted and not given back.
+    kept: Vec<Range>,
     ended: Option<ErrorKind>,
     ended_at: Time,
     failed_at: Option<Time>,
@@ -139,7 +140,7 @@ impl Oracle {
             asked_for: Vec::new(),
             handed_to: 0,
             origin: None,
-            reached: 0,
+            kept: Vec::new(),
             ended: None,
             ended_at: Duration::ZERO,
             failed_at: None,

@@ -52,15 +52,18 @@ impl Oracle {
 
     fn is_sane(&self, grant: &Grant, count: u64) -> bool {
         let (range, last) = (grant.range, grant.bounds.max().min(self.settings.ceiling));
-        let again = self.origin == Some(grant.identity) && u128::from(range.start()) < self.reached;
+        let again = self.origin == Some(grant.identity) && u128::from(range.start()) < self.kept_to();
         let inside = range.start() >= grant.bounds.start().max(self.settings.floor)
             && range.end() <= u128::from(last) + 1;
         (1..=count).contains(&range.len()) && inside && !again
     }
 
     fn take_over(&mut self, grant: &Grant) {
+        if self.origin.is_some_and(|origin| origin != grant.identity) {
+            self.kept.clear();
+        }
         self.origin = self.origin.or(Some(grant.identity));
-        self.reached = grant.range.end();
+        self.kept.push(grant.range);
         self.stored.next = u64::try_from(grant.range.end()).ok().filter(|next| *next <= grant.bounds.max());
     }
 
@@ -186,7 +189,7 @@ impl Oracle {
     fn shed(&mut self, rest: Range, identity: Identity) {
         assert_eq!(
             (Some(identity), rest.end()),
-            (self.origin, self.reached),
+            (self.origin, self.kept_to()),
             "the last ids that were granted"
         );
         assert!(self.flight.is_none(), "none is under way that could be granted it");
@@ -194,12 +197,25 @@ impl Oracle {
         assert_eq!(self.level(), most, "as many as may be stay in memory");
         self.leave(rest);
         self.lost += u128::from(rest.len());
-        self.reached = rest.start().into();
+        for range in &mut self.kept {
+            *range = range.take_front(rest.start().saturating_sub(range.start()));
+        }
+        self.kept.retain(|range| !range.is_empty());
         // The store has it back, or never hears of it.
         if rest.len() % 2 == 0 {
             let name = self.stored.name.clone();
-            self.stored.take_back(&GiveBack { name, identity, rest });
+            let taken = self.stored.take_back(&GiveBack { name, identity, rest });
+            // So do others with what they were granted between two ranges.
+            if taken && rest.len() % 4 == 0 {
+                let first = u64::try_from(self.kept_to()).expect("before the rest");
+                self.stored.next = Some(first.max(self.stored.bounds.start()));
+            }
         }
+    }
+
+    /// One past the largest id that was granted and not given back.
+    fn kept_to(&self) -> u128 {
+        self.kept.last().map_or(0, Range::end)
     }
 
     /// What nobody waits for is no longer held.
