@@ -15,6 +15,8 @@ const LONG: Duration = Duration::from_secs(60);
 const REPORTS: &str = "IDMILL_TEST_FORK";
 /// Set for a process whose ids are in the order of each thread.
 const BY_THREAD: &str = "IDMILL_TEST_FORK_BY_THREAD";
+/// Set for a process whose child takes several ids, looks at its memory and closes.
+const TAKES: &str = "IDMILL_TEST_FORK_TAKES";
 /// How many a reserve has.
 const STEP: u64 = 10;
 const DRAWS: usize = 30;
@@ -28,12 +30,18 @@ fn process() {
     let order = if std::env::var_os(BY_THREAD).is_some() { Order::Thread } else { Order::Process };
     let sequence = ids.sequence::<u64>("s").step(STEP).watermark(3).order(order).open_blocking().unwrap();
     assert_eq!(draw(&sequence).unwrap(), 1);
+    let takes = std::env::var_os(TAKES).is_some();
     let report = |side: &str| {
         let got: Vec<_> = (0..DRAWS).map(|_| told(&draw(&sequence))).collect();
         let text = format!("{}\n{} reserves", got.join("\n"), store.reserves());
         std::fs::write(format!("{reports}/{side}"), text).unwrap();
     };
     match fork().unwrap() {
+        Fork::Child if takes => {
+            let text = takes_and_ends(&ids, &sequence);
+            std::fs::write(format!("{reports}/child"), text).unwrap();
+            std::process::exit(0)
+        }
         Fork::Child => {
             report("child");
             // No more of what belongs to the parent is run.
@@ -46,6 +54,26 @@ fn process() {
             }
         }
     }
+}
+
+/// What a child has from memory, and of each way to end its sequences.
+fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
+    let taken = sequence.take_blocking(2 * STEP, Duration::from_secs(30)).unwrap_err();
+    let snapshot = sequence.snapshot();
+    let health = ids.health();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(ids.close());
+    let revoked = runtime.block_on(ids.revoke("s")).unwrap_err();
+    let closed = ids.close_blocking();
+    let opened = ids.sequence::<u64>("t").lazy().unwrap_err();
+    format!(
+        "{:?}: {taken}\n{:?} {}\n{health}\n{:?} {closed:?} {:?}",
+        taken.kind(),
+        snapshot.ended,
+        snapshot.remaining,
+        revoked.kind(),
+        opened.kind()
+    )
 }
 
 fn draw(sequence: &Allocator<u64>) -> Result<u64> {
@@ -72,14 +100,12 @@ fn finish(mut command: Command) -> ExitStatus {
 }
 
 /// What the parent and the child say.
-fn forked(by_thread: bool) -> (String, String) {
+fn forked(setting: Option<&str>) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["process", "--exact", "--nocapture", "--test-threads=1"]).env(REPORTS, dir.path());
     command.stdout(Stdio::null());
-    if by_thread {
-        command.env(BY_THREAD, "1");
-    }
+    setting.map(|setting| command.env(setting, "1"));
     assert!(finish(command).success());
     let read = |side| std::fs::read_to_string(dir.path().join(side)).unwrap();
     (read("parent"), read("child"))
@@ -100,7 +126,7 @@ fn ids_of_a_child(child: &str, last: u64) -> usize {
 
 #[test]
 fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
-    let (parent, child) = forked(false);
+    let (parent, child) = forked(None);
     let all: Vec<_> = (2..=1 + DRAWS).map(|id| id.to_string()).collect();
     assert_eq!(parent.lines().take(DRAWS).collect::<Vec<_>>(), all, "the parent has what it always had");
     // The 8th id of the range is the draw that crosses the watermark.
@@ -110,8 +136,19 @@ fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
 /// Its threads have blocks of their own, of which the child has copies too.
 #[test]
 fn so_does_one_whose_ids_are_in_the_order_of_each_thread() {
-    let (parent, child) = forked(true);
+    let (parent, child) = forked(Some(BY_THREAD));
     let drawn: Vec<u64> = parent.lines().take(DRAWS).map(|line| line.parse().unwrap()).collect();
     assert!(drawn.is_sorted() && drawn[0] > 1, "{parent}");
     assert!(ids_of_a_child(&child, STEP) < DRAWS, "{child}");
+}
+
+#[test]
+fn take_snapshot_and_close_return_in_a_child() {
+    let (_parent, child) = forked(Some(TAKES));
+    let (taken, rest) = child.split_once('\n').unwrap();
+    assert!(taken.starts_with("Closed: ") && taken.contains("this process was forked"), "{taken}");
+    assert_eq!(
+        rest,
+        "Some(Closed) 0\nnot ready: 1 sequences, 1 in trouble; `s` is ended (the allocator is closed)\nClosed Ok(()) Closed"
+    );
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
+use crate::sequence::process::forked;
 use crate::sequence::settings::Order;
 use crate::sequence::snapshot::Snapshot;
 use crate::sequence::state::Core;
@@ -201,12 +202,7 @@ impl<T: Id> Allocator<T> {
     }
 
     fn sorry(&self, reason: ErrorKind) -> Error {
-        let error = if self.core().stock.is_forked() {
-            let message = "this process was forked from the one that opened the sequence; connect to the store again in it";
-            Error::new(reason, message)
-        } else {
-            Error::from(reason)
-        };
+        let error = if self.core().stock.is_forked() { forked() } else { Error::from(reason) };
         error.of(&self.core().name).during(Operation::Draw)
     }
 }

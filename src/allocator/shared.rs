@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sequence::clock::Clock;
 use crate::sequence::mailbox::Ending;
+use crate::sequence::process::forked;
 use crate::sequence::registry::Registry;
 use crate::sequence::settings::Settings;
 use crate::sequence::state::{Core, Mailbox};
@@ -57,18 +59,30 @@ impl Shared {
         limit: Duration,
         work: impl Future<Output = Result<R>> + Send + 'static,
     ) -> Result<R> {
-        if self.mailbox.is_closed() {
-            return Err(ErrorKind::Closed.into());
-        }
+        self.must_be_open()?;
         let asked = Task::spawn(&self.store_runtime, work);
         // The timer is the actor's: the store may block its own thread.
         let answered = Task::spawn(&self.runtime, async move { timeout(limit, asked).await }).await;
         match answered.and_then(|in_time| in_time.unwrap_or(Ok(Err(silent(limit))))) {
             Ok(outcome) => outcome,
-            Err(failure) if failure.is_cancelled() && self.mailbox.is_closed() => {
-                Err(ErrorKind::Closed.into())
-            }
-            Err(failure) => Err(lost(failure)),
+            Err(failure) => Err(self.task_failed(failure)),
+        }
+    }
+
+    /// Refuses what the actor, its runtime and its timers are needed for, after their end and in a fork.
+    pub(crate) fn must_be_open(&self) -> Result<()> {
+        if self.mailbox.is_forked() {
+            return Err(forked());
+        }
+        if self.mailbox.is_closed() { Err(ErrorKind::Closed.into()) } else { Ok(()) }
+    }
+
+    /// Why a task on the actor's or the store's runtime ended without a result.
+    pub(crate) fn task_failed(&self, failure: JoinError) -> Error {
+        if failure.is_cancelled() && self.mailbox.is_closed() {
+            ErrorKind::Closed.into()
+        } else {
+            lost(failure)
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::Tenant;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Ranges;
+use crate::sequence::process::forked;
 use crate::sequence::reply::Reply;
 use crate::sequence::task::Task;
 
@@ -25,6 +26,10 @@ pub(super) async fn wait(tenant: Tenant, want: u64, patience: Duration) -> Resul
 
 async fn queue(tenant: &Tenant, want: u64, patience: Duration) -> Result<Ranges> {
     let shared = &tenant.shared;
+    // Before it waits for a place, or locks anything: the actor and the timers are the parent's.
+    if shared.mailbox.is_forked() {
+        return Err(forked());
+    }
     let deadline = shared.clock.now().saturating_add(patience);
     // Held until the reply is here or has been given up.
     let _place = match shared.places.clone().try_acquire_owned() {

@@ -212,7 +212,7 @@ impl Core {
     /// Counts what the threads hold as lost, after the stock was revoked. Returns how many ids that are.
     pub(crate) fn give_up_stripes(&self) -> u64 {
         #[cfg(not(idmill_loom))]
-        if let Some(stripes) = &self.stripes {
+        if let Some(stripes) = self.stripes.as_ref().filter(|_| !self.stock.is_forked()) {
             return stripes.give_up(&self.stock, &self.stats);
         }
         0

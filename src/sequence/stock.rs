@@ -89,6 +89,10 @@ impl Stock {
     /// Refuses `n` ids where the sequence has fewer and ends, so that the last ones stay for those who want
     /// less.
     fn holds_or_grows(&self, n: u64) -> Result<(), (u64, ErrorKind)> {
+        if self.is_forked() {
+            self.disown();
+            return Err((n, ErrorKind::Closed));
+        }
         let chain = self.chain.lock();
         match &chain.tail {
             Some(tail) if tail.is_empty() && chain.remaining() < n => Err((n, tail.reason())),
@@ -204,6 +208,9 @@ impl Stock {
 
     /// Why no more ids come, if memory holds none and that is why.
     pub(crate) fn ended(&self) -> Option<ErrorKind> {
+        if self.is_forked() {
+            return Some(ErrorKind::Closed);
+        }
         let chain = self.chain.lock();
         let reason = chain.tail.as_ref().map_or_else(|| self.current().reason(), |tail| tail.reason());
         (reason != ErrorKind::Dry && chain.remaining() == 0).then_some(reason)
@@ -214,8 +221,11 @@ impl Stock {
         self.still(|remaining| remaining)
     }
 
-    /// Looks at how many that are, while nothing is added or revoked.
+    /// Looks at how many that are, while nothing is added or revoked. None are, in a fork: they are its parent's.
     pub(crate) fn still<T>(&self, look: impl FnOnce(u64) -> T) -> T {
+        if self.is_forked() {
+            return look(0);
+        }
         let chain = self.chain.lock();
         look(chain.remaining())
     }
@@ -294,6 +304,9 @@ mod tests {
         stock.process = Process::another();
         let _held = stock.chain.lock();
         let mut segment = stock.current();
+        assert_eq!((stock.remaining(), stock.ended()), (0, Some(ErrorKind::Closed)));
+        assert!(!stock.has(2));
+        assert_eq!(stock.take(2, |_| ()), Err((2, ErrorKind::Closed)));
         assert_eq!(stock.draw(&mut segment).map(|drawn| drawn.id), Ok(1));
         assert_eq!(stock.draw(&mut segment), Err(ErrorKind::Closed));
     }

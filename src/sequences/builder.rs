@@ -10,6 +10,8 @@ use crate::allocator::{Allocator, Shared, Tenant, block_on_reply};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
+use crate::sequence::process::forked;
+use crate::sequence::seen::Seen;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::sequence::state::Core;
 use crate::store::{self, Bounds, SequenceInfo};
@@ -207,6 +209,9 @@ impl<T: Id> SequenceBuilder<T> {
         Ok((name, settings))
     }
 
+        if self.shared.mailbox.is_forked() {
+            return Err(forked().of(&name).during(Operation::Configure));
+        }
     fn settings(&self) -> Result<Settings> {
         let defaults = self.settings.bounds;
         let bounds = Bounds::new(self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()))?;

@@ -71,11 +71,15 @@ impl Sequences {
     /// leases and stripes hold, a refill under way, and ids that could not be given back within the [store's
     /// timeout](SequencesBuilder::store_timeout).
     ///
-    /// Returns when the actor has ended. Cancelling this call does not undo it. Dropping the last clone
+    /// Returns when the actor has ended; in a process that was forked, immediately. Cancelling this call does not undo it. Dropping the last clone
     /// instead gives nothing back.
     ///
     /// [`ErrorKind::Closed`]: crate::ErrorKind::Closed
     pub async fn close(&self) {
+        // The actor is the parent's, and neither hears of this nor ends here.
+        if self.shared.mailbox.is_forked() {
+            return;
+        }
         self.shared.mailbox.close(Ending::Asked);
         let mut ended = self.shared.ended.clone();
         // Nothing is ever sent: an error says that the sender is gone, with the actor.
