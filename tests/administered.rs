@@ -93,6 +93,22 @@ async fn a_call_ends_and_says_whether_it_may_have_been_applied() {
     assert_eq!(ids.remove("a\n").await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
+#[tokio::test(start_paused = true)]
+async fn cancelled_revoke_drops_ids_in_memory() {
+    let store = MemoryStore::new();
+    let ids = Sequences::new(store.clone()).unwrap();
+    let orders = ids.sequence::<u64>("orders").step(1000).watermark(0).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1);
+    // Half of the latency passes before the `set` is applied, half after.
+    store.set_faults(Faults::none().latency(Duration::from_secs(2)));
+    for (cancelled_after, first) in [(1500, 1001), (500, 2001)] {
+        let revoke = tokio::time::timeout(Duration::from_millis(cancelled_after), ids.revoke("orders"));
+        assert!(revoke.await.is_err());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(orders.next().await.unwrap(), first, "cancelled after {cancelled_after} ms");
+    }
+}
+
 /// The store's work runs on the store's runtime, whoever polls.
 #[test]
 fn administration_needs_no_runtime_of_the_caller() {

@@ -106,18 +106,27 @@ impl Sequences {
     /// nobody is to hand out what was reserved before. Raises the sequence's epoch, and changes nothing else.
     ///
     /// This process drops them before this returns. Others do at their next refill, or within their
-    /// [freshness](crate::SequencesBuilder::freshness). What is dropped is a gap.
+    /// [freshness](crate::SequencesBuilder::freshness). What is dropped is a gap. Cancelling this call does not
+    /// undo it.
     ///
     /// # Errors
     /// Those of [`Store::set`], and those common to all calls here.
     pub async fn revoke(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
-        let revoked = self.set(name.as_ref(), Change::new().revoke(true)).await;
-        // Also where it is not known whether it was applied.
-        if let Some(core) = self.shared.registry.find(name.as_ref()) {
-            core.revoke();
-            core.leave();
-        }
-        revoked
+        let (ids, name) = (self.clone(), SequenceName::new(name.as_ref())?);
+        let of = |error: Error| error.of(&name).during(Operation::Set);
+        self.shared.must_be_open().map_err(of)?;
+        let revoked = name.clone();
+        // In a task, which a caller cannot cancel: a `set` that was sent may be applied at any time from then on.
+        let revoking = self.shared.runtime.spawn(async move {
+            let outcome = ids.set(&revoked, Change::new().revoke(true)).await;
+            // Also where it is not known whether it was applied.
+            if let Some(core) = ids.shared.registry.find(&revoked) {
+                core.revoke();
+                core.leave();
+            }
+            outcome
+        });
+        revoking.await.map_err(|failure| of(self.shared.task_failed(failure)))?
     }
 
     /// [`revoke`](Self::revoke) for threads outside any async runtime.
