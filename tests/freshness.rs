@@ -1,10 +1,13 @@
 //! Ids in memory that are confirmed, or dropped.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore, Store};
-use idmill::{Allocator, ErrorKind, Order, SequenceName, Sequences};
+use idmill::store::{Bounds, Change, Faults, MemoryStore, SequenceInfo, Store, StoreFuture};
+use idmill::{Allocator, ErrorKind, Order, Result, SequenceName, Sequences};
+use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::time::sleep;
 
 const AGE: Duration = Duration::from_secs(8);
@@ -136,4 +139,168 @@ async fn the_task_ends_with_its_sequences() {
 async fn an_age_that_cannot_be_is_refused() {
     let refused = Sequences::builder(MemoryStore::new()).freshness(Duration::ZERO).start().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
+
+/// Without asking the store.
+fn lazy(ids: &Sequences) -> Allocator<u64> {
+    ids.sequence::<u64>("orders").step(1000).watermark(0).lazy().unwrap()
+}
+
+/// Opened, drawn from and dropped for each request.
+#[tokio::test(start_paused = true)]
+async fn unheld_sequence_is_dropped_in_time() {
+    let store = MemoryStore::new();
+    let ids = fresh(&store);
+    assert_eq!(lazy(&ids).next().await.unwrap(), 1);
+    store.set(&name(), Change::new().revoke(true)).await.unwrap();
+    assert_eq!(lazy(&ids).next().await.unwrap(), 2);
+    sleep(AGE).await;
+    assert_eq!(lazy(&ids).next().await.unwrap(), 1001);
+    // Nothing is drawn any more when it is revoked again.
+    sleep(AGE / 4).await;
+    store.set(&name(), Change::new().revoke(true)).await.unwrap();
+    sleep(AGE).await;
+    assert_eq!(lazy(&ids).next().await.unwrap(), 2001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sequence_opened_per_request_keeps_its_ids() {
+    let store = MemoryStore::new();
+    let ids = fresh(&store);
+    for expected in 1..200 {
+        assert_eq!(lazy(&ids).next().await.unwrap(), expected);
+        sleep(AGE / 3).await;
+    }
+    assert_eq!(store.reserves(), 1);
+}
+
+/// Also without a limit of age.
+#[tokio::test]
+async fn open_drops_ids_of_another_identity() {
+    for order in [Order::Process, Order::Thread] {
+        let store = MemoryStore::new();
+        let ids = Sequences::new(store.clone()).unwrap();
+        let open = || ids.sequence::<u64>("orders").step(1000).watermark(0).lease_size(1000).order(order);
+        assert_eq!(open().await.unwrap().next().await.unwrap(), 1);
+        assert_eq!(open().await.unwrap().next().await.unwrap(), 2, "the same is kept");
+        store.set(&name(), Change::new().revoke(true)).await.unwrap();
+        assert_eq!(open().await.unwrap().next().await.unwrap(), 1001, "{order:?}");
+        assert_eq!(open().await.unwrap().next().await.unwrap(), 1002, "{order:?}");
+    }
+}
+
+/// The reserve that replaces them is not void because others open the sequence meanwhile.
+#[tokio::test(start_paused = true)]
+async fn open_leaves_the_reserve_in_flight() {
+    let store = MemoryStore::new();
+    let ids = Sequences::new(store.clone()).unwrap();
+    let open = || ids.sequence::<u64>("orders").step(1000).watermark(0);
+    let orders = open().await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1);
+    store.set(&name(), Change::new().revoke(true)).await.unwrap();
+    store.set_faults(Faults::none().latency(Duration::from_millis(20)));
+    let opens = async {
+        loop {
+            open().await.unwrap();
+        }
+    };
+    let drawn = async {
+        sleep(Duration::from_millis(50)).await;
+        orders.next().await.unwrap()
+    };
+    tokio::select! {
+        drawn = drawn => assert_eq!(drawn, 1001),
+        () = opens => {}
+    }
+    assert_eq!(store.reserves(), 2);
+}
+
+/// A store whose answers to `inspect_many` a test controls.
+#[derive(Debug, Default)]
+struct Inspected {
+    store: MemoryStore,
+    /// How many calls panic.
+    panics: AtomicUsize,
+    /// Whether calls block their thread.
+    blocks: AtomicBool,
+    calls: AtomicUsize,
+}
+
+impl Hooks for Inspected {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn inspect_many<'a>(
+        &'a self,
+        names: &'a [SequenceName],
+    ) -> StoreFuture<'a, Vec<Result<Option<SequenceInfo>>>> {
+        Box::pin(async move {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            let left = |left: usize| left.checked_sub(1);
+            let panics = self.panics.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok();
+            assert!(!panics, "as the test asked for");
+            while self.blocks.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            self.store.inspect_many(names).await
+        })
+    }
+}
+
+fn inspected() -> (MemoryStore, Arc<Hooked<Inspected>>) {
+    let store = MemoryStore::new();
+    let hooks = Inspected { store: store.clone(), ..Inspected::default() };
+    (store, Arc::new(Hooked(hooks)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn freshness_outlives_a_panic_of_the_store() {
+    let (store, hooked) = inspected();
+    let ids = Sequences::builder(hooked.clone()).freshness(AGE).start().unwrap();
+    let orders = orders(&ids).await;
+    assert_eq!(orders.next().await.unwrap(), 1);
+    hooked.panics.store(1, Ordering::Relaxed);
+    sleep(AGE).await;
+    assert_eq!(orders.next().await.unwrap(), 2, "one failed look is not enough");
+    store.set(&name(), Change::new().revoke(true)).await.unwrap();
+    sleep(AGE).await;
+    assert_eq!(orders.next().await.unwrap(), 1001);
+    hooked.panics.store(usize::MAX, Ordering::Relaxed);
+    sleep(AGE).await;
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry, "never confirmed");
+}
+
+#[tokio::test]
+async fn freshness_outlives_a_blocked_store_thread() {
+    const LONG: Duration = Duration::from_secs(20);
+    let (_store, hooked) = inspected();
+    let age = Duration::from_millis(400);
+    let ids = Sequences::builder(hooked.clone()).freshness(age).own_thread().start().unwrap();
+    let orders = orders(&ids).await;
+    orders.next().await.unwrap();
+    let before = Arc::strong_count(&hooked);
+    hooked.blocks.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    while orders.snapshot().remaining > 0 && began.elapsed() < LONG {
+        sleep(age / 4).await;
+    }
+    let remaining = orders.snapshot().remaining;
+    sleep(age * 3).await;
+    let waiting = Arc::strong_count(&hooked) - before;
+    hooked.blocks.store(false, Ordering::Relaxed);
+    assert_eq!(remaining, 0, "ids in memory are too old");
+    assert!(waiting <= 1, "{waiting} questions wait for the thread");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unheld_idle_sequence_is_not_asked_about() {
+    let (_store, hooked) = inspected();
+    let ids = Sequences::builder(hooked.clone()).freshness(AGE).start().unwrap();
+    assert_eq!(lazy(&ids).next().await.unwrap(), 1);
+    sleep(AGE).await;
+    let calls = hooked.calls.load(Ordering::Relaxed);
+    sleep(AGE * 100).await;
+    assert_eq!(hooked.calls.load(Ordering::Relaxed), calls);
+    assert_eq!(lazy(&ids).next().await.unwrap(), 1001);
 }

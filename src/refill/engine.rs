@@ -229,8 +229,9 @@ impl<W: Waiter> Engine<W> {
             self.retry.hold(now);
             return;
         }
-        out.push(Command::Accept(grant));
+        // Memory is empty before the identity that it is of is noted: others compare that with the store.
         let level = if self.take_over(&grant, out) { 0 } else { level };
+        out.push(Command::Accept(grant));
         let before = if self.prefetches() { u64::MAX } else { flight.before };
         self.serve(&grant, before, level, now, out);
     }

@@ -218,6 +218,13 @@ impl Core {
         0
     }
 
+    /// Whether ids are in memory, or in the blocks of threads.
+    #[cfg(not(idmill_loom))]
+    pub(crate) fn holds_ids(&self) -> bool {
+        self.stock.remaining() > 0
+            || self.stripes.as_ref().is_some_and(|stripes| stripes.hold_ids(&self.stock))
+    }
+
     /// A reserve failed.
     pub(crate) fn note_failure(&self, error: &Error) {
         self.stats.add_failures(1);

@@ -69,6 +69,11 @@ impl Stripe {
         left
     }
 
+    /// Whether its thread holds ids that were not revoked.
+    pub(crate) fn holds_ids(&self, stock: &Stock) -> bool {
+        self.block().draw(stock).is_some()
+    }
+
     #[inline]
     fn block(&self) -> Block {
         Block {

@@ -63,9 +63,17 @@ impl Stripes {
     /// Returns how many ids that are. A draw under way at that moment may be counted too.
     #[cold]
     pub(crate) fn give_up(&self, stock: &Stock, stats: &Stats) -> u64 {
+        self.iter().map(|stripe| stripe.give_up(stock, stats)).sum()
+    }
+
+    /// Whether a thread holds ids that were not revoked.
+    pub(crate) fn hold_ids(&self, stock: &Stock) -> bool {
+        self.iter().any(|stripe| stripe.holds_ids(stock))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &CachePadded<Stripe>> {
         let further = self.further.iter().filter_map(OnceLock::get).flatten();
-        let stripes = self.first.iter().chain(further).filter_map(OnceLock::get);
-        stripes.map(|stripe| stripe.give_up(stock, stats)).sum()
+        self.first.iter().chain(further).filter_map(OnceLock::get).map(|stripe| &**stripe)
     }
 
     #[allow(clippy::inline_always)] // see `draw`

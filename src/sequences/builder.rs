@@ -14,7 +14,7 @@ use crate::sequence::process::forked;
 use crate::sequence::seen::Seen;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::sequence::state::Core;
-use crate::store::{self, Bounds, SequenceInfo};
+use crate::store::{self, Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
 
 /// A sequence about to be opened. Await it to open the sequence: it is created in the store if it does not
@@ -168,19 +168,23 @@ impl<T: Id> SequenceBuilder<T> {
 
     async fn open(self) -> Result<Allocator<T>> {
         let (name, settings) = self.checked()?;
+        let seen = self.shared.registry.seen(&name);
+        let held = seen.as_ref().and_then(Seen::identity);
         let info = {
-            let (name, store, seen) =
-                (name.clone(), self.shared.store.clone(), self.shared.registry.seen(&name));
+            let (name, store) = (name.clone(), self.shared.store.clone());
             let find = async move {
                 let Some(seen) = seen else { return store::ensure(&*store, &name, settings.bounds).await };
                 store.inspect(&name).await?.ok_or_else(|| seen.gone(&name, &store::not_found(&name)))
             };
             self.shared.ask_store(self.limit(), find).await
         };
-        let agreed = info.and_then(|info| agrees::<T>(&info, self.start, self.max));
-        agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
+        let agreed = info.and_then(|info| agrees::<T>(&info, self.start, self.max).map(|()| info));
+        let info = agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
         let allocator = Self::register(&self.shared, &name, settings)?;
         allocator.core().stats.meet();
+        if held.is_some_and(|held| held != info.identity) {
+            drop_all_of(held, allocator.core());
+        }
         Ok(allocator)
     }
 
@@ -202,16 +206,16 @@ impl<T: Id> SequenceBuilder<T> {
         Ok(allocator)
     }
 
-    /// The name and the settings, worked out once and found sound.
+    /// The name and the settings, worked out once and found sound. Refused in a fork, before anything is locked.
     fn checked(&self) -> Result<(SequenceName, Settings)> {
         let name = self.name.clone()?;
+        if self.shared.mailbox.is_forked() {
+            return Err(forked().of(&name).during(Operation::Configure));
+        }
         let settings = self.settings().map_err(|error| error.of(&name))?;
         Ok((name, settings))
     }
 
-        if self.shared.mailbox.is_forked() {
-            return Err(forked().of(&name).during(Operation::Configure));
-        }
     fn settings(&self) -> Result<Settings> {
         let defaults = self.settings.bounds;
         let bounds = Bounds::new(self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()))?;
@@ -237,6 +241,16 @@ impl<T: Id> SequenceBuilder<T> {
                 Ok(Sizing::Adaptive(Adaptive::of(budget, self.max_waste.unwrap_or(adaptive.max_waste))))
             }
         }
+    }
+}
+
+/// Drops the ids in memory that are of this identity, which the store no longer has. Memory that is empty stays:
+/// the reserve in flight would become a gap, and each caller that opens the sequence would repeat that.
+fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
+    // In this order: ids of another identity that are in memory were noted before they were published.
+    if core.holds_ids() && core.stats.identity() == identity {
+        let ids = core.revoke();
+        tracing::warn!(sequence = %core.name, ids, "reset or created again: dropped the ids in memory");
     }
 }
 

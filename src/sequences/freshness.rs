@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::runtime::Handle as RuntimeHandle;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::sequence::registry::Registry;
 use crate::sequence::state::Core;
-use crate::store::{SequenceInfo, Store};
+use crate::sequence::task::{Task, lost};
+use crate::store::{Identity, SequenceInfo, Store};
 use crate::sync::Arc;
 
 /// How many sequences are asked for in one call.
@@ -21,10 +24,16 @@ const AT_ONCE: usize = 256;
 ///
 /// A look takes at most a quarter of that, as does the pause after it. So a look that failed can be followed
 /// by one more before what it could not confirm is too old, and by three if it failed at once.
+///
+/// It runs where the actor runs, and the store's calls where all of them do: a call that panics or blocks its
+/// thread is one that did not answer.
 pub(super) struct Freshness {
-    pub(super) age: Duration,
-    pub(super) store: Arc<dyn Store>,
-    pub(super) registry: Arc<Registry>,
+    age: Duration,
+    store: Arc<dyn Store>,
+    store_runtime: RuntimeHandle,
+    /// One call at a time, also after a look has given up on it: a blocked thread would collect them.
+    turn: Arc<Semaphore>,
+    registry: Arc<Registry>,
 }
 
 /// What is known of each core, by its key.
@@ -32,14 +41,30 @@ type Known = HashMap<u64, State>;
 
 #[derive(Clone, Copy)]
 enum State {
-    /// The sequence was the same then.
-    Same(Instant),
+    /// The sequence was the same `at` that time; `left` ids had left memory at the last look.
+    Same { at: Instant, left: u64 },
     /// All in memory was dropped, when so many ids had been granted. Dropping once more would cost what is
     /// under way.
     Dropped(u64),
 }
 
+/// A core whose sequence is asked for.
+struct Asked {
+    core: Arc<Core>,
+    held: Identity,
+    /// When the sequence was the same.
+    same_at: Instant,
+}
+
 impl Freshness {
+    pub(super) fn new(
+        age: Duration,
+        (store, store_runtime): (Arc<dyn Store>, RuntimeHandle),
+        registry: Arc<Registry>,
+    ) -> Self {
+        Self { age, store, store_runtime, turn: Arc::new(Semaphore::new(1)), registry }
+    }
+
     /// Runs until the actor has ended.
     pub(super) async fn keep(self, mut ended: watch::Receiver<()>) {
         let (mut known, mut last) = (Known::new(), Instant::now());
@@ -58,63 +83,101 @@ impl Freshness {
         self.age / 4
     }
 
+    /// Whether ids that were confirmed at this time are too old by the end of the next look.
+    fn is_due(&self, same_at: Instant) -> bool {
+        same_at.elapsed() + self.quarter() * 2 > self.age
+    }
+
     /// One look at all that may have ids in memory. What was not among them at the `last` one was reserved
     /// since.
     async fn look(&self, known: &Known, last: Instant, begun: Instant) -> Known {
-        let mut next = Known::new();
-        let (mut cores, mut names) = (Vec::new(), Vec::new());
+        let (mut next, mut asked) = (Known::new(), Vec::new());
         for core in self.registry.cores() {
+            // There may be a million, and the actor waits for this.
+            consume_budget().await;
             match known.get(&core.key) {
                 Some(dropped @ State::Dropped(granted)) if core.stats.granted() == *granted => {
                     next.insert(core.key, *dropped);
                 }
-                // Not only those with ids in memory: leases and threads hold some of their own.
-                _ if core.is_used() && core.stats.identity().is_some() => {
-                    names.push(core.name.clone());
-                    cores.push(core);
+                Some(State::Same { at, left }) if !core.is_used() && core.left() == *left => {
+                    next.insert(core.key, self.of_nobody(&core, *at, *left));
                 }
-                _ => {}
+                state => {
+                    let same_at = match state {
+                        Some(State::Same { at, .. }) => *at,
+                        Some(State::Dropped(_)) | None => last,
+                    };
+                    // Not only those with ids in memory: leases and threads hold some of their own.
+                    asked.extend(core.stats.identity().map(|held| Asked { core, held, same_at }));
+                }
             }
         }
-        // None, if they are not heard of in time.
-        let found = timeout(self.quarter(), self.read(&names)).await.unwrap_or_default();
-        for (at, core) in cores.iter().enumerate() {
-            let same_at = match known.get(&core.key) {
-                Some(State::Same(at)) => *at,
-                Some(State::Dropped(_)) | None => last,
-            };
-            let state = match found.get(at) {
-                Some(Ok(stored)) if is_same(core, stored.as_ref()) => State::Same(begun),
-                Some(Ok(_)) => drop_all(core, "the sequence was reset, revoked, removed or created anew"),
-                // The next look may take that long.
-                Some(Err(_)) | None if same_at.elapsed() + self.quarter() * 2 > self.age => {
-                    drop_all(core, "the store could not be asked in time whether the sequence is the same")
-                }
-                Some(Err(_)) | None => State::Same(same_at),
-            };
-            next.insert(core.key, state);
+        let found = self.read(asked.iter().map(|asked| asked.core.name.clone()).collect()).await;
+        for (at, asked) in asked.iter().enumerate() {
+            next.insert(asked.core.key, self.judge(asked, found.get(at), begun));
         }
         next
     }
 
-    async fn read(&self, names: &[SequenceName]) -> Vec<Result<Option<SequenceInfo>>> {
-        let mut found = Vec::with_capacity(names.len());
-        for names in names.chunks(AT_ONCE) {
-            found.extend(self.store.inspect_many(names).await);
+    /// Nobody refers to it, and nothing was drawn from it: it is not worth a question.
+    fn of_nobody(&self, core: &Arc<Core>, at: Instant, left: u64) -> State {
+        if self.is_due(at) {
+            tracing::debug!(sequence = %core.name, "ids in memory are too old, and nobody draws them");
+            return drop_all(core);
         }
+        State::Same { at, left }
+    }
+
+    /// What follows from the store's answer, if there is one.
+    fn judge(&self, asked: &Asked, found: Option<&Result<Option<SequenceInfo>>>, begun: Instant) -> State {
+        let Asked { core, held, same_at } = asked;
+        let why = match found {
+            // One that was granted meanwhile is newer than the look.
+            Some(Ok(stored)) if is_same(stored.as_ref(), *held) || core.stats.identity() != Some(*held) => {
+                return State::Same { at: begun, left: core.left() };
+            }
+            Some(Ok(_)) => "the sequence was reset, revoked, removed or created anew",
+            Some(Err(_)) | None if self.is_due(*same_at) => {
+                "the store could not be asked in time whether the sequence is the same"
+            }
+            Some(Err(_)) | None => return State::Same { at: *same_at, left: core.left() },
+        };
+        tracing::warn!(sequence = %core.name, why, "ids in memory were dropped");
+        drop_all(core)
+    }
+
+    /// What the store answers in time: of the first of them, where it is too slow for all.
+    async fn read(&self, names: Vec<SequenceName>) -> Vec<Result<Option<SequenceInfo>>> {
+        let mut found = Vec::with_capacity(names.len());
+        let reading = async {
+            for names in names.chunks(AT_ONCE) {
+                found.extend(self.inspect(names.to_vec()).await);
+            }
+        };
+        let _ = timeout(self.quarter(), reading).await;
         found
+    }
+
+    /// As many answers as names.
+    async fn inspect(&self, names: Vec<SequenceName>) -> Vec<Result<Option<SequenceInfo>>> {
+        let (store, count) = (self.store.clone(), names.len());
+        let turn = self.turn.clone().acquire_owned().await;
+        let asked = Task::spawn(&self.store_runtime, async move {
+            let _turn = turn;
+            store.inspect_many(&names).await
+        });
+        let mut answers = asked.await.unwrap_or_else(|failure| vec![Err(lost(failure)); count]);
+        answers.resize_with(count, || Err(Error::from(ErrorKind::StoreViolation)));
+        answers
     }
 }
 
-/// Whether ids in memory are of the sequence that is stored. One that was granted meanwhile is newer than the
-/// look.
-fn is_same(core: &Core, stored: Option<&SequenceInfo>) -> bool {
-    core.stats.identity().is_none_or(|held| stored.is_some_and(|stored| stored.identity == held))
+fn is_same(stored: Option<&SequenceInfo>, held: Identity) -> bool {
+    stored.is_some_and(|stored| stored.identity == held)
 }
 
-fn drop_all(core: &Arc<Core>, why: &str) -> State {
+fn drop_all(core: &Arc<Core>) -> State {
     let granted = core.stats.granted();
-    let ids = core.revoke();
-    tracing::warn!(sequence = %core.name, ids, why, "ids in memory were dropped");
+    core.revoke();
     State::Dropped(granted)
 }

@@ -120,8 +120,12 @@ impl SequencesBuilder {
     /// gap: choose more than the outages that memory is to bridge. At least 1 ms. Default: ids in memory are
     /// good until the next refill.
     ///
+    /// The store is not asked about a sequence that no allocator refers to and nothing is drawn from. Its ids
+    /// are dropped in time too.
+    ///
     /// A process that is stopped, as with its machine, may hand out older ids right after it goes on: no draw
-    /// looks at a clock.
+    /// looks at a clock. So may one whose store blocks a thread of the runtime: use
+    /// [`own_thread`](Self::own_thread) with such a store.
     pub fn freshness(mut self, age: Duration) -> Self {
         self.freshness = Some(age);
         self
@@ -191,8 +195,8 @@ impl SequencesBuilder {
             actor.run().await;
         });
         if let Some(age) = self.freshness {
-            let freshness = Freshness { age, store: self.store.clone(), registry: registry.clone() };
-            home.store.spawn(freshness.keep(ended.clone()));
+            let store = (self.store.clone(), home.store.clone());
+            home.refill.spawn(Freshness::new(age, store, registry.clone()).keep(ended.clone()));
         }
         let shared = Shared {
             store: self.store,
