@@ -79,7 +79,9 @@ fn a_name_is_text() {
 mod data {
     use std::fmt::Debug;
 
-    use idmill::store::{Bounds, Capabilities, Change, Identity, MemoryStore, Mode, SequenceInfo, Store};
+    use idmill::store::{
+        Bounds, Capabilities, Change, Durability, Identity, MemoryStore, Mode, SequenceInfo, Store,
+    };
     use idmill::{Health, Operation, Order, Snapshot, Status};
     use proptest::prelude::*;
     use serde::de::DeserializeOwned;
@@ -138,6 +140,18 @@ mod data {
         let orders = ids.sequence::<u64>("orders").await.unwrap();
         orders.next().await.unwrap();
         survives::<Snapshot>(&orders.snapshot());
+    }
+
+    /// Clients and servers of different versions are in use side by side.
+    #[test]
+    fn capabilities_keep_their_earlier_form() {
+        let text = r#"{"retry":"gap","durability":"disk","batches":false,"shared":true,"gives_back":false,"records":false}"#;
+        let can = Capabilities::new(Durability::Disk).shared(true);
+        assert_eq!(serde_json::to_string(&can).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Capabilities>(text).unwrap(), can);
+        let earlier =
+            r#"{"durability":"disk","retry":"nothing","batches":false,"shared":true,"gives_back":false}"#;
+        assert_eq!(serde_json::from_str::<Capabilities>(earlier).unwrap(), can);
     }
 
     #[test]

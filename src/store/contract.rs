@@ -32,31 +32,16 @@ named! { Durability, "durability":
     Disk = "disk",
 }
 
-/// What another try costs after a reserve whose outcome is unknown. It is never unsafe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RetryCost {
-    /// The ids that may have been reserved become a gap.
-    Gap,
-    /// None: the store recognises the retry and returns the same range again.
-    Nothing,
-}
-
-named! { RetryCost, "cost of a retry":
-    Gap = "gap",
-    Nothing = "nothing",
-}
-
 /// What a store can do; declared, not probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+// An earlier field, `"retry":"gap"`: clients of that time require it.
+#[cfg_attr(feature = "serde", serde(tag = "retry", rename = "gap"))]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is an answer of its own, not a state")]
 pub struct Capabilities {
     /// How long a grant survives.
     pub durability: Durability,
-    /// What a retry costs after an unknown outcome.
-    pub retry: RetryCost,
     /// Whether [`Store::reserve_many`] is one round trip. If not, each sequence is asked for on its own, so
     /// that none waits for another.
     pub batches: bool,
@@ -71,7 +56,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// A store whose grants survive this, and that can do nothing beyond what every store can: it is used by
-    /// one process, takes nothing back, answers no batches, and makes a gap of an unknown outcome.
+    /// one process, takes nothing back and answers no batches.
     ///
     /// ```
     /// use idmill::store::{Capabilities, Durability};
@@ -80,20 +65,7 @@ impl Capabilities {
     /// assert!(!database.batches);
     /// ```
     pub const fn new(durability: Durability) -> Self {
-        Self {
-            durability,
-            retry: RetryCost::Gap,
-            batches: false,
-            shared: false,
-            gives_back: false,
-            records: false,
-        }
-    }
-
-    /// With another [`retry`](Self::retry).
-    #[must_use]
-    pub const fn retry(self, retry: RetryCost) -> Self {
-        Self { retry, ..self }
+        Self { durability, batches: false, shared: false, gives_back: false, records: false }
     }
 
     /// With or without [`batches`](Self::batches).

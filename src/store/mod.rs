@@ -40,7 +40,7 @@ mod url;
 pub use bounds::Bounds;
 pub use column::{ColumnPath, Largest};
 pub(crate) use contract::ensure;
-pub use contract::{Capabilities, Durability, Pages, RetryCost, Store, StoreFuture};
+pub use contract::{Capabilities, Durability, Pages, Store, StoreFuture};
 pub use errors::{already_exists, exhausted, not_found};
 pub use existing::Existing;
 pub use grant::{GiveBack, Grant, Reserve};

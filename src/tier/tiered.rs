@@ -7,8 +7,7 @@ use super::{Claimed, Drawn, Installed, Source, Window};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{
-    Capabilities, Change, Grant, Reserve, RetryCost, SequenceInfo, Store, StoreFuture, ensure, exhausted,
-    not_found,
+    Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture, ensure, exhausted, not_found,
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
@@ -274,7 +273,7 @@ impl Drop for Account<'_> {
 impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
     fn capabilities(&self) -> Capabilities {
         let source = self.inner.source.store().capabilities();
-        Capabilities { retry: RetryCost::Gap, batches: false, shared: true, gives_back: false, ..source }
+        Capabilities { batches: false, shared: true, gives_back: false, ..source }
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

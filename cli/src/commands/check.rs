@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idmill::planning::{Sizes, Workload};
-use idmill::store::{Bounds, Capabilities, Change, Durability, Page, Reserve, RetryCost, Store};
+use idmill::store::{Bounds, Capabilities, Change, Durability, Page, Reserve, Store};
 use idmill::{Result, SequenceName};
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ struct Report {
     durability: &'static str,
     /// Whether several processes may use it at the same time.
     shared: bool,
-    /// What another try costs after a lost reply: `gap` or `nothing`.
+    /// What another try costs after a lost reply: always `gap`.
     retry: &'static str,
     operations: Vec<Tried>,
     /// `null` where reserves failed.
@@ -60,12 +60,12 @@ pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     checked.all(args.samples).await;
     let operations = checked.operations;
     let recommended = recommend(&operations, args)?;
-    let Capabilities { durability, retry, shared, .. } = store.capabilities();
+    let Capabilities { durability, shared, .. } = store.capabilities();
     let report = Report {
         store: url.to_string(),
         durability: if durability == Durability::Disk { "disk" } else { "process" },
         shared,
-        retry: if retry == RetryCost::Nothing { "nothing" } else { "gap" },
+        retry: "gap",
         operations,
         recommended,
     };
@@ -159,12 +159,11 @@ impl Report {
             _ => "NONE: what was reserved last may be reserved again after a crash of the store",
         };
         let shared = if self.shared { "several at a time" } else { "ONE at a time" };
-        let retry = if self.retry == "gap" { "a gap of one step" } else { "nothing" };
         let mut facts = vec![
             ("store", self.store.clone()),
             ("durability", durable.to_owned()),
             ("processes", shared.to_owned()),
-            ("lost reply", format!("costs {retry}")),
+            ("lost reply", "costs a gap of one step".to_owned()),
         ];
         facts.extend(self.recommended.iter().flat_map(Recommended::facts));
         format!("{}{errors}\n{}", render(&operations), render(&pairs(facts)))

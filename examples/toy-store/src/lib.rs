@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use idmill::store::kit::{CompareAndSet, Resend, Seen, Swapped, query, refuse};
 use idmill::store::{
-    Bounds, Capabilities, Cursor, Durability, Identity, Listing, Page, RetryCost, Scheme, SequenceInfo,
+    Bounds, Capabilities, Cursor, Durability, Identity, Listing, Page, Scheme, SequenceInfo,
     Store, StoreFuture, Target,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -49,8 +49,7 @@ impl CompareAndSet for ToyStore {
     type Version = ();
 
     fn can(&self) -> Capabilities {
-        let (durability, retry) = (Durability::Disk, RetryCost::Gap);
-        Capabilities::new(durability).retry(retry).shared(true).gives_back(true)
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true)
     }
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<()>>>> {

@@ -13,8 +13,8 @@ use crate::sync::Mutex;
 use self::faults::{injected, named};
 use self::state::State;
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Records, Reserve, RetryCost,
-    SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo,
+    Store, StoreFuture,
 };
 use crate::error::{ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -183,7 +183,6 @@ impl Store for MemoryStore {
         // Shared, so that everything built on stores that several processes use can be tested on this one.
         Capabilities {
             durability: Durability::Process,
-            retry: RetryCost::Gap,
             batches: true,
             shared: true,
             gives_back: true,

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, ErrorKind as Driver, Pipeline, RedisConnectionInfo, RedisError, Value};
+use idmill::store::Capabilities;
 use idmill::store::kit::Address;
-use idmill::store::{Capabilities, RetryCost};
 use idmill::{Error, ErrorKind, Operation, Result, Status};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -216,8 +216,6 @@ impl Link {
             Ok(said) => return Err(no_greeting(&Fault::Garbled(shown(&said)))),
             Err(fault) => return Err(no_greeting(&fault)),
         };
-        // The reply that is lost between a client and its server is known to neither store nor server.
-        let can = can.retry(RetryCost::Gap);
         let known = *self.can.get_or_init(|| can);
         if promises(can, known) {
             return Ok(());
