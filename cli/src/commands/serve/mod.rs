@@ -44,7 +44,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         return settings.print();
     }
     let traces = Traces::begin()?;
-    logging::serve(global, settings.logs_json, traces.layer());
+    let log = logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
     let server = bound(&settings, handed, metrics.clone()).await?;
     let figures = server.figures();
@@ -64,6 +64,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         () = reload::keep(&settings, &figures) => {}
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
+        () = log.keep() => {}
         () = told_twice() => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
     }
     traces.end().await;
