@@ -147,7 +147,7 @@ async fn created(
     who.may(name)?;
     let Json(Created { start, max }) = body.map_err(|error| Problem::invalid(error.body_text()))?;
     let bounds = Bounds::new(start, max)?;
-    Ok(core.draws.administered().create(name, bounds).instrument(act("create", name)).await?)
+    Ok(core.draws.create(name, bounds).instrument(act("create", name)).await?)
 }
 
 /// What is to be otherwise.
@@ -186,7 +186,7 @@ async fn changed(
     let Json(Changed { next, max, backwards, revoke }) =
         body.map_err(|error| Problem::invalid(error.body_text()))?;
     let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    let changed = core.draws.administered().set(name, change).instrument(act("change", name)).await;
+    let changed = core.draws.set(name, change).instrument(act("change", name)).await;
     changed.map_err(|error| conditional(error, expected))
 }
 
@@ -202,7 +202,7 @@ pub(super) async fn remove(
 
 async fn removed(core: &Core, who: &Administrator, name: &str) -> Result<(), Problem> {
     who.may(name)?;
-    if !core.draws.administered().remove(name).instrument(act("remove", name)).await? {
+    if !core.draws.remove(name).instrument(act("remove", name)).await? {
         let detail = format!("there is no sequence {name:?}");
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail));
     }
