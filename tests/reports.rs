@@ -3,8 +3,8 @@
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
-use idmill::{ErrorKind, Sequences};
 use idmill::store::{Fault, MemoryStore};
+use idmill::{ErrorKind, Sequences};
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -26,9 +26,10 @@ pub(crate) fn start(global: &Global) {
     if global.json { lines.json().init() } else { lines.init() }
 }
 
-/// What a server tells its log, from `info` on; beside it, where spans go.
+/// Starts the log of a server, from `info` on, and the layer that sends spans. Dropping the returned value
+/// writes the last lines.
 #[cfg(feature = "serve")]
-pub(crate) fn serve<L>(global: &Global, is_json: bool, spans: Option<L>)
+pub(crate) fn serve<L>(global: &Global, is_json: bool, spans: Option<L>) -> server::Log
 where
     L: tracing_subscriber::Layer<tracing_subscriber::Registry> + Send + Sync,
 {
@@ -40,9 +41,62 @@ where
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    let (log, writer) = server::Log::begin();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
     let lines = if is_json { lines.json().boxed() } else { lines.boxed() };
     tracing_subscriber::registry().with(spans).with(lines.with_filter(level)).init();
+    log
+}
+
+/// A thread of its own writes the log of a server. If stderr is not read fast enough, lines are dropped and
+/// counted: no client waits for them.
+#[cfg(feature = "serve")]
+pub(crate) mod server {
+    use std::time::Duration;
+
+    use tokio::time::interval;
+    use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+
+    const LEFT_OUT: &str = "idmill_server_log_lines_left_out_total";
+    /// The most lines that wait to be written.
+    const LINES: usize = 4096;
+    /// How often dropped lines are reported.
+    const LOOK: Duration = Duration::from_secs(5);
+
+    pub(crate) struct Log {
+        left_out: ErrorCounter,
+        _writes: WorkerGuard,
+    }
+
+    impl Log {
+        pub(super) fn begin() -> (Self, NonBlocking) {
+            let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES);
+            let (writer, writes) = builder.thread_name("log").finish(std::io::stderr());
+            (Self { left_out: writer.error_counter(), _writes: writes }, writer)
+        }
+
+        /// Reports dropped lines, in the metrics and in the log.
+        pub(crate) async fn keep(&self) {
+            metrics::describe_counter!(
+                LEFT_OUT,
+                "Lines of the log that were dropped: stderr was not read fast enough"
+            );
+            let (counter, mut told) = (metrics::counter!(LEFT_OUT), 0);
+            let mut ticks = interval(LOOK);
+            loop {
+                ticks.tick().await;
+                let left_out = self.left_out.dropped_lines() - told;
+                if left_out > 0 {
+                    told += left_out;
+                    counter.increment(left_out as u64);
+                    tracing::warn!(
+                        left_out,
+                        "lines of the log were left out: stderr is not read fast enough"
+                    );
+                }
+            }
+        }
+    }
 }
 
 /// A line, as errors and notes have one.

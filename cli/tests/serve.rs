@@ -106,7 +106,12 @@ fn a_sequence_has_to_exist_unless_told_otherwise() {
     let answer = server.client().ask("INCR orders");
     assert!(answer.starts_with("-NOTFOUND") && answer.contains("correct the name"), "{answer}");
     assert_eq!(place.run(&["create", "orders"]).code, 0);
-    assert_eq!(server.client().ask("INCR orders"), ":1");
+    // The server asks again after a moment.
+    let drawn = (0..100).map(|_| {
+        thread::sleep(Duration::from_millis(100));
+        server.client().ask("INCR orders")
+    });
+    assert_eq!(drawn.skip_while(|answer| answer.starts_with('-')).next().as_deref(), Some(":1"));
     drop(server);
     let server = Server::start(&place, &["--create"]);
     assert_eq!(server.client().ask("INCR users"), ":1");
@@ -160,6 +165,90 @@ fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
     let distinct: BTreeSet<_> = all.iter().collect();
     assert_eq!(distinct.len(), all.len(), "an id was handed out twice");
     assert!(all.len() > 100, "only {} ids were drawn", all.len());
+}
+
+/// Each request that is none is a line of the log.
+fn log_much(server: &Server, lines: usize) {
+    let (http, each) = (server.http, lines / 4);
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            thread::spawn(move || {
+                for _ in 0..each {
+                    let mut stream = TcpStream::connect(http).unwrap();
+                    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                    stream.write_all(b"nothing\r\n\r\n").unwrap();
+                    let mut answer = String::new();
+                    stream.read_to_string(&mut answer).unwrap();
+                    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+}
+
+/// More is logged than a pipe holds.
+#[test]
+fn server_goes_on_when_its_log_is_not_read() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["--create", "-v"]);
+    log_much(&server, 2000);
+    assert_eq!(server.client().ask("INCR orders"), ":1");
+    let mut stream = TcpStream::connect(server.http).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    server.tell("-TERM");
+    for _ in 0..600 {
+        if let Some(status) = server.process.try_wait().unwrap() {
+            assert!(status.success(), "{status}");
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it never ended");
+}
+
+/// The number of missing lines is logged once stderr is read again.
+#[test]
+fn lines_left_out_of_the_log_are_counted() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["-v"]);
+    log_much(&server, 8000);
+    let line = logged(&mut server.log, "lines of the log were left out");
+    assert!(line["fields"]["left_out"].as_u64() > Some(0), "{line}");
+}
+
+/// As when a backup is put back: other processes draw from the new file.
+#[test]
+fn server_whose_store_file_was_replaced_is_not_ready() {
+    let place = Place::new();
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let server = Server::start(&place, &[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("INCR orders"), ":1");
+    let file = place.path().join("idmill.db");
+    fs::rename(&file, place.path().join("old.db")).unwrap();
+    fs::copy(place.path().join("old.db"), &file).unwrap();
+    while client.ask("INCR orders").starts_with(':') {}
+    let ready = || {
+        let mut stream = TcpStream::connect(server.http).unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for _ in 0..600 {
+        let answer = ready();
+        if answer.starts_with("HTTP/1.1 503") {
+            assert!(answer.contains("the store cannot be used"), "{answer}");
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it is ready: {}", ready());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! What was done always has its line. What was refused has one while there are few: whoever is refused can
 //! come back as often as they like, and may not fill a disk.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,8 @@ use crate::peer::Peer;
 /// So many lines at once, and in a minute.
 const LINES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const MINUTE: Duration = Duration::from_secs(60);
+/// The most characters of a text that a client chose: a name has at most 200 bytes, and a reason names one.
+const LONGEST: usize = 500;
 
 /// Somebody wants to change a sequence.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,14 @@ pub(crate) enum Outcome<'a> {
     Failed(&'a dyn Display),
 }
 
+/// The text; a long one is cut.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()).into(),
+        None => text.into(),
+    }
+}
+
 fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     tracing::info!(
         target: "idmill::audit",
@@ -53,7 +64,7 @@ fn failed(act: Act<'_>, why: &dyn Display) {
     tracing::warn!(
         target: "idmill::audit",
         by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
-        sequence = act.sequence, outcome = "failed", why = why.to_string(),
+        sequence = %shortened(act.sequence), outcome = "failed", why = %shortened(&why.to_string()),
         "{}", act.did
     );
 }
@@ -88,7 +99,7 @@ impl Audit {
         tracing::warn!(
             target: "idmill::audit",
             by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
-            sequence = act.sequence, outcome = "refused", why = why.to_string(), unlogged,
+            sequence = %shortened(act.sequence), outcome = "refused", why = %shortened(&why.to_string()), unlogged,
             "{}", act.did
         );
     }
@@ -104,15 +115,16 @@ impl Audit {
     }
 }
 
+/// Lines that clients can cause at will: [`LINES`] are written in a minute, and the rest is counted.
 #[derive(Debug, Default)]
-struct Lines {
+pub(crate) struct Lines {
     written: Bucket,
     unlogged: AtomicU64,
 }
 
 impl Lines {
     /// How many were not written since the last; `None` where this one is not either.
-    fn one_more(&self, clock: &Clock) -> Option<u64> {
+    pub(crate) fn one_more(&self, clock: &Clock) -> Option<u64> {
         let flow = Flow::new(LINES, MINUTE, LINES);
         // Relaxed: a count, and nothing else.
         if self.written.take(flow, clock.elapsed()).is_ok() {

@@ -51,8 +51,8 @@ impl Behind {
     }
 
     /// Where they can be created.
-    pub(crate) fn administered(&self) -> &dyn Store {
-        &*self.administered
+    pub(crate) fn administered(&self) -> Arc<dyn Store> {
+        self.administered.clone()
     }
 
     /// Reserves, together with others where the store can do that. The results are in the order of the

@@ -63,9 +63,14 @@ impl Core {
         Ok(caller)
     }
 
-    /// One request of a caller whose token [allows so many](Caller::is_metered).
+    /// Pays for one request, if the token [limits them](Caller::is_metered).
     pub(crate) fn pays(&self, caller: &Caller) -> Result<(), Refusal> {
-        if caller.is_metered() { caller.pays(self.access.clock().elapsed()) } else { Ok(()) }
+        self.pays_for(caller, 1)
+    }
+
+    /// Pays for this number of requests at once, or for none.
+    pub(crate) fn pays_for(&self, caller: &Caller, requests: u64) -> Result<(), Refusal> {
+        if caller.is_metered() { caller.pays(requests, self.access.clock().elapsed()) } else { Ok(()) }
     }
 
     /// The sequence that a caller draws from, opened if it was not. One that this creates counts as theirs.
@@ -76,9 +81,11 @@ impl Core {
         if let Some(served) = self.draws.open(name) {
             return Ok(served);
         }
+        self.draws.unopened(name)?;
         let counts = caller.creates_some_only() && self.draws.sequences().inspect(name).await?.is_none();
         let created = if counts { Some(caller.creates(self.access.clock().elapsed())?) } else { None };
         self.draws.find(name).await.map_err(|error| {
+            self.readiness.failed(&error);
             if let Some(created) = created {
                 created.failed(&error);
             }

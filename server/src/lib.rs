@@ -12,6 +12,7 @@ mod core;
 mod expiry;
 mod figures;
 mod http;
+mod last_error;
 mod listening;
 mod measures;
 mod observed;

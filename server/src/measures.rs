@@ -5,6 +5,7 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 pub(crate) const SKIPPED: &str = "idmill_server_skipped_ids_total";
 pub(crate) const UNREAD: &str = "idmill_server_unread_ids_total";
 const REFUSED: &str = "idmill_server_refused_total";
+const ENDING: &str = "idmill_server_ending_soon_sequences";
 const EXPIRY: &str = "idmill_server_certificate_expiry_timestamp_seconds";
 
 /// Tells the recorder what everything means.
@@ -12,12 +13,18 @@ pub(crate) fn describe() {
     describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped, by sequence");
     describe_counter!(UNREAD, Unit::Count, "Ids in answers that could not be written");
     describe_counter!(REFUSED, Unit::Count, "Requests and connections that were refused, by reason");
+    describe_gauge!(ENDING, Unit::Count, "Sequences that end within 30 days at their present rate");
     describe_gauge!(EXPIRY, Unit::Seconds, "When the server's certificate ends, in seconds since 1970");
 }
 
 /// A request or a connection was refused.
 pub(crate) fn refused(reason: &'static str) {
     counter!(REFUSED, "reason" => reason).increment(1);
+}
+
+/// So many sequences end soon.
+pub(crate) fn ending_soon(sequences: usize) {
+    gauge!(ENDING).set(sequences as f64);
 }
 
 /// When the server's certificate ends, in seconds since 1970.

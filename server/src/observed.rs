@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use idmill::{Gaps, Health, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{self, MissedTickBehavior, interval};
 
 use crate::core::Core;
 use crate::readiness::Standing;
@@ -17,6 +17,10 @@ use crate::served::Served;
 const EVERY: Duration = Duration::from_secs(1);
 /// The most sequences that are looked at; of more, the first by name.
 pub(crate) const MOST: usize = 5000;
+/// Looks go on for this long after the last reader.
+const UNWATCHED: Duration = Duration::from_secs(60);
+/// A sequence that lasts no longer than this at its present rate ends soon.
+const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// A rate is that of so many looks.
 const LOOKS: usize = 6;
 /// So many latencies of each sequence are kept.
@@ -30,6 +34,8 @@ pub(crate) struct Observed {
     pub(crate) about: About,
     histories: Mutex<HashMap<String, History>>,
     latest: watch::Sender<Arc<Look>>,
+    /// When the page was asked for last.
+    asked: Mutex<Option<time::Instant>>,
 }
 
 /// What stays as it is while the server runs.
@@ -78,10 +84,23 @@ pub(crate) struct Row {
     pub(crate) to_exhaustion: Option<Duration>,
 }
 
+impl Row {
+    /// Whether it is served, and ends soon.
+    pub(crate) fn ends_soon(&self) -> bool {
+        self.health > Health::Dry && self.to_exhaustion.is_some_and(is_soon)
+    }
+}
+
+/// Whether a sequence that lasts this long deserves a warning.
+pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
+    to_exhaustion < SOON
+}
+
 impl Observed {
     pub(crate) fn new(about: About) -> Self {
         let nothing = Look { at: SystemTime::now(), fault: None, open: 0, rows: Vec::new() };
-        Self { about, histories: Mutex::default(), latest: watch::Sender::new(Arc::new(nothing)) }
+        let latest = watch::Sender::new(Arc::new(nothing));
+        Self { about, histories: Mutex::default(), latest, asked: Mutex::default() }
     }
 
     #[cfg(test)]
@@ -90,13 +109,24 @@ impl Observed {
         Self::new(About { started: Instant::now(), store: None, places, most: 1 })
     }
 
-    pub(crate) fn latest(&self) -> Arc<Look> {
+    /// The last look; a new one, if there were no readers before.
+    pub(crate) fn latest(&self, core: &Core) -> Arc<Look> {
+        let before = self.asked.lock().replace(time::Instant::now());
+        if before.is_none_or(|before| before.elapsed() > UNWATCHED) && self.latest.receiver_count() == 0 {
+            self.look(core);
+        }
         self.latest.borrow().clone()
     }
 
     /// Hears of each look, or of the newest where there were several.
-    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Look>> {
+    pub(crate) fn watch(&self, core: &Core) -> watch::Receiver<Arc<Look>> {
+        self.latest(core);
         self.latest.subscribe()
+    }
+
+    fn is_watched(&self) -> bool {
+        let lately = |asked: time::Instant| asked.elapsed() <= UNWATCHED;
+        self.latest.receiver_count() > 0 || self.asked.lock().is_some_and(lately)
     }
 
     fn look(&self, core: &Core) {
@@ -133,7 +163,11 @@ pub(crate) async fn observe(core: &Core) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        core.observed.look(core);
+        if core.observed.is_watched() {
+            core.observed.look(core);
+        } else {
+            core.observed.histories.lock().clear();
+        }
     }
 }
 
@@ -232,6 +266,35 @@ mod tests {
             at(second, 300);
         }
         assert_eq!(at(8, 300), Some(0.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sequences_are_looked_at_while_somebody_watches() {
+        let core = Core::of_memory(crate::access::Access::open());
+        core.draws.find("orders").await.unwrap().next().await.unwrap();
+        let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        let (observed, rows) = (&core.observed, || core.observed.latest.borrow().rows.len());
+        let observing = observe(&core);
+        tokio::select! {
+            () = observing => {}
+            () = async {
+                seconds(10).await;
+                assert_eq!(rows(), 0, "nobody watches");
+                assert_eq!(observed.latest(&core).rows.len(), 1, "the first who asks sees what there is");
+                core.draws.find("users").await.unwrap();
+                seconds(5).await;
+                assert_eq!(rows(), 2);
+                let watches = observed.watch(&core);
+                core.draws.find("more").await.unwrap();
+                seconds(100).await;
+                assert_eq!(rows(), 3);
+                drop(watches);
+                seconds(100).await;
+                core.draws.find("last").await.unwrap();
+                seconds(10).await;
+                assert_eq!(rows(), 3, "nobody watches any more");
+            } => {}
+        }
     }
 
     #[test]

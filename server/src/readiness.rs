@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idmill::{Error, ErrorKind, Health, HealthReport, SequenceName, Sequences, Status, Trouble};
+use idmill::{Error, ErrorKind, Health, HealthReport, Result, SequenceName, Sequences, Status, Trouble};
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
@@ -22,8 +22,47 @@ const NAME: &str = "readyz";
 pub(crate) struct Readiness {
     /// The server is about to end, and still serves.
     leaving: AtomicBool,
-    /// The store has answered, since the start and since memory ran low.
-    answers: watch::Sender<bool>,
+    store: watch::Sender<Heard>,
+    /// An error may concern all sequences: the next tick probes the store.
+    doubted: AtomicBool,
+}
+
+/// The store's answer to the last probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// None yet, since the start.
+    Nothing,
+    /// It answered, and no sequence ran low or failed to open since.
+    Answer,
+    /// It did not answer.
+    Silence,
+    /// It refuses every request.
+    Fault,
+}
+
+impl Heard {
+    fn fault(self) -> Option<&'static str> {
+        match self {
+            Self::Answer => None,
+            Self::Nothing => Some("the store has not answered yet"),
+            Self::Silence => Some("the store does not answer"),
+            Self::Fault => {
+                Some("the store cannot be used: mend it, or restart the server; its log has the error")
+            }
+        }
+    }
+
+    fn of<T>(outcome: &Result<T>) -> Self {
+        match outcome {
+            Err(error) if error.status() != Status::Permanent => Self::Silence,
+            // Every request fails so: the file was replaced, or the tables are missing.
+            Err(error) if matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::NotFound) => {
+                Self::Fault
+            }
+            // `Denied`, for one, may concern only this name.
+            _ => Self::Answer,
+        }
+    }
 }
 
 /// What a probe is told.
@@ -36,7 +75,11 @@ pub(crate) struct Standing {
 
 impl Readiness {
     pub(crate) fn new() -> Self {
-        Self { leaving: AtomicBool::new(false), answers: watch::Sender::new(false) }
+        Self {
+            leaving: AtomicBool::new(false),
+            store: watch::Sender::new(Heard::Nothing),
+            doubted: AtomicBool::new(false),
+        }
     }
 
     /// From now on nobody should be sent here.
@@ -50,9 +93,35 @@ impl Readiness {
         self.leaving.load(Ordering::Relaxed)
     }
 
+    /// A sequence could not be opened. After a transient error the server is unready until the store answers.
+    pub(crate) fn failed(&self, error: &Error) {
+        if error.status() != Status::Permanent {
+            self.lose_store();
+        }
+        self.doubt(error);
+    }
+
+    /// Has the store probed if the error may concern all sequences. Transient errors do not count: memory serves.
+    pub(crate) fn doubt(&self, error: &Error) {
+        if error.kind() == ErrorKind::StoreViolation {
+            // Relaxed: nothing else is learned from it.
+            self.doubted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn lose_store(&self) {
+        self.store.send_if_modified(|heard| {
+            let answered = *heard == Heard::Answer;
+            if answered {
+                *heard = Heard::Silence;
+            }
+            answered
+        });
+    }
+
     /// The standing, after a moment for a store that was not heard yet.
     pub(crate) async fn standing(&self, sequences: &Sequences) -> Standing {
-        let _ = timeout(MOMENT, self.answers.subscribe().wait_for(|heard| *heard)).await;
+        let _ = timeout(MOMENT, self.store.subscribe().wait_for(|heard| *heard == Heard::Answer)).await;
         self.standing_now(sequences)
     }
 
@@ -62,41 +131,47 @@ impl Readiness {
         let report = sequences.health();
         let is_low = report.troubles.iter().any(is_low);
         if is_low {
-            self.answers.send_replace(false);
+            self.lose_store();
         }
+        report.troubles.iter().for_each(|trouble| self.doubt(&trouble.error));
         let fault = if self.is_leaving() || is_closed(&report) {
             Some("the server is ending")
         } else if is_low {
             Some("the store is away, and memory does not last")
-        } else if *self.answers.borrow() {
-            None
         } else {
-            Some("the store has not answered yet")
+            self.store.borrow().fault()
         };
         Standing { fault, report }
     }
 
-    /// Asks a store that was not heard, until it answers.
+    /// Probes a store that has not answered, or is doubted, until it answers.
     pub(crate) async fn watch(&self, sequences: &Sequences) {
         let name: SequenceName = NAME.parse().expect("a name");
-        let (mut ticks, mut told) = (interval(ASK), false);
+        let (mut ticks, mut told) = (interval(ASK), Heard::Answer);
         loop {
             ticks.tick().await;
-            if *self.answers.borrow() {
+            let is_doubted = self.doubted.swap(false, Ordering::Relaxed);
+            if *self.store.borrow() == Heard::Answer && !is_doubted {
                 continue;
             }
             let asked = timeout(PATIENCE, sequences.inspect(&name)).await;
-            match asked.unwrap_or_else(|_| Err(ErrorKind::UnknownOutcome.into())) {
-                Err(error) if !is_of_sequence(&error) => {
-                    if !std::mem::replace(&mut told, true) {
-                        tracing::warn!(%error, "the store does not answer; clients should be sent elsewhere");
-                    }
+            let asked = asked.unwrap_or_else(|_| Err(ErrorKind::UnknownOutcome.into()));
+            let heard = match (Heard::of(&asked), *self.store.borrow()) {
+                (Heard::Silence, Heard::Nothing) => Heard::Nothing,
+                (heard, _) => heard,
+            };
+            self.store.send_replace(heard);
+            if std::mem::replace(&mut told, heard) == heard {
+                continue;
+            }
+            match asked {
+                Err(error) if heard == Heard::Fault => {
+                    tracing::error!(%error, "the store cannot be used; clients should be sent elsewhere");
                 }
-                // Whoever refuses has answered: others may be served, and those who are not are told why.
-                _ => {
-                    self.answers.send_replace(true);
-                    told = false;
+                Err(error) if heard != Heard::Answer => {
+                    tracing::warn!(%error, "the store does not answer; clients should be sent elsewhere");
                 }
+                _ => tracing::info!("the store answers again"),
             }
         }
     }

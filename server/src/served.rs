@@ -8,8 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idmill::{Allocator, Error, ErrorKind, Operation, Range, Ranges, Result, SequenceName, Sequences};
+use idmill::store::{Bounds, Change, SequenceInfo};
+use idmill::{
+    Allocator, Error, ErrorKind, Operation, Range, Ranges, Result, SequenceName, Sequences, Status,
+};
 use parking_lot::RwLock;
+use tracing::Instrument as _;
+
+use crate::last_error::{OfOpen, Unopened};
+use crate::observed::is_soon;
 
 /// Nothing was handed out yet: ids begin at 0.
 const NONE: i64 = -1;
@@ -28,6 +35,8 @@ pub(crate) struct Served {
     waiting: AtomicUsize,
     /// Since the last [sweep](Draws::sweep).
     used: AtomicBool,
+    /// Read only when memory is empty.
+    last_error: OfOpen,
 }
 
 impl Served {
@@ -38,7 +47,7 @@ impl Served {
     }
 
     pub(crate) async fn next(&self) -> Result<i64> {
-        self.counted(self.allocator.next()).await.inspect(|id| self.note(*id))
+        self.asked(self.allocator.next()).await.inspect(|id| self.note(*id))
     }
 
     /// So many ids, in as few ranges as possible.
@@ -47,7 +56,7 @@ impl Served {
             let message = format!("{n} ids in one request; it may have at most {MOST_IDS}, so send several");
             return Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw));
         }
-        let ranges = self.counted(self.allocator.take(n)).await?;
+        let ranges = self.asked(self.allocator.take(n)).await?;
         ranges.iter().filter_map(Range::last).for_each(|last| self.note(last));
         Ok(ranges)
     }
@@ -77,6 +86,18 @@ impl Served {
     /// How many callers wait now.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Draws, unless the store would refuse again.
+    async fn asked<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
+        if let Err(error) = self.last_error.check()
+            && self.allocator.snapshot().remaining == 0
+        {
+            return Err(error);
+        }
+        let drawn = self.counted(draw).await;
+        self.last_error.note(&drawn);
+        drawn
     }
 
     /// Counts who draws as waiting, from the moment that memory has nothing for them.
@@ -132,12 +153,19 @@ pub(crate) struct Draws {
     sequences: Sequences,
     administered: Sequences,
     patience: Duration,
+    open: Arc<Open>,
+}
+
+/// Open sequences, and the errors of those that could not be opened.
+#[derive(Debug, Default)]
+struct Open {
     served: RwLock<HashMap<SequenceName, Arc<Served>>>,
+    unopened: Unopened,
 }
 
 impl Draws {
     pub(crate) fn of(sequences: Sequences, administered: Sequences, patience: Duration) -> Self {
-        Self { sequences, administered, patience, served: RwLock::default() }
+        Self { sequences, administered, patience, open: Arc::default() }
     }
 
     pub(crate) fn sequences(&self) -> &Sequences {
@@ -149,6 +177,42 @@ impl Draws {
         &self.administered
     }
 
+    pub(crate) async fn create(&self, name: &str, bounds: Bounds) -> Result<SequenceInfo> {
+        let (administered, of) = (self.administered.clone(), name.to_owned());
+        self.changing(name, async move { administered.create(of, bounds).await }).await
+    }
+
+    pub(crate) async fn set(&self, name: &str, change: Change) -> Result<SequenceInfo> {
+        let (administered, of) = (self.administered.clone(), name.to_owned());
+        self.changing(name, async move { administered.set(of, change).await }).await
+    }
+
+    pub(crate) async fn remove(&self, name: &str) -> Result<bool> {
+        let (administered, of) = (self.administered.clone(), name.to_owned());
+        self.changing(name, async move { administered.remove(of).await }).await
+    }
+
+    /// Changes a stored sequence, and drops its ids in memory before it returns.
+    ///
+    /// The change runs in a task: if the client leaves meanwhile, the ids must be dropped too.
+    pub(crate) async fn changing<T: Send + 'static>(
+        &self,
+        name: &str,
+        change: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let mut stale =
+            Stale { sequences: self.sequences.clone(), open: self.open.clone(), name: Some(name.to_owned()) };
+        let changing = async move {
+            let outcome = change.await;
+            if outcome.as_ref().is_err_and(|error: &Error| error.status() != Status::Unknown) {
+                stale.keep();
+            }
+            outcome
+        };
+        let lost = |_| Err(Error::from(ErrorKind::UnknownOutcome).of(name));
+        tokio::spawn(changing.in_current_span()).await.unwrap_or_else(lost)
+    }
+
     /// Ends all draws, and gives back what is in memory.
     pub(crate) async fn close(&self) {
         self.sequences.close().await;
@@ -157,7 +221,7 @@ impl Draws {
 
     /// The sequence, if it was opened before.
     pub(crate) fn open(&self, name: &str) -> Option<Arc<Served>> {
-        self.served.read().get(name).cloned()
+        self.open.served.read().get(name).cloned()
     }
 
     /// The sequence, opened if it was not: then it is looked for in the store.
@@ -166,25 +230,48 @@ impl Draws {
             return Ok(served);
         }
         let name = SequenceName::new(name)?;
-        let allocator = self.sequences.sequence::<i64>(&name).patience(self.patience).await?;
+        self.unopened(&name)?;
+        let opened = self.sequences.sequence::<i64>(&name).patience(self.patience).await;
+        let allocator = opened.inspect_err(|error| self.open.unopened.note(&name, error))?;
+        self.open.unopened.forget(&name);
         let opened = || Served {
             allocator,
             last: AtomicI64::new(NONE),
             waiting: AtomicUsize::new(0),
             used: AtomicBool::new(true),
+            last_error: OfOpen::default(),
         };
-        Ok(self.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
+        Ok(self.open.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
+    }
+
+    /// # Errors
+    /// Why the sequence could not be opened, if the store said so a short while ago.
+    pub(crate) fn unopened(&self, name: &str) -> Result<()> {
+        self.open.unopened.check(name)
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.served.read().len()
+        self.open.served.read().len()
     }
 
     /// Those that are open, by name.
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
-        let mut all: Vec<_> = self.served.read().values().cloned().collect();
+        let mut all: Vec<_> = self.open.served.read().values().cloned().collect();
         all.sort_by(|a, b| a.allocator.name().cmp(b.allocator.name()));
         all
+    }
+
+    /// The sequences that end soon at their present rate, with the time left, soonest first. Idle sequences are
+    /// left out: their rate is that of their last draws.
+    pub(crate) fn ending(&self) -> Vec<(String, Duration)> {
+        let ends = |served: &Arc<Served>| {
+            let used = served.used.load(Ordering::Relaxed);
+            let ends = served.allocator.snapshot().time_to_exhaustion.filter(|time| used && is_soon(*time));
+            ends.map(|time| (served.allocator.name().to_owned(), time))
+        };
+        let mut ending: Vec<_> = self.open.served.read().values().filter_map(ends).collect();
+        ending.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        ending
     }
 
     /// Forgets those that nothing was drawn from since the last time: the engine then evicts them. Not one
@@ -193,7 +280,33 @@ impl Draws {
         let is_kept = |served: &Arc<Served>| {
             served.used.swap(false, Ordering::Relaxed) || Arc::strong_count(served) > 1
         };
-        self.served.write().retain(|_, served| is_kept(served));
+        self.open.served.write().retain(|_, served| is_kept(served));
+    }
+}
+
+/// A sequence that is being changed: dropping this drops its ids in memory, unless [`keep`](Self::keep) was
+/// called.
+struct Stale {
+    sequences: Sequences,
+    open: Arc<Open>,
+    name: Option<String>,
+}
+
+impl Stale {
+    /// Nothing was changed.
+    fn keep(&mut self) {
+        self.name = None;
+    }
+}
+
+impl Drop for Stale {
+    fn drop(&mut self) {
+        let Some(name) = self.name.take() else { return };
+        self.sequences.discard(&name);
+        self.open.unopened.forget(&name);
+        if let Some(served) = self.open.served.read().get(name.as_str()) {
+            served.last_error.forget();
+        }
     }
 }
 

@@ -20,8 +20,8 @@ use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Access;
-use crate::audit::Audit;
+use crate::access::{Access, Clock};
+use crate::audit::{Audit, Lines};
 use crate::behind::Behind;
 use crate::core::{Core, Metrics};
 use crate::figures::Figures;
@@ -199,7 +199,13 @@ impl ServerBuilder {
             readiness: Readiness::new(),
             ending,
         };
-        let clients = Clients { places, tasks: TaskTracker::new(), cut: CancellationToken::new() };
+        let clients = Clients {
+            places,
+            tasks: TaskTracker::new(),
+            cut: CancellationToken::new(),
+            turned_away: Arc::default(),
+            clock: core.access.clock().clone(),
+        };
         let ids = Ids(Arc::new(AtomicI64::new(1)));
         let (drain, drain_delay) = (self.drain, self.drain_delay);
         Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain, drain_delay })
@@ -349,6 +355,9 @@ struct Clients {
     tasks: TaskTracker,
     /// They are left at once.
     cut: CancellationToken,
+    /// Limits the lines about refused connections.
+    turned_away: Arc<Lines>,
+    clock: Clock,
 }
 
 impl Clients {
@@ -419,7 +428,7 @@ where
                             });
                         }
                         // Over TLS it would not be understood.
-                        None => turned_away(&stream, if door.tls.is_some() { &[] } else { door.full }),
+                        None => turned_away(clients, &stream, if door.tls.is_some() { &[] } else { door.full }),
                     }
                 }
             },
@@ -435,10 +444,16 @@ where
     }
 }
 
-fn turned_away(stream: &TcpStream, full: &[u8]) {
+fn turned_away(clients: &Clients, stream: &TcpStream, full: &[u8]) {
     measures::refused("full");
     let told: io::Result<usize> = stream.try_write(full);
-    tracing::warn!(told = told.is_ok(), "a client was turned away: there are as many as may be");
+    if let Some(unlogged) = clients.turned_away.one_more(&clients.clock) {
+        tracing::warn!(
+            told = told.is_ok(),
+            unlogged,
+            "a client was turned away: there are as many as may be"
+        );
+    }
 }
 
 async fn sweep(core: &Core) {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::error::{Error, ErrorKind, Result};
 #[cfg(not(idmill_loom))]
 use crate::error::Status;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::sequence::mailbox::{self, Sender};
@@ -261,8 +261,8 @@ impl Core {
         self.failure.lock().take();
     }
 
-    /// Whether the store's last word was that the sequence is exhausted. That word is doubted after a while,
-    /// so that the next caller asks again; until the store grants, it is all that is known.
+    /// Whether the store last answered that the sequence is exhausted, and memory is empty. The next caller may
+    /// ask again after a while; until the store grants, the sequence stays exhausted.
     pub(crate) fn is_exhausted(&self) -> bool {
         #[cfg(not(idmill_loom))]
         {

@@ -86,7 +86,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_reads_are_not_made() {
     let scene = Scene::new().await;
-    let (stalled, _clients) = pour(scene.server.resp, b"INFO\r\n".repeat(10_000)).await;
+    let (stalled, _clients) = pour(scene.server.resp, b"INFO sequences\r\n".repeat(10_000)).await;
     assert_eq!(stalled, CLIENTS);
     scene.held_little("a pipeline").await;
 }
@@ -94,7 +94,7 @@ async fn answers_that_nobody_reads_are_not_made() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_of_a_transaction_that_nobody_reads_are_not_made_either() {
     let scene = Scene::new().await;
-    let commands = [b"MULTI\r\n".to_vec(), b"INFO\r\n".repeat(3000), b"EXEC\r\n".to_vec()].concat();
+    let commands = [b"MULTI\r\n".to_vec(), b"INFO sequences\r\n".repeat(3000), b"EXEC\r\n".to_vec()].concat();
     let (stalled, _clients) = pour(scene.server.resp, commands).await;
     assert_eq!(stalled, CLIENTS);
     scene.held_little("a transaction").await;

@@ -18,6 +18,11 @@ impl Flow {
         let every = nanos(time) / u64::from(amount.get());
         Self { every, room: every.saturating_mul(most.get().into()) }
     }
+
+    /// The most that a bucket holds.
+    pub(crate) fn most(self) -> u64 {
+        self.room / self.every.max(1)
+    }
 }
 
 /// One number: the moment at which the bucket is full again, in nanoseconds since the [clock](super::Clock)
@@ -33,9 +38,18 @@ impl Bucket {
     /// # Errors
     /// How long it is until there is one.
     pub(crate) fn take(&self, flow: Flow, now: u64) -> Result<(), Duration> {
+        self.take_some(flow, 1, now)
+    }
+
+    /// Takes this amount, or nothing.
+    ///
+    /// # Errors
+    /// The time until the bucket has this amount, which never is more than it [holds](Flow::most).
+    pub(crate) fn take_some(&self, flow: Flow, amount: u64, now: u64) -> Result<(), Duration> {
+        let time = flow.every.saturating_mul(amount);
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
-            let full = seen.max(now).saturating_add(flow.every);
+            let full = seen.max(now).saturating_add(time);
             if let Some(wait @ 1..) = (full - now).checked_sub(flow.room) {
                 return Err(Duration::from_nanos(wait));
             }
@@ -88,6 +102,15 @@ mod tests {
         assert_eq!(taken(&bucket, flow, 100 * SECOND), 30);
         bucket.give_back(flow);
         assert_eq!(taken(&bucket, flow, 100 * SECOND), 1);
+    }
+
+    #[test]
+    fn several_are_taken_together_or_not_at_all() {
+        let (bucket, flow) = (Bucket::default(), flow(10, 30));
+        assert_eq!(flow.most(), 30);
+        assert_eq!(bucket.take_some(flow, 30, 5 * SECOND), Ok(()));
+        assert_eq!(bucket.take_some(flow, 3, 5 * SECOND), Err(Duration::from_millis(300)));
+        assert_eq!(taken(&bucket, flow, 5 * SECOND + SECOND / 5), 2, "a refusal costs nothing");
     }
 
     /// Whoever made it smaller does not mean that everybody waits for what was allowed before.

@@ -22,7 +22,7 @@ pub use pattern::Pattern;
 pub(crate) use refusal::Refusal;
 pub use rights::{Right, Rights};
 pub use token::{Secret, Token, TokenHash};
-pub(crate) use usage::{Created, Place};
+pub(crate) use usage::{Created, Memory, Place};
 use usage::{Flows, Usage};
 
 /// A token, and what was used of it.
@@ -79,9 +79,18 @@ impl Caller {
         self.held.flows.limits_requests()
     }
 
-    /// One request, at this time of the [clock](Access::clock).
-    pub(crate) fn pays(&self, now: u64) -> Result<(), Refusal> {
-        self.held.usage.request(&self.held.flows, now)
+    /// Pays for this number of requests, at this time of the [clock](Access::clock).
+    pub(crate) fn pays(&self, requests: u64, now: u64) -> Result<(), Refusal> {
+        self.held.usage.request(&self.held.flows, requests, now)
+    }
+
+    /// Counts the bytes that one connection holds for its client, and no longer those of `before`.
+    pub(crate) fn holds(&self, bytes: usize, before: &mut Option<Memory>) -> Result<(), Refusal> {
+        *before = None;
+        if bytes > 0 {
+            *before = Some(self.held.usage.hold(bytes)?);
+        }
+        Ok(())
     }
 
     /// Whether sequences that it creates count.

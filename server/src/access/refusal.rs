@@ -24,6 +24,10 @@ pub(crate) enum Refusal {
     Ids(u64),
     /// More requests than the token allows, until this time has passed.
     Rate(Duration),
+    /// One command that counts as more requests than the token ever allows at once.
+    Burst(u64),
+    /// The token's connections hold too many bytes of commands that wait to be carried out.
+    Memory,
     /// There are as many connections as the token allows.
     Connections(u32),
     /// The token has created as many sequences as it may, until this time has passed.
@@ -42,7 +46,8 @@ impl Refusal {
             Self::Right(_) => "right",
             Self::Sequence => "sequence",
             Self::Ids(_) => "max_ids",
-            Self::Rate(_) => "requests_per_second",
+            Self::Rate(_) | Self::Burst(_) => "requests_per_second",
+            Self::Memory => "memory",
             Self::Connections(_) => "max_connections",
             Self::Created(_) | Self::NoneNew => "new_sequences",
         }
@@ -51,7 +56,7 @@ impl Refusal {
     /// The library's kind of error that it is.
     pub(crate) fn kind(self) -> ErrorKind {
         match self {
-            Self::Rate(_) | Self::Connections(_) | Self::Created(_) => ErrorKind::Overloaded,
+            Self::Rate(_) | Self::Memory | Self::Connections(_) | Self::Created(_) => ErrorKind::Overloaded,
             _ => ErrorKind::Denied,
         }
     }
@@ -90,6 +95,10 @@ impl fmt::Display for Refusal {
                     f,
                     "the token allows fewer requests a second; try again in {wait} ms, or ask for more ids at once"
                 )
+            }
+            Self::Burst(most) => write!(f, "the token allows {most} requests at once; split the command"),
+            Self::Memory => {
+                f.write_str("commands that wait on the token's connections are too large; send smaller transactions")
             }
             Self::Connections(most) => {
                 write!(f, "the token allows {most} connections, and there are as many; close one, or share it")

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idmill::{Error, Status};
@@ -13,6 +13,9 @@ use super::refusal::Refusal;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most bytes of commands that wait to be carried out, of one token: those of transactions, and of large
+/// commands that are still coming in.
+const MEMORY: usize = 32 * 1024 * 1024;
 
 /// Of one token, by its hash: it stays when the tokens are read again, and what the token allows by then
 /// counts from there. It lasts as long as the server.
@@ -21,6 +24,8 @@ pub(crate) struct Usage {
     requests: Bucket,
     created: Bucket,
     connections: AtomicU32,
+    /// Bytes of commands that are not carried out yet, on all connections.
+    held: AtomicUsize,
 }
 
 /// How fast a token's limits let things through, worked out once.
@@ -53,11 +58,20 @@ impl Usage {
         }
     }
 
-    pub(crate) fn request(&self, flows: &Flows, now: u64) -> Result<(), Refusal> {
-        match flows.requests {
-            None => Ok(()),
-            Some(flow) => self.requests.take(flow, now).map_err(Refusal::Rate),
+    pub(crate) fn request(&self, flows: &Flows, requests: u64, now: u64) -> Result<(), Refusal> {
+        let Some(flow) = flows.requests else { return Ok(()) };
+        if requests > 1 && requests > flow.most() {
+            return Err(Refusal::Burst(flow.most()));
         }
+        self.requests.take_some(flow, requests, now).map_err(Refusal::Rate)
+    }
+
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Memory, Refusal> {
+        let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= MEMORY);
+        // Relaxed: a count, and nothing else.
+        let held = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        held.map_err(|_| Refusal::Memory)?;
+        Ok(Memory { usage: self.clone(), bytes })
     }
 
     /// A sequence is created. What is returned is to be told if it then was not.
@@ -90,6 +104,25 @@ impl Created {
         if error.status() != Status::Unknown {
             self.usage.created.give_back(self.flow);
         }
+    }
+}
+
+/// Bytes that are held for one connection, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    usage: Arc<Usage>,
+    bytes: usize,
+}
+
+impl Memory {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.usage.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

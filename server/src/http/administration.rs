@@ -152,7 +152,7 @@ async fn created(
         return Err(precondition::failed("PUT only creates, and If-Match demands one that exists; PATCH it"));
     }
     let bounds = Bounds::new(start, max)?;
-    Ok(core.draws.administered().create(name, bounds).instrument(act("create", name)).await?)
+    Ok(core.draws.create(name, bounds).instrument(act("create", name)).await?)
 }
 
 /// What is to be otherwise.
@@ -191,7 +191,7 @@ async fn changed(
     let (next, max) = (next.map(|Number(next)| next), max.map(|Number(max)| max));
     let expected = met(core, name, headers).await?;
     let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    Ok(core.draws.administered().set(name, change).instrument(act("change", name)).await?)
+    Ok(core.draws.set(name, change).instrument(act("change", name)).await?)
 }
 
 pub(super) async fn remove(
@@ -209,7 +209,7 @@ async fn removed(core: &Core, who: &Administrator, name: &str, headers: &HeaderM
     who.may(name)?;
     // A store removes by name: one that is created again between these two steps is removed as well.
     met(core, name, headers).await?;
-    if core.draws.administered().remove(name).instrument(act("remove", name)).await? {
+    if core.draws.remove(name).instrument(act("remove", name)).await? {
         return Ok(());
     }
     Err(missing(name))

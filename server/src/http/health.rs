@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -12,10 +13,14 @@ use idmill::ErrorKind;
 use super::problem::Problem;
 use crate::access::{Caller, Right};
 use crate::core::Core;
+use crate::measures;
 use crate::readiness::Standing;
 
 /// Where probes ask whether the process runs.
 pub(super) const ALIVE: &str = "/healthz";
+
+/// The most sequences named that end soon.
+const MOST_ENDING: usize = 20;
 
 /// The process runs.
 pub(super) async fn alive() -> &'static str {
@@ -23,7 +28,7 @@ pub(super) async fn alive() -> &'static str {
 }
 
 /// Whether clients should be sent here: the store answers, or memory lasts without it, and the server is not
-/// about to end. Says which sequences are in trouble to those only who may see it.
+/// about to end. With the right `observe`, the answer names the sequences that are in trouble or end soon.
 pub(super) async fn ready(State(core): State<Arc<Core>>, caller: Result<Caller, Problem>) -> Response {
     let Standing { fault, report } = core.readiness.standing(core.draws.sequences()).await;
     let status = if fault.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -34,6 +39,10 @@ pub(super) async fn ready(State(core): State<Arc<Core>>, caller: Result<Caller, 
         report.troubles.iter().for_each(|trouble| {
             let _ = write!(text, "; {trouble}");
         });
+        for (name, time) in core.draws.ending().into_iter().take(MOST_ENDING) {
+            let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
+            let _ = write!(text, "; `{name}` ends in {time} at its present rate");
+        }
     }
     text.push('\n');
     (status, text).into_response()
@@ -47,5 +56,6 @@ pub(super) async fn metrics(State(core): State<Arc<Core>>, caller: Caller) -> Re
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::Unsupported, detail));
     };
     core.draws.sequences().record_metrics();
+    measures::ending_soon(core.draws.ending().len());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], render.text()).into_response())
 }

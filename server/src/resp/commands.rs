@@ -32,6 +32,12 @@ const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 17] = [
     ("quit", 1..=1),
 ];
 
+/// The commands of a client without a token.
+const GREETINGS: [&str; 5] = ["auth", "hello", "ping", "quit", "reset"];
+
+/// The most bytes of a client's name for itself.
+const LONGEST_NAME: usize = 64;
+
 /// What would repeat an id in Redis, or asks for what is not kept here.
 const REFUSED: &str = "set setnx setex psetex getset getdel getex mset msetnx append setrange del unlink decr decrby incrbyfloat \
                        expire pexpire expireat pexpireat persist rename renamenx copy move restore flushdb flushall";
@@ -60,7 +66,7 @@ impl Session {
             "client" => self.client(command),
             "select" => select(word(1)),
             "command" => Ok(Answer::List(Vec::new())),
-            "info" => self.info(),
+            "info" => self.info(command),
             "config" => config(command),
             "reset" => {
                 self.reset();
@@ -153,7 +159,7 @@ impl Session {
                     at += 3;
                 }
                 (Some(name), _) if command.is(at, "setname") => {
-                    self.name = name.to_vec();
+                    self.rename(name)?;
                     at += 2;
                 }
                 _ => {
@@ -180,7 +186,7 @@ impl Session {
         let word = |at| command.word(at).unwrap_or_default();
         let known = |name: &str, words: usize| command.is(1, name) && command.len() == words;
         if known("setname", 3) {
-            self.name = word(2).to_vec();
+            self.rename(word(2))?;
         } else if known("id", 2) {
             return Ok(Answer::Integer(self.id));
         } else if known("getname", 2) {
@@ -191,17 +197,31 @@ impl Session {
         Ok(Answer::OK)
     }
 
-    fn info(&self) -> Outcome {
-        self.caller()?;
+    fn rename(&mut self, name: &[u8]) -> Result<(), Failure> {
+        if name.len() > LONGEST_NAME {
+            let message = format!("a client's name has at most {LONGEST_NAME} bytes, and not {}", name.len());
+            return Err(Failure::usage(message));
+        }
+        self.name = name.to_vec();
+        Ok(())
+    }
+
+    /// `INFO`, which libraries send with each connection, costs the same however many sequences are open.
+    /// `INFO sequences` lists them.
+    fn info(&self, command: Command<'_>) -> Outcome {
+        let caller = self.caller()?;
         let mut text = format!(
             "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\nidmill_version:{}\r\ntcp_port:{}\r\n\r\n# Sequences\r\n",
             env!("CARGO_PKG_VERSION"),
             self.core.port,
         );
-        let caller = self.caller()?;
+        if !(1..command.len()).any(|at| command.is(at, "sequences")) {
+            return Ok(Answer::text(text));
+        }
+        caller.has(Right::Observe)?;
         for served in self.core.draws.all() {
             let allocator = served.allocator();
-            if caller.may(Right::Draw, allocator.name()).is_err() {
+            if caller.may(Right::Observe, allocator.name()).is_err() {
                 continue;
             }
             let snapshot = allocator.snapshot();
@@ -219,8 +239,19 @@ impl Session {
     }
 }
 
+/// Whether a client without a token may send this.
+pub(super) fn is_greeting(command: Command<'_>) -> bool {
+    GREETINGS.iter().any(|greeting| command.is(0, greeting))
+}
+
+/// The number of requests that a command counts as: one for each name that the store is asked for. Entries of
+/// `IDMILL.STORE` are paid for where they are decoded.
+pub(super) fn requests(command: Command<'_>) -> u64 {
+    if command.is(0, "exists") { (command.len() as u64).saturating_sub(1).max(1) } else { 1 }
+}
+
 /// A request's first line ends with its version: `GET /x` alone is of a sequence `/x`.
-fn is_http(command: Command<'_>) -> bool {
+pub(super) fn is_http(command: Command<'_>) -> bool {
     let begins = |at, how: &[u8]| command.word(at).is_some_and(|word| word.starts_with(how));
     command.is(0, "host:") || begins(1, b"/") && begins(2, b"HTTP/")
 }

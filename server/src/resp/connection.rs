@@ -13,8 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::reply::{Answer, Replies};
-use super::request::{Kept, Words, parse};
+use super::request::{LONGEST, Words, parse};
 use super::session::{Failure, Session};
+use super::transaction::Queue;
 use crate::core::Core;
 use crate::peer::Peer;
 
@@ -28,6 +29,8 @@ const FULL: usize = 64 * 1024;
 const QUIET: Duration = Duration::from_millis(200);
 /// How long a client may take over the rest of a command, and over taking answers off our hands.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may be connected without a token, where one is required.
+const LOGIN: Duration = Duration::from_secs(10);
 
 /// Serves one client until it leaves, or breaks the protocol, or the server ends.
 pub(crate) async fn serve<S>(core: Arc<Core>, stream: S, peer: Peer, id: i64)
@@ -71,26 +74,39 @@ impl<S> Drop for Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn serve(&mut self, ending: &CancellationToken) -> io::Result<()> {
         let mut ending = pin!(ending.cancelled());
-        // By when the rest of a command has to have come, however small its pieces are.
+        // The deadline for the rest of a command or of a transaction, however small its pieces are.
         let mut due = None;
+        // The deadline for a valid token. A wrong token or `RESET` does not extend it.
+        let mut login = None;
         loop {
             let came = self.read.len();
             self.answer_all().await?;
+            if let Err(refusal) = self.session.hold(self.read.len().saturating_sub(READ)) {
+                self.replies.answer(&Failure::Refused(refusal).answer());
+                self.session.ends = true;
+                self.write().await?;
+            }
             if self.session.ends {
                 return self.stream.shutdown().await;
             }
             self.rest();
             let begun = !self.read.is_empty();
-            if !begun || self.read.len() < came {
+            let open = begun || self.session.queue.is_some();
+            if !open || self.read.len() < came {
                 due = None;
             }
-            if begun && due.is_none() {
+            if open && due.is_none() {
                 due = Some(Instant::now() + PATIENCE);
             }
-            self.read.reserve(if begun { READ } else { KEPT });
+            if self.session.caller.is_some() {
+                login = None;
+            } else if *login.get_or_insert_with(|| Instant::now() + LOGIN) <= Instant::now() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.read.reserve(if begun && login.is_none() { READ } else { KEPT });
             let read = self.stream.read_buf(&mut self.read);
             let read = async {
-                match due {
+                match [due, login].into_iter().flatten().min() {
                     Some(due) => timeout_at(due, read).await?,
                     None => read.await,
                 }
@@ -128,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers every command that is whole.
     async fn answer_all(&mut self) -> io::Result<()> {
         while !self.session.ends {
-            match parse(&self.read, &mut self.words) {
+            match parse(&self.read, &mut self.words, self.session.longest()) {
                 Ok(None) => break,
                 Ok(Some(past)) => {
                     self.answer().await?;
@@ -163,16 +179,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.note(&answer);
             }
             Some(Err(answer)) => self.note(&answer),
-            Some(Ok(commands)) => self.carry_out(&commands).await?,
+            Some(Ok(queue)) => self.carry_out(&queue).await?,
         }
         Ok(())
     }
 
     /// Answers each as it comes: together, they may be more than is held for a client.
-    async fn carry_out(&mut self, commands: &[Kept]) -> io::Result<()> {
-        self.replies.list(commands.len());
-        for kept in commands {
-            let outcome = Box::pin(self.session.outcome(kept.command()));
+    async fn carry_out(&mut self, queue: &Queue) -> io::Result<()> {
+        self.replies.list(queue.commands);
+        let (mut words, mut rest) = (Words::default(), &queue.bytes[..]);
+        // Each was parsed when it was queued.
+        while let Ok(Some(past)) = parse(rest, &mut words, LONGEST) {
+            let outcome = Box::pin(self.session.outcome(words.of(rest)));
+            rest = &rest[past..];
             let outcome = soon(&mut self.stream, &mut self.replies, &mut self.ids, outcome).await?;
             self.note(&outcome.unwrap_or_else(Failure::answer));
             if self.replies.bytes().len() >= FULL {
@@ -197,6 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.read.is_empty() && self.read.capacity() > READ {
             self.read = BytesMut::new();
         }
+        self.words.shrink();
     }
 }
 

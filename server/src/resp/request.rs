@@ -8,13 +8,17 @@ use std::ops::Range;
 pub(crate) const MOST_WORDS: usize = 4096;
 /// The most bytes of a command; no name is longer than a fraction of it.
 pub(crate) const LONGEST: usize = 256 * 1024;
+/// The same for a client without a token.
+pub(crate) const LONGEST_OF_NOBODY: usize = 16 * 1024;
+/// The most words for which an idle connection keeps room.
+const KEPT_WORDS: usize = 64;
 
 /// Why bytes are no command. What follows them cannot be understood either: the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The number of words is none, or there are more than [`MOST_WORDS`].
     Words,
-    /// A word's length is none, or the command is longer than [`LONGEST`].
+    /// A word's length is none, or the command is longer than it may be.
     Length,
     /// Another byte than `$` where a word begins.
     Word,
@@ -42,6 +46,13 @@ impl Words {
     pub(crate) fn of<'a>(&'a self, bytes: &'a [u8]) -> Command<'a> {
         Command { bytes, words: &self.0 }
     }
+
+    /// Lets go of the room that only an exceptional command needs.
+    pub(crate) fn shrink(&mut self) {
+        if self.0.capacity() > KEPT_WORDS {
+            self.0 = Vec::new();
+        }
+    }
 }
 
 /// A command: its name and its arguments.
@@ -51,28 +62,10 @@ pub(crate) struct Command<'a> {
     words: &'a [Range<usize>],
 }
 
-/// A command that is kept for later.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    bytes: Vec<u8>,
-    words: Words,
-}
-
-impl Kept {
-    pub(crate) fn command(&self) -> Command<'_> {
-        self.words.of(&self.bytes)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
 impl<'a> Command<'a> {
-    /// A copy of it, without what follows it.
-    pub(crate) fn keep(self) -> Kept {
-        let past = self.words.last().map_or(0, |word| word.end);
-        Kept { bytes: self.bytes[..past].to_vec(), words: Words(self.words.to_vec()) }
+    /// The bytes that it was read from, without the end of their last line.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        &self.bytes[..self.words.last().map_or(0, |word| word.end)]
     }
 
     /// How many words it has; none where a line was empty.
@@ -90,24 +83,25 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Reads the first command into `words`. Returns how many bytes it has; `None` while it is not whole.
+/// Reads the first command, of at most `longest` bytes, into `words`. Returns how many bytes it has; `None`
+/// while it is not whole.
 ///
 /// # Errors
 /// For bytes that cannot be the beginning of one.
-pub(crate) fn parse(bytes: &[u8], words: &mut Words) -> Result<Option<usize>, Fault> {
+pub(crate) fn parse(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
     words.0.clear();
     match bytes.first() {
         None => Ok(None),
-        Some(b'*') => array(bytes, &mut words.0),
-        Some(_) => Ok(line(bytes, 0)?.map(|(text, past)| {
+        Some(b'*') => array(bytes, &mut words.0, longest),
+        Some(_) => Ok(line(bytes, 0, longest)?.map(|(text, past)| {
             words.0.extend(spaced(&bytes[text]));
             past
         })),
     }
 }
 
-fn array(bytes: &[u8], words: &mut Vec<Range<usize>>) -> Result<Option<usize>, Fault> {
-    let Some((digits, mut at)) = line(bytes, 1)? else { return Ok(None) };
+fn array(bytes: &[u8], words: &mut Vec<Range<usize>>, longest: usize) -> Result<Option<usize>, Fault> {
+    let Some((digits, mut at)) = line(bytes, 1, longest)? else { return Ok(None) };
     let count = number(&bytes[digits]).filter(|count| *count <= MOST_WORDS).ok_or(Fault::Words)?;
     for _ in 0..count {
         match bytes.get(at) {
@@ -115,8 +109,8 @@ fn array(bytes: &[u8], words: &mut Vec<Range<usize>>) -> Result<Option<usize>, F
             Some(b'$') => {}
             Some(_) => return Err(Fault::Word),
         }
-        let Some((digits, first)) = line(bytes, at + 1)? else { return Ok(None) };
-        let len = number(&bytes[digits]).filter(|len| first + len <= LONGEST).ok_or(Fault::Length)?;
+        let Some((digits, first)) = line(bytes, at + 1, longest)? else { return Ok(None) };
+        let len = number(&bytes[digits]).filter(|len| first + len <= longest).ok_or(Fault::Length)?;
         let past = first + len;
         match bytes.get(past..past + 2) {
             None => return Ok(None),
@@ -129,15 +123,15 @@ fn array(bytes: &[u8], words: &mut Vec<Range<usize>>) -> Result<Option<usize>, F
 }
 
 /// The line that begins there, without its end, and where the next one begins; `None` while it has no end.
-fn line(bytes: &[u8], from: usize) -> Result<Option<(Range<usize>, usize)>, Fault> {
+fn line(bytes: &[u8], from: usize, longest: usize) -> Result<Option<(Range<usize>, usize)>, Fault> {
     // A length has at most these bytes; only a line of words has more.
     match bytes[from..].iter().position(|byte| *byte == b'\n') {
-        Some(len) if from + len <= LONGEST => {
+        Some(len) if from + len <= longest => {
             let end = from + len;
             let text = bytes[from..end].strip_suffix(b"\r").map_or(end, |_| end - 1);
             Ok(Some((from..text, end + 1)))
         }
-        None if bytes.len() <= LONGEST => Ok(None),
+        None if bytes.len() <= longest => Ok(None),
         _ => Err(Fault::Length),
     }
 }
@@ -172,7 +166,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<Read, Fault> {
         let mut words = Words::default();
-        let read = parse(bytes, &mut words)?;
+        let read = parse(bytes, &mut words, LONGEST)?;
         let command = words.of(bytes);
         Ok(read.map(|past| ((0..command.len()).map(|at| command.word(at).unwrap().to_vec()).collect(), past)))
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use idmill::{Error, ErrorKind, Status};
 
 use super::reply::Answer;
-use super::request::Command;
+use super::request::{Command, LONGEST, LONGEST_OF_NOBODY};
 use super::transaction::Queue;
-use crate::access::{Caller, Refusal, Right};
+use crate::access::{Caller, Memory, Refusal, Right};
 use crate::core::Core;
 use crate::measures;
 use crate::peer::Peer;
@@ -33,6 +33,8 @@ pub(super) struct Session {
     paid: bool,
     /// Drawn from last, by somebody who may.
     recent: Option<(Vec<u8>, Arc<Served>)>,
+    /// The part of its token's memory that this connection uses.
+    memory: Option<Memory>,
     /// What follows is not answered any more.
     pub(super) ends: bool,
 }
@@ -52,6 +54,7 @@ impl Session {
             metered: None,
             paid: false,
             recent: None,
+            memory: None,
             ends: false,
         }
     }
@@ -65,7 +68,7 @@ impl Session {
         let (name, served) = self.recent.as_ref().filter(|(name, _)| Some(&name[..]) == command.word(1))?;
         debug_assert!(!name.is_empty());
         if let (Some(now), Some(caller)) = (self.metered, &self.caller) {
-            caller.pays(now).ok()?;
+            caller.pays(1, now).ok()?;
             self.paid = true;
         }
         let id = served.try_next().ok();
@@ -73,13 +76,28 @@ impl Session {
         id
     }
 
-    /// For a command that is answered any other way.
-    pub(super) fn pay(&mut self) -> Result<(), Refusal> {
+    /// Pays for a command that the fast path did not answer, as this number of requests.
+    pub(super) fn pay(&mut self, requests: u64) -> Result<(), Refusal> {
         let paid = std::mem::take(&mut self.paid);
         match &self.caller {
-            Some(caller) if !paid => self.core.pays(caller),
+            Some(caller) if !paid => self.core.pays_for(caller, requests),
             _ => Ok(()),
         }
+    }
+
+    /// Call it before more is read: counts unread bytes and the open transaction to the token's memory.
+    pub(super) fn hold(&mut self, unread: usize) -> Result<(), Refusal> {
+        let bytes = unread + self.queue.as_ref().map_or(0, |queue| queue.bytes.len());
+        let before = self.memory.as_ref().map_or(0, Memory::bytes);
+        match &self.caller {
+            Some(caller) if bytes != before => caller.holds(bytes, &mut self.memory),
+            _ => Ok(()),
+        }
+    }
+
+    /// The most bytes of its next command.
+    pub(super) fn longest(&self) -> usize {
+        if self.caller.is_some() { LONGEST } else { LONGEST_OF_NOBODY }
     }
 
     /// To be called when bytes have come: whether the client still is who it said.

@@ -60,7 +60,7 @@ impl Session {
             }
             Ask::Inspect(names) => {
                 few(names.len())?;
-                Ok(Said::Sequences(inspected(store, caller, &names).await))
+                Ok(Said::Sequences(self.inspected(store, caller, &names).await))
             }
             Ask::List(page) => self.listed(caller, page).await,
             Ask::Record(name) => {
@@ -76,17 +76,43 @@ impl Session {
                 records(&self.core.behind, caller, page).await
             }
             Ask::Create { name, bounds } => {
-                let created = self.core.behind.administered().create(&name, bounds);
-                self.changed(caller, "create", &name, created).await?
+                let (store, of) = (self.core.behind.administered(), name.clone());
+                let create = async move { store.create(&of, bounds).await };
+                self.changed(caller, "create", &name, create).await?
             }
             Ask::Set { name, change } => {
-                let set = self.core.behind.administered().set(&name, Change::from(change));
+                let (store, of) = (self.core.behind.administered(), name.clone());
+                let set = async move { store.set(&of, Change::from(change)).await };
                 self.changed(caller, "change", &name, set).await?
             }
             Ask::Remove(name) => self.removed(caller, &name).await?,
             // Answered above.
             Ask::Reserve(_) => Err(ErrorKind::InvalidInput.into()),
         })
+    }
+
+    async fn inspected(
+        &self,
+        store: &dyn Store,
+        caller: &Caller,
+        names: &[SequenceName],
+    ) -> Vec<Outcome<Option<SequenceInfo>>> {
+        let allowed = names.iter().enumerate().map(|(at, name)| {
+            let seen = if sees(caller, name) { Ok(()) } else { Err(Refusal::Sequence) };
+            let paid = seen.and_then(|()| self.pays_for_entry(caller, at));
+            paid.map_err(|refusal| refused(refusal, name, Operation::Inspect))
+        });
+        let allowed: Vec<Result<()>> = allowed.collect();
+        let asked = names.iter().zip(&allowed).filter(|(_, allowed)| allowed.is_ok());
+        let asked: Vec<_> = asked.map(|(name, _)| name.clone()).collect();
+        let mut found = store.inspect_many(&asked).await.into_iter();
+        let mut next = |()| found.next().unwrap_or_else(|| Err(ErrorKind::Unavailable.into()));
+        allowed.into_iter().map(|allowed| Outcome::of(allowed.and_then(&mut next))).collect()
+    }
+
+    /// Each entry is a request. The first was paid for with the command.
+    fn pays_for_entry(&self, caller: &Caller, at: usize) -> Result<(), Refusal> {
+        if at == 0 { Ok(()) } else { self.core.pays(caller) }
     }
 
     async fn listed(&self, caller: &Caller, page: protocol::Page) -> Result<Said> {
@@ -108,17 +134,18 @@ impl Session {
         caller: &Caller,
         did: &'static str,
         name: &SequenceName,
-        change: impl Future<Output = Result<SequenceInfo>>,
+        change: impl Future<Output = Result<SequenceInfo>> + Send + 'static,
     ) -> Told {
         self.administers(caller, did, name)?;
-        let outcome = change.await;
+        let outcome = self.core.draws.changing(name, change).await;
         self.noted(caller, did, name, outcome.as_ref().map(Some));
         Ok(outcome.map(Said::Sequence))
     }
 
     async fn removed(&self, caller: &Caller, name: &SequenceName) -> Told {
         self.administers(caller, "remove", name)?;
-        let outcome = self.core.behind.administered().remove(name).await;
+        let (store, of) = (self.core.behind.administered(), name.clone());
+        let outcome = self.core.draws.changing(name, async move { store.remove(&of).await }).await;
         if !matches!(outcome, Ok(false)) {
             self.noted(caller, "remove", name, outcome.as_ref().map(|_| None));
         }
@@ -177,22 +204,6 @@ fn sees(caller: &Caller, name: &str) -> bool {
 
 fn sees_all(caller: &Caller) -> bool {
     caller.patterns().contains(&Pattern::any())
-}
-
-async fn inspected(
-    store: &dyn Store,
-    caller: &Caller,
-    names: &[SequenceName],
-) -> Vec<Outcome<Option<SequenceInfo>>> {
-    let seen: Vec<_> = names.iter().filter(|name| sees(caller, name)).cloned().collect();
-    let mut found = store.inspect_many(&seen).await.into_iter();
-    let one = |name: &SequenceName| {
-        if !sees(caller, name) {
-            return Err(refused(Refusal::Sequence, name, Operation::Inspect));
-        }
-        found.next().unwrap_or_else(|| Err(ErrorKind::Unavailable.into()))
-    };
-    names.iter().map(one).map(Outcome::of).collect()
 }
 
 /// Where a page of records ends is the name of one, which only those may know who see all.

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use idmill::store::{Bounds, Change, Faults, MemoryStore};
-use idmill_remote::protocol::{Ask, Request, VERSION};
+use idmill_remote::protocol::Ask;
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Tls, Token};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use parking_lot::Mutex;
@@ -16,12 +16,12 @@ use serde_json::Value;
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 
-use crate::common::{Client, Running, with_orders};
+use crate::common::{Running, with_orders};
 use crate::tls::{Authority, asked};
 
 /// What this thread logs, and with it all tasks of a test that has one thread.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -41,7 +41,7 @@ static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
 });
 
 impl Log {
-    fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+    pub(crate) fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
         LazyLock::force(&OTHER);
         let log = Self::default();
         let lines = log.clone();
@@ -50,7 +50,7 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 
@@ -90,16 +90,6 @@ async fn administer(server: &Running, method: Method, name: &str, secret: &str, 
         Http::new().request(method, server.url(&format!("/v1/sequences/{name}"))).bearer_auth(secret);
     let request = request.header("content-type", "application/json").body(body.to_owned());
     request.send().await.unwrap().status()
-}
-
-/// What a client of the store behind the server is answered.
-async fn ask_store(client: &mut Client, ask: Ask) -> String {
-    let request = String::from_utf8(Request { number: 7, ask }.encode()).unwrap();
-    let (command, length) = (format!("*3\r\n$12\r\nIDMILL.STORE\r\n$1\r\n{VERSION}"), request.len());
-    match client.ask(&format!("{command}\r\n${length}\r\n{request}")).await {
-        length if length.starts_with('$') => client.line().await,
-        refused => refused,
-    }
 }
 
 #[tokio::test]
@@ -162,7 +152,7 @@ async fn each_act_on_the_store_behind_the_server_has_a_line_too() {
         let (mut client, before) = (server.client().await, log.audit().len());
         client.ask(&format!("AUTH {}", secret.reveal())).await;
         store.set_faults(faults[fault].clone());
-        let answer = ask_store(&mut client, ask).await;
+        let answer = client.ask_store(ask).await;
         assert!(answer.contains(told), "{did} by {by}: {answer}");
         let line = log.last();
         assert_eq!(log.audit().len(), before + 1, "{did} by {by}: {line}");
@@ -273,6 +263,33 @@ async fn who_is_refused_writes_a_few_lines_and_each_is_counted() {
         204
     );
     assert_eq!(log.last()["outcome"], "done");
+}
+
+#[tokio::test]
+async fn long_names_are_shortened_in_the_log() {
+    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let server = Running::with(with_orders().await, |server| server.access(tokens.access())).await;
+    let long = "x".repeat(40_000);
+    for secret in [tokens.operator.reveal(), tokens.shop.reveal(), "wrong"] {
+        let status = administer(&server, Method::DELETE, &long, secret, "").await;
+        assert!(status.is_client_error(), "{status}");
+        let line = log.last();
+        assert!(line["sequence"].as_str().unwrap().contains("xxx… (40000 bytes)"), "{line}");
+        assert!(line.to_string().len() < 2000, "{}", line.to_string().len());
+    }
+}
+
+#[tokio::test]
+async fn turned_away_clients_write_a_few_lines() {
+    let (log, _guard) = Log::begin();
+    let server = Running::with(with_orders().await, |server| server.max_connections(1)).await;
+    let mut only = server.client().await;
+    assert_eq!(only.ask("PING").await, "+PONG");
+    for _ in 0..100 {
+        assert!(server.client().await.line().await.contains("max number of clients"));
+    }
+    let lines = log.text().matches("a client was turned away").count();
+    assert!((20..40).contains(&lines), "{lines} lines");
 }
 
 #[tokio::test]

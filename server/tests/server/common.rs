@@ -3,8 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use idmill::Sequences;
-use idmill::store::{Bounds, MemoryStore, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use idmill::store::{Bounds, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture};
+use idmill::{Error, ErrorKind, Result, SequenceName, Sequences};
+use idmill_remote::protocol::{Ask, Request, VERSION};
 use idmill_server::{Server, ServerBuilder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -65,6 +69,55 @@ pub(crate) async fn with_orders() -> MemoryStore {
     store
 }
 
+/// A store in memory that counts what it is asked, and can be made to refuse whatever it is asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) memory: MemoryStore,
+    calls: Arc<AtomicUsize>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Watched {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn break_all(&self, is_broken: bool) {
+        self.broken.store(is_broken, Ordering::Relaxed);
+    }
+
+    fn asked(&self) -> Result<()> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let broken = || Error::new(ErrorKind::StoreViolation, "the file was replaced");
+        if self.broken.load(Ordering::Relaxed) { Err(broken()) } else { Ok(()) }
+    }
+}
+
+impl Store for Watched {
+    idmill::store_calls!(|this| this.memory => capabilities give_back list set remove);
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            self.asked()?;
+            self.memory.reserve(request).await
+        })
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            self.asked()?;
+            self.memory.create(name, bounds).await
+        })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        Box::pin(async move {
+            self.asked()?;
+            self.memory.inspect(name).await
+        })
+    }
+}
+
 /// A client that writes what it is told, byte for byte.
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -77,6 +130,31 @@ impl Client {
     pub(crate) async fn ask(&mut self, words: &str) -> String {
         self.send(format!("{words}\r\n")).await;
         self.line().await
+    }
+
+    /// The same, or nothing if the server has left.
+    pub(crate) async fn ask_or_end(&mut self, words: &str) -> String {
+        let _ = self.0.write_all(format!("{words}\r\n").as_bytes()).await;
+        self.rest_of_line().await
+    }
+
+    /// The next lines.
+    pub(crate) async fn lines(&mut self, count: usize) -> Vec<String> {
+        let mut lines = Vec::with_capacity(count);
+        for _ in 0..count {
+            lines.push(self.line().await);
+        }
+        lines
+    }
+
+    /// The answer to `IDMILL.STORE`.
+    pub(crate) async fn ask_store(&mut self, ask: Ask) -> String {
+        let request = String::from_utf8(Request { number: 7, ask }.encode()).unwrap();
+        let (command, length) = (format!("*3\r\n$12\r\nIDMILL.STORE\r\n$1\r\n{VERSION}"), request.len());
+        match self.ask(&format!("{command}\r\n${length}\r\n{request}")).await {
+            length if length.starts_with('$') => self.line().await,
+            refused => refused,
+        }
     }
 
     pub(crate) async fn line(&mut self) -> String {

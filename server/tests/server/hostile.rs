@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idmill::store::MemoryStore;
+use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -29,6 +30,68 @@ async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
         assert!(answer.contains(word), "{}: {answer}", bytes.escape_ascii());
     }
     assert_eq!(other.ask("INCR s").await, ":2");
+}
+
+/// A server that asks for a token, and the token.
+async fn with_token() -> (Running, Secret) {
+    let secret = Secret::fresh().unwrap();
+    let token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
+    let access = Access::by([token]);
+    (Running::with(MemoryStore::new(), |server| server.access(access)).await, secret)
+}
+
+#[tokio::test]
+async fn client_without_a_token_may_only_show_one() {
+    let (server, secret) = with_token().await;
+    let mut client = server.client().await;
+    for command in [
+        "CLIENT SETNAME me",
+        "CLIENT ID",
+        "ECHO x",
+        "SELECT 0",
+        "COMMAND",
+        "CONFIG GET save",
+        "INFO",
+        "MULTI",
+        "INCR s",
+        "HELLO 3",
+    ] {
+        let answer = client.ask(command).await;
+        assert!(answer.starts_with("-NOAUTH"), "{command}: {answer}");
+    }
+    assert!(client.ask("AUTTH x").await.starts_with("-ERR unknown command"));
+    assert_eq!(client.ask("PING").await, "+PONG");
+    assert_eq!(client.ask("RESET").await, "+RESET");
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    assert_eq!(client.ask("CLIENT SETNAME me").await, "+OK");
+    assert_eq!(server.client().await.ask("QUIT").await, "+OK");
+}
+
+#[tokio::test]
+async fn client_without_a_token_sends_short_commands() {
+    let (server, secret) = with_token().await;
+    for long in ["*2\r\n$4\r\nPING\r\n$16384\r\n".to_owned(), "x".repeat(17_000)] {
+        let mut client = server.client().await;
+        client.send(&long).await;
+        assert_eq!(client.line().await, "-ERR Protocol error: invalid bulk length");
+        assert_eq!(client.rest().await, "");
+    }
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    assert_eq!(client.ask(&format!("PING {}", "x".repeat(100_000))).await, "$100000");
+}
+
+#[tokio::test]
+async fn names_of_clients_are_short() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    let (longest, longer) = ("x".repeat(64), "x".repeat(65));
+    assert_eq!(client.ask(&format!("CLIENT SETNAME {longest}")).await, "+OK");
+    for command in [format!("CLIENT SETNAME {longer}"), format!("HELLO 3 SETNAME {longer}")] {
+        let answer = client.ask(&command).await;
+        assert!(answer.starts_with("-ERR a client's name has at most 64 bytes"), "{answer}");
+    }
+    assert_eq!(client.ask("CLIENT GETNAME").await, "$64");
 }
 
 /// A line without an end, and a word of a gigabyte: neither is kept.

@@ -1,11 +1,15 @@
 //! What a token limits, over both protocols.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
+use idmill::SequenceName;
 use idmill::store::{Existing, MemoryStore, Store};
+use idmill_remote::protocol::{Ask, Reserve};
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use reqwest::{Client as Http, StatusCode};
 use serde_json::Value;
+use tokio::time::sleep;
 
 use crate::common::{Client, Running, with_orders};
 
@@ -76,18 +80,105 @@ async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
 #[tokio::test]
 async fn a_transaction_that_is_too_much_is_not_carried_out_at_all() {
     let secret = Secret::fresh().unwrap();
-    let (server, access) = with(MemoryStore::new(), [limited(&secret, |token| few(token, 1))]).await;
+    let (server, access) = with(MemoryStore::new(), [limited(&secret, |token| few(token, 1000))]).await;
     let mut shop = client(&server, &secret).await;
-    shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(100) + "EXEC\r\n").await;
-    assert_eq!(shop.line().await, "+OK");
-    let mut queued = Vec::new();
-    for _ in 0..100 {
-        queued.push(shop.line().await);
+    for (draws, answer) in [
+        (700, "*700"),
+        (700, "-TRYAGAIN the token allows fewer requests a second"),
+        (1001, "-NOPERM the token allows 1000 requests at once"),
+    ] {
+        shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(draws) + "EXEC\r\n").await;
+        assert_eq!(shop.line().await, "+OK");
+        assert!(shop.lines(draws).await.iter().all(|answer| answer == "+QUEUED"));
+        let line = shop.line().await;
+        assert!(line.starts_with(answer), "{line}, and not {answer}");
+        if let Some(drawn) = line.strip_prefix('*') {
+            shop.lines(drawn.parse().unwrap()).await;
+        }
     }
-    assert!(queued.iter().any(|answer| answer.starts_with("-TRYAGAIN")), "{queued:?}");
-    assert!(shop.line().await.starts_with("-EXECABORT"));
+    // A discarded transaction costs nothing.
+    shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(900) + "DISCARD\r\n").await;
+    assert_eq!(shop.lines(902).await.pop().unwrap(), "+OK");
     access.replace([limited(&secret, |_| {})]);
-    assert_eq!(shop.ask("INCR s").await, ":1");
+    assert_eq!(shop.ask("INCR s").await, ":701");
+}
+
+/// Commands queued without a token would not be paid for.
+#[tokio::test]
+async fn transaction_with_a_login_in_it_draws_nothing() {
+    let secret = Secret::fresh().unwrap();
+    let store = with_orders().await;
+    let (server, _) = with(store.clone(), [limited(&secret, |token| few(token, 2))]).await;
+    let mut shop = server.client().await;
+    let draws = "IDMILL.TAKE orders 10\r\n".repeat(1000);
+    shop.send(format!("MULTI\r\nAUTH {}\r\n{draws}EXEC\r\nQUIT\r\n", secret.reveal())).await;
+    let drawn = shop.rest().await.lines().filter(|line| line.starts_with("*2")).count();
+    assert!(drawn < 10, "{drawn} times");
+}
+
+#[tokio::test]
+async fn store_command_pays_for_each_entry() {
+    let limits = |token: &mut Token| {
+        few(token, 10);
+        token.max_ids = Some(10);
+    };
+    let store = with_orders().await;
+    let orders: SequenceName = "orders".parse().unwrap();
+    let entry = Reserve { name: orders.clone(), count: 10, ceiling: u64::MAX, create: None };
+    for ask in [Ask::Reserve(vec![entry; 256]), Ask::Inspect(vec![orders.clone(); 256])] {
+        let secret = Secret::fresh().unwrap();
+        let (server, _) = with(store.clone(), [limited(&secret, limits)]).await;
+        let answer = client(&server, &secret).await.ask_store(ask).await;
+        let refused = answer.matches("fewer requests a second").count();
+        // A second may pass, or several on a slow machine, and each lets one more in.
+        assert!((200..=246).contains(&refused), "{refused} refused: {answer}");
+    }
+    let next = store.inspect(&orders).await.unwrap().unwrap().next.unwrap();
+    assert!(next < 600, "{next}");
+}
+
+#[tokio::test]
+async fn exists_pays_for_each_name() {
+    let secret = Secret::fresh().unwrap();
+    let (server, _) = with(with_orders().await, [limited(&secret, |token| few(token, 1000))]).await;
+    let mut shop = client(&server, &secret).await;
+    for (names, answer) in [(700, ":700"), (700, "-TRYAGAIN"), (1001, "-NOPERM the token allows 1000")] {
+        let line = shop.ask(&format!("EXISTS{}", " orders".repeat(names))).await;
+        assert!(line.starts_with(answer), "{line}, and not {answer}");
+    }
+}
+
+/// On all connections of a token together.
+#[tokio::test]
+async fn commands_that_wait_are_bounded_for_each_token() {
+    let (secret, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
+    let tokens = [limited(&secret, |_| {}), limited(&other, |_| {})];
+    let (server, _) = with(with_orders().await, tokens).await;
+    let transaction = "MULTI\r\n".to_owned() + &format!("ECHO {}\r\n", "x".repeat(10_000)).repeat(20);
+    let (mut clients, mut refused) = (Vec::new(), 0);
+    for _ in 0..200 {
+        let mut shop = client(&server, &secret).await;
+        shop.send(&transaction).await;
+        assert_eq!(shop.line().await, "+OK");
+        let mut last = String::new();
+        for _ in 0..20 {
+            last = shop.rest_of_line().await;
+        }
+        // The refusal comes behind the answers, and ends the connection.
+        refused += usize::from(last != "+QUEUED" || shop.ask_or_end("PING").await != "+QUEUED");
+        clients.push(shop);
+    }
+    assert!((20..100).contains(&refused), "{refused} of 200 transactions of 200 kB");
+    let mut other = client(&server, &other).await;
+    other.send(&transaction).await;
+    assert_eq!(other.lines(21).await.pop().unwrap(), "+QUEUED");
+    // Closed connections make room.
+    drop(clients);
+    sleep(Duration::from_millis(200)).await;
+    let mut shop = client(&server, &secret).await;
+    shop.send(&transaction).await;
+    assert_eq!(shop.lines(21).await.pop().unwrap(), "+QUEUED");
+    assert_eq!(shop.ask("PING").await, "+QUEUED");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod certificates;
+mod changes;
 mod clock;
 mod common;
 mod endings;
@@ -14,6 +15,7 @@ mod page;
 mod patience;
 mod ready;
 mod redis;
+mod refusals;
 mod security;
 mod tls;
 mod tokens;

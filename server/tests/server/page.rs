@@ -88,6 +88,7 @@ async fn each_second_it_is_told_what_goes_on() {
     let used = orders["used"].as_f64().unwrap() * 1e5;
     assert!((used - orders["reached"].as_f64().unwrap()).abs() < 0.5, "{orders}");
     // At tens a second, a hundred thousand are gone soon.
+    assert_eq!((&orders["ends_soon"], &orders["shown"]["health"]), (&json!(true), &json!("ending soon")));
     let date = orders["exhausted_on"].as_str().unwrap();
     assert!(date.starts_with("20") && date.len() == 10, "{date}");
 }

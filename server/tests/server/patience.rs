@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use idmill::store::MemoryStore;
+use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -48,6 +49,51 @@ async fn a_command_that_trickles_in_is_given_up_after_a_minute() {
         sleep(MINUTE / 4).await;
     }
     assert!(begun.elapsed() < MINUTE * 3, "after {:?}", begun.elapsed());
+}
+
+/// A server that asks for a token, and the token.
+async fn with_token() -> (Running, Secret) {
+    let secret = Secret::fresh().unwrap();
+    let token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
+    let access = Access::by([token]);
+    (Running::with(MemoryStore::new(), |server| server.access(access)).await, secret)
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_without_a_token_is_left_after_seconds() {
+    let (server, secret) = with_token().await;
+    for says in ["", "PING\r\n", "RESET\r\n", "*2\r\n"] {
+        let (mut client, begun) = (server.client().await.0, Instant::now());
+        // However often it says something.
+        for at in 0.. {
+            let said = if at == 0 || !says.starts_with('*') { says } else { "" };
+            let is_left = client.write_all(said.as_bytes()).await.is_err();
+            sleep(MINUTE / 60).await;
+            if is_left || client.try_read(&mut [0; 64]).is_ok_and(|read| read == 0) {
+                break;
+            }
+            assert!(begun.elapsed() < MINUTE, "{says:?} is waited for");
+        }
+        assert!(begun.elapsed() >= MINUTE / 10, "{says:?} after {:?}", begun.elapsed());
+    }
+    let mut client = server.client().await;
+    client.send(format!("AUTH {}\r\n", secret.reveal())).await;
+    let mut answer = [0; 5];
+    client.0.read_exact(&mut answer).await.unwrap();
+    sleep(HOUR).await;
+    client.send("PING\r\n").await;
+    client.0.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"+PONG");
+}
+
+#[tokio::test(start_paused = true)]
+async fn transaction_that_is_left_open_ends_after_a_minute() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await.0;
+    client.write_all(b"MULTI\r\nINCR s\r\n").await.unwrap();
+    let (answer, after) = until_it_leaves(&mut client).await;
+    assert_eq!(answer, b"+OK\r\n+QUEUED\r\n");
+    assert!((MINUTE..MINUTE * 2).contains(&after), "after {after:?}");
 }
 
 #[tokio::test(start_paused = true)]

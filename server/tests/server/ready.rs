@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::common::{Running, with_orders};
+use crate::audit::Log;
+use crate::common::{Running, Watched, with_orders};
 
 /// Whether it is ready, and what it says.
 async fn ready(server: &Running) -> (bool, String) {
@@ -75,6 +77,90 @@ async fn a_server_whose_memory_does_not_last_is_not_ready_while_it_still_has_ids
     assert!(!is_ready, "{text}");
     store.set_faults(Faults::none());
     until_ready(&server).await;
+}
+
+#[tokio::test]
+async fn server_is_not_ready_while_sequences_cannot_be_opened() {
+    let ((log, _guard), store) = (Log::begin(), with_orders().await);
+    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    until_ready(&server).await;
+    store.set_faults(Faults::outage());
+    assert!(server.client().await.ask("INCR orders").await.starts_with("-TRYAGAIN"));
+    let (is_ready, text) = ready(&server).await;
+    assert!(!is_ready && text.contains("the store does not answer"), "{text}");
+    while !log.text().contains("clients should be sent elsewhere") {
+        sleep(Duration::from_millis(50)).await;
+    }
+    store.set_faults(Faults::none());
+    until_ready(&server).await;
+    assert!(log.text().contains("the store answers again"));
+}
+
+/// Its file was replaced, for one: a permanent error, and not of a sequence.
+#[tokio::test]
+async fn server_is_not_ready_while_its_store_refuses_everything() {
+    let ((log, _guard), store) = (Log::begin(), Watched::default());
+    let server = Running::over(store.clone()).await;
+    let mut client = server.client().await;
+    client.id("INCR orders").await;
+    until_ready(&server).await;
+    store.break_all(true);
+    for name in ["orders", "others"] {
+        while client.ask(&format!("INCR {name}")).await.starts_with(':') {}
+    }
+    let text = loop {
+        match ready(&server).await {
+            (false, text) => break text,
+            _ => sleep(Duration::from_millis(50)).await,
+        }
+    };
+    assert!(text.contains("the store cannot be used"), "{text}");
+    assert_eq!(log.text().matches("clients should be sent elsewhere").count(), 1);
+    store.break_all(false);
+    until_ready(&server).await;
+}
+
+/// A removed sequence has the same kind of error, and others are served.
+#[tokio::test]
+async fn removed_sequence_does_not_make_the_server_unready() {
+    let store = with_orders().await;
+    let server = Running::over(store.clone()).await;
+    let mut client = server.client().await;
+    client.id("INCR orders").await;
+    store.remove(&"orders".parse().unwrap()).await.unwrap();
+    while client.ask("INCR orders").await.starts_with(':') {}
+    for _ in 0..30 {
+        let (is_ready, text) = ready(&server).await;
+        assert!(is_ready && text.contains("1 in trouble"), "{text}");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn sequence_that_ends_soon_is_told_by_its_days() {
+    let recorder = DebuggingRecorder::new();
+    let (_recording, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
+    let store = with_orders().await;
+    store.create(&"short".parse().unwrap(), Bounds::new(1, 5_000_000).unwrap()).await.unwrap();
+    let server = Running::with(store, |server| server.metrics(String::new)).await;
+    let mut client = server.client().await;
+    let text = loop {
+        client.id("INCRBY orders 100").await;
+        client.id("INCRBY short 100").await;
+        let (is_ready, text) = ready(&server).await;
+        assert!(is_ready, "{text}");
+        if text.contains("ends in") {
+            break text;
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert!(text.contains("2 sequences, 0 in trouble; `short` ends in "), "{text}");
+    assert!(text.contains("at its present rate") && !text.contains("`orders`"), "{text}");
+    reqwest::get(server.url("/metrics")).await.unwrap();
+    let ending = seen.snapshot().into_vec().into_iter().find_map(|(key, _, _, value)| {
+        (key.key().name() == "idmill_server_ending_soon_sequences").then_some(value)
+    });
+    assert_eq!(ending, Some(DebugValue::Gauge(1.0.into())));
 }
 
 #[tokio::test]

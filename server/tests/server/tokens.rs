@@ -57,12 +57,20 @@ async fn a_transaction_does_not_outlast_the_token_that_began_it() {
     access.replace([token(&secret), none]);
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
-    client.send(format!("MULTI\r\nINCR s\r\nAUTH {}\r\nINCR s\r\nEXEC\r\n", other.reveal())).await;
-    for answer in ["+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3", ":1", "+OK", "-NOPERM"] {
+    for login in [format!("AUTH {}", other.reveal()), format!("HELLO 3 AUTH x {}", other.reveal())] {
+        client.send(format!("MULTI\r\nINCR s\r\n{login}\r\nINCR s\r\nEXEC\r\n")).await;
+        for answer in ["+OK", "+QUEUED", "-ERR AUTH and HELLO", "+QUEUED", "-EXECABORT"] {
+            let line = client.line().await;
+            assert!(line.starts_with(answer), "{line}, and not {answer}");
+        }
+    }
+    assert!(store.inspect(&"s".parse().unwrap()).await.unwrap().is_none());
+    // Nor does it take another's place.
+    client.send(format!("MULTI\r\nRESET\r\nAUTH {}\r\nINCR s\r\n", other.reveal())).await;
+    for answer in ["+OK", "+RESET", "+OK", "-NOPERM"] {
         let line = client.line().await;
         assert!(line.starts_with(answer), "{line}, and not {answer}");
     }
-    assert!(store.inspect(&"s".parse().unwrap()).await.unwrap().is_some());
 }
 
 /// A connection that is kept has no rights of its own: each request has its token's.

@@ -1,6 +1,7 @@
 //! Commands and their answers, byte for byte.
 
 use idmill::store::{Existing, MemoryStore};
+use idmill_server::{Access, Pattern, Right, Secret, Token};
 
 use crate::common::{Running, with_orders};
 
@@ -75,6 +76,31 @@ async fn what_is_kept_of_a_transaction_has_a_limit() {
         assert!(queued < 100, "a megabyte is kept");
     }
     assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
+}
+
+/// Libraries ask with each connection.
+#[tokio::test]
+async fn info_lists_sequences_where_it_is_asked_to() {
+    let secrets = [Secret::fresh().unwrap(), Secret::fresh().unwrap()];
+    let token = |at: usize, right: Right| {
+        Token::new("t", secrets[at].hash(), [Right::Draw, right].into_iter().collect(), vec![Pattern::any()])
+    };
+    let access = Access::by([token(0, Right::Observe), token(1, Right::Reserve)]);
+    let server = Running::with(with_orders().await, |server| server.access(access)).await;
+    for (secret, command, listed) in [
+        (0, "INFO", "+OK"),
+        (0, "INFO sequences", "orders:last="),
+        (1, "INFO", "+OK"),
+        (1, "INFO sequences", "-NOPERM"),
+    ] {
+        let mut client = server.client().await;
+        client
+            .send(format!("AUTH {}\r\nINCR orders\r\n{command}\r\nQUIT\r\n", secrets[secret].reveal()))
+            .await;
+        let said = client.rest().await;
+        assert!(said.contains(listed), "{command}: {said}");
+        assert_eq!(said.contains("orders:"), listed.starts_with("orders"), "{command}: {said}");
+    }
 }
 
 #[tokio::test]

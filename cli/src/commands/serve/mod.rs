@@ -52,7 +52,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     // From here on: a store may be waited for.
     let told = reload::Told::new();
     let traces = Traces::begin()?;
-    logging::serve(global, settings.logs_json, traces.layer());
+    let log = logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
     let server = bound(&settings, handed, metrics.clone()).await?;
     let figures = server.figures();
@@ -72,6 +72,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         () = reload::keep(&settings, &figures, told) => {}
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
+        () = log.keep() => {}
         () = told_twice() => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
     }
     traces.end().await;

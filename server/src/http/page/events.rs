@@ -28,7 +28,7 @@ pub(super) async fn stream(
 ) -> Result<Response, Problem> {
     let asked = asked_of(asked)?;
     caller.has(Right::Observe)?;
-    let mut looks = core.observed.watch();
+    let mut looks = core.observed.watch(&core);
     looks.mark_changed();
     let reader = Some(Reader { core, caller, asked, looks });
     let events = stream::unfold(reader, |reader| async {

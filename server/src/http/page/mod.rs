@@ -69,7 +69,7 @@ async fn page(
     };
     let asked = asked_of(asked)?;
     caller.has(Right::Observe)?;
-    let view = View::of(&core, &core.observed.latest(), &caller, &asked);
+    let view = View::of(&core, &core.observed.latest(&core), &caller, &asked);
     Ok(Html(render::open(&view, &asked)).into_response())
 }
 

@@ -141,7 +141,7 @@ function show(view) {
 // What changes seldom, and matters: each second would be too often.
 function tell({ server, sequences }) {
   const { state, summary } = server.shown;
-  const troubles = sequences.filter((one) => one.health !== 'serving').map((one) => `${one.name} is ${one.health}`);
+  const troubles = sequences.map(({ name, shown }) => [name, shown.health]).filter(([, health]) => health !== 'serving').map(([name, health]) => `${name} is ${health}`);
   const news = [];
   if (known.state !== null && known.state !== state) news.push(`The server is ${state.toLowerCase()}. ${server.shown.reason}`);
   if (known.troubles !== null) {
@@ -165,7 +165,7 @@ function showRows(sequences) {
 }
 
 function fill(row, sequence) {
-  row.dataset.health = sequence.health;
+  row.dataset.health = sequence.shown.health;
   for (const cell of row.querySelectorAll('[data-cell]')) {
     write(cell, sequence.shown[cell.dataset.cell] ?? sequence[cell.dataset.cell] ?? '');
   }

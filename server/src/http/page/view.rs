@@ -16,6 +16,9 @@ use crate::observed::{Look, MOST, Row};
 /// The most rows of a page.
 pub(super) const ROWS: usize = 50;
 
+/// Shown instead of `serving` for a sequence that ends soon.
+const ENDING_SOON: &str = "ending soon";
+
 /// What a reader asks for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -167,6 +170,8 @@ pub(super) struct ServerShown {
 pub(super) struct Sequence {
     pub(super) name: String,
     pub(super) health: Health,
+    /// Whether it ends within 30 days at its present rate.
+    ends_soon: bool,
     reason: Option<String>,
     failures_in_a_row: u64,
     last: Option<Number>,
@@ -298,6 +303,7 @@ impl Sequence {
         Self {
             name: row.name.clone(),
             health: row.health,
+            ends_soon: row.ends_soon(),
             reason: row.reason.clone(),
             failures_in_a_row: row.failures,
             last: row.last.map(Number),
@@ -327,7 +333,11 @@ impl Shown {
             (None, None) => NOTHING.to_owned(),
         };
         Self {
-            health: row.health.as_str(),
+            health: if row.health == Health::Serving && row.ends_soon() {
+                ENDING_SOON
+            } else {
+                row.health.as_str()
+            },
             reason: why(row),
             last: known(row.last.map(format::count)),
             rate: known(row.rate.map(format::rate)),
@@ -365,7 +375,8 @@ fn ordered(a: &Row, b: &Row, Sort { by, falling }: Sort) -> Ordering {
             return if falling { b.name.cmp(&a.name) } else { a.name.cmp(&b.name) };
         }
         Column::Health => {
-            return if falling { b.health.cmp(&a.health) } else { a.health.cmp(&b.health) };
+            let (a, b) = ((a.health, !a.ends_soon()), (b.health, !b.ends_soon()));
+            return if falling { b.cmp(&a) } else { a.cmp(&b) };
         }
         _ => (figure(a, by), figure(b, by)),
     };
@@ -432,6 +443,19 @@ mod tests {
             assert_eq!(sorted.iter().map(|row| &*row.name).collect::<String>(), names, "{sort}");
         }
         assert!(Sort::try_from("-nothing".to_owned()).unwrap_err().contains("exhausted"));
+    }
+
+    #[test]
+    fn sequence_that_ends_soon_is_shown_before_those_that_serve() {
+        let ends = |name: &str, days: u64| {
+            let to_exhaustion = Some(Duration::from_secs(days * 24 * 60 * 60));
+            Row { to_exhaustion, ..row(name, Some(1.0), Health::Serving) }
+        };
+        let rows = [ends("a", 31), ends("b", 29), row("c", None, Health::Failing)];
+        let mut sorted: Vec<_> = rows.iter().collect();
+        sorted.sort_by(|a, b| ordered(a, b, Sort::default()));
+        let shown: Vec<_> = sorted.iter().map(|row| (&*row.name, Shown::of(row, None).health)).collect();
+        assert_eq!(shown, [("c", "failing"), ("b", "ending soon"), ("a", "serving")]);
     }
 
     #[test]

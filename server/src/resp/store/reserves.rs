@@ -16,14 +16,22 @@ impl Session {
         requests: Vec<protocol::Reserve>,
     ) -> Vec<Outcome<protocol::Grant>> {
         let requests: Vec<Reserve> = requests.into_iter().map(Into::into).collect();
-        let new = self.new_among(caller, &requests).await;
-        let mut places: Vec<Result<Option<Created>>> = Vec::with_capacity(requests.len());
-        for (request, is_new) in requests.iter().zip(new) {
-            places.push(match is_new {
-                Ok(is_new) => self.allowed(caller, request, is_new),
-                Err(error) => Err(error),
-            });
-        }
+        let paid: Vec<Result<()>> = requests
+            .iter()
+            .enumerate()
+            .map(|(at, request)| {
+                let paid = self.pays_for_entry(caller, at);
+                paid.map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))
+            })
+            .collect();
+        let payers = requests.iter().zip(&paid).filter(|(_, paid)| paid.is_ok());
+        let payers: Vec<&Reserve> = payers.map(|(request, _)| request).collect();
+        let mut new = self.new_among(caller, &payers).await.into_iter();
+        let mut new = |()| new.next().unwrap_or(Ok(false));
+        let places = requests.iter().zip(paid).map(|(request, paid)| {
+            paid.and_then(&mut new).and_then(|is_new| self.allowed(caller, request, is_new))
+        });
+        let places: Vec<Result<Option<Created>>> = places.collect();
         let allowed = requests.into_iter().zip(&places).filter(|(_, place)| place.is_ok());
         let allowed: Vec<Reserve> = allowed.map(|(request, _)| request).collect();
         let mut grants = self.core.behind.reserve(allowed).await.into_iter();
@@ -32,18 +40,21 @@ impl Session {
             next().inspect_err(|error| created.into_iter().for_each(|created| created.failed(error)))
         };
         let all: Vec<Result<Grant>> = places.into_iter().map(|place| place.and_then(&mut granted)).collect();
+        all.iter()
+            .filter_map(|grant| grant.as_ref().err())
+            .for_each(|error| self.core.readiness.doubt(error));
         self.drawn += all.iter().flatten().map(|grant| grant.range.len()).fold(0, u64::saturating_add);
         all.into_iter().map(Outcome::of).collect()
     }
 
     /// Which of them would be created, where the token creates some only.
-    async fn new_among(&self, caller: &Caller, requests: &[Reserve]) -> Vec<Result<bool>> {
+    async fn new_among(&self, caller: &Caller, requests: &[&Reserve]) -> Vec<Result<bool>> {
         if !caller.creates_some_only() {
             return requests.iter().map(|_| Ok(false)).collect();
         }
         let names: Vec<SequenceName> = requests.iter().map(|request| request.name.clone()).collect();
         let found = self.core.behind.drawn().inspect_many(&names).await;
-        let is_new = |(found, request): (Result<Option<_>>, &Reserve)| {
+        let is_new = |(found, request): (Result<Option<_>>, &&Reserve)| {
             found.map(|found| found.is_none() && request.create.is_some()).map_err(unreserved)
         };
         found.into_iter().zip(requests).map(is_new).collect()

@@ -1,0 +1,156 @@
+//! Permanent errors of the store, and when it is asked again.
+//!
+//! Clients may draw thousands of times a second from a sequence that was removed, or by a mistyped name. The
+//! sequence may be created at any time, so an error is cached for a short time: 100 ms, doubling to 5 s while
+//! it stays.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind, Result, SequenceName};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(5);
+/// The most names of which an error is kept.
+const MOST: usize = 10_000;
+
+/// The last permanent error of one sequence.
+#[derive(Debug)]
+pub(crate) struct LastError {
+    error: Error,
+    wait: Duration,
+    until: Instant,
+}
+
+impl LastError {
+    fn after(before: Option<&Self>, error: Error) -> Self {
+        let now = Instant::now();
+        let before = before.filter(|before| now < before.until + LONGEST);
+        let wait = before.map_or(FIRST, |before| (before.wait * 2).min(LONGEST));
+        Self { error, wait, until: now + wait }
+    }
+
+    /// The error, until it is time to ask the store again.
+    fn check(&self) -> Result<()> {
+        if Instant::now() < self.until { Err(self.error.clone()) } else { Ok(()) }
+    }
+}
+
+/// Of a sequence that is open.
+#[derive(Debug, Default)]
+pub(crate) struct OfOpen {
+    /// Draws do not lock while there is no error. Relaxed: a draw that reads an old value asks the store once
+    /// more.
+    is_some: AtomicBool,
+    last: Mutex<Option<LastError>>,
+}
+
+impl OfOpen {
+    /// # Errors
+    /// The last error, while it is cached.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.is_some.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.last.lock().as_ref().map_or(Ok(()), LastError::check)
+    }
+
+    /// Keeps an error that stays; a success clears it.
+    pub(crate) fn note<T>(&self, outcome: &Result<T>) {
+        match outcome {
+            Err(error) if stays(error) => {
+                let mut last = self.last.lock();
+                *last = Some(LastError::after(last.as_ref(), error.clone()));
+                self.is_some.store(true, Ordering::Relaxed);
+            }
+            Err(_) => {}
+            Ok(_) if self.is_some.load(Ordering::Relaxed) => self.forget(),
+            Ok(_) => {}
+        }
+    }
+
+    pub(crate) fn forget(&self) {
+        let mut last = self.last.lock();
+        *last = None;
+        self.is_some.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Of sequences that could not be opened, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Unopened(Mutex<HashMap<SequenceName, LastError>>);
+
+impl Unopened {
+    /// # Errors
+    /// The last error, while it is cached.
+    pub(crate) fn check(&self, name: &str) -> Result<()> {
+        self.0.lock().get(name).map_or(Ok(()), LastError::check)
+    }
+
+    pub(crate) fn note(&self, name: &SequenceName, error: &Error) {
+        if !stays(error) {
+            return;
+        }
+        let mut all = self.0.lock();
+        if all.len() >= MOST && !all.contains_key(name) {
+            let now = Instant::now();
+            all.retain(|_, last| now < last.until);
+            if all.len() >= MOST {
+                all.clear();
+            }
+        }
+        let last = LastError::after(all.get(name), error.clone());
+        all.insert(name.clone(), last);
+    }
+
+    pub(crate) fn forget(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+}
+
+/// Whether the next attempt would fail too. `Exhausted` is left out: the engine caches it.
+fn stays(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::StoreViolation
+            | ErrorKind::Denied
+            | ErrorKind::Conflict
+            | ErrorKind::Unsupported
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn error_that_stays_is_asked_about_ever_less_often() {
+        let (last, error) = (OfOpen::default(), Error::from(ErrorKind::NotFound));
+        let (mut asked, begun) = (0, Instant::now());
+        while begun.elapsed() < Duration::from_secs(60) {
+            if last.check().is_ok() {
+                asked += 1;
+                last.note::<()>(&Err(error.clone()));
+            }
+            tokio::time::advance(Duration::from_millis(10)).await;
+        }
+        assert!((15..20).contains(&asked), "asked {asked} times in a minute");
+        last.note(&Ok(()));
+        assert!(last.check().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unopened_names_are_bounded() {
+        let (all, error) = (Unopened::default(), Error::from(ErrorKind::NotFound));
+        for at in 0..3 * MOST {
+            all.note(&format!("s{at}").parse().unwrap(), &error);
+        }
+        assert!(all.0.lock().len() <= MOST);
+        all.note(&"transient".parse().unwrap(), &ErrorKind::Unavailable.into());
+        assert!(all.check("transient").is_ok());
+    }
+}

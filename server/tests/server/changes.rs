@@ -1,0 +1,161 @@
+//! Ids in memory of a sequence that is changed or removed through the server.
+
+use idmill::store::{Bounds, Change, Existing, MemoryStore, Store};
+use idmill::{SequenceName, Sequences};
+use idmill_remote::protocol::Ask;
+use reqwest::{Client as Http, Method, StatusCode};
+
+use crate::common::{Client, Running, with_orders};
+
+fn orders() -> SequenceName {
+    "orders".parse().unwrap()
+}
+
+/// How a sequence is changed: over HTTP, or through the store behind the server.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Http,
+    Store,
+}
+
+impl Way {
+    const ALL: [Self; 2] = [Self::Http, Self::Store];
+
+    async fn change(self, server: &Running, change: Change) {
+        match self {
+            Self::Http => {
+                let body = match change {
+                    Change { max: Some(max), .. } => format!("{{\"max\":{max},\"backwards\":true}}"),
+                    Change { next: Some(next), .. } => format!("{{\"next\":{next},\"backwards\":true}}"),
+                    _ => "{\"revoke\":true}".to_owned(),
+                };
+                assert_eq!(http(server, Method::PATCH, &body).await, StatusCode::OK);
+            }
+            Self::Store => {
+                let set = Ask::Set { name: orders(), change: change.into() };
+                let answer = server.client().await.ask_store(set).await;
+                assert!(answer.contains("sequence"), "{answer}");
+            }
+        }
+    }
+
+    async fn remove(self, server: &Running) {
+        match self {
+            Self::Http => assert_eq!(http(server, Method::DELETE, "").await, StatusCode::NO_CONTENT),
+            Self::Store => {
+                let answer = server.client().await.ask_store(Ask::Remove(orders())).await;
+                assert!(answer.contains("true"), "{answer}");
+            }
+        }
+    }
+
+    async fn create(self, server: &Running) {
+        match self {
+            Self::Http => assert_eq!(http(server, Method::PUT, "{}").await, StatusCode::CREATED),
+            Self::Store => {
+                let create = Ask::Create { name: orders(), bounds: Bounds::of::<i64>() };
+                let answer = server.client().await.ask_store(create).await;
+                assert!(answer.contains("sequence"), "{answer}");
+            }
+        }
+    }
+}
+
+async fn http(server: &Running, method: Method, body: &str) -> StatusCode {
+    let request = Http::new().request(method, server.url("/v1/sequences/orders"));
+    request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap().status()
+}
+
+/// A server of `orders`, with ids in memory, and a client that has drawn from them.
+async fn drawn() -> (Running, MemoryStore, Client, u64) {
+    let store = with_orders().await;
+    let administered = Sequences::new(store.clone()).unwrap();
+    let server = Running::with(Existing::of(store.clone()), |server| server.administers(administered)).await;
+    let mut client = server.client().await;
+    for _ in 0..3 {
+        client.id("INCRBY orders 100").await;
+    }
+    let mut last = client.id("INCR orders").await;
+    while reached(&store).await == last {
+        last = client.id("INCR orders").await;
+    }
+    (server, store, client, last)
+}
+
+/// The last id that was reserved.
+async fn reached(store: &MemoryStore) -> u64 {
+    store.inspect(&orders()).await.unwrap().unwrap().next.unwrap() - 1
+}
+
+#[tokio::test]
+async fn removed_sequence_is_not_drawn_from_memory() {
+    for way in Way::ALL {
+        let (server, _, mut client, _) = drawn().await;
+        way.remove(&server).await;
+        for command in ["INCR orders", "INCRBY orders 2"] {
+            let answer = client.ask(command).await;
+            assert!(answer.starts_with('-'), "{way:?}, {command}: {answer}");
+        }
+        let drawn = Http::new().post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
+        assert!(!drawn.status().is_success(), "{way:?}");
+        // A sequence created under its name starts at 1, on open connections too.
+        way.create(&server).await;
+        let mut ids = Vec::new();
+        for _ in 0..200 {
+            ids.push(client.id("INCR orders").await);
+        }
+        assert_eq!(ids, (1..=200).collect::<Vec<_>>(), "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn created_sequence_is_not_drawn_from_what_memory_had() {
+    for way in Way::ALL {
+        let (server, store, mut client, _) = drawn().await;
+        // By another process: this server still has ids in memory.
+        store.remove(&orders()).await.unwrap();
+        way.create(&server).await;
+        assert_eq!(client.ask("INCR orders").await, ":1", "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn lowered_max_ends_draws_from_memory() {
+    for way in Way::ALL {
+        let (server, _, mut client, last) = drawn().await;
+        way.change(&server, Change::new().max(Some(last)).backwards(true)).await;
+        let answer = client.ask("INCR orders").await;
+        assert!(answer.starts_with("-EXHAUSTED"), "{way:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn revoked_ids_in_memory_are_not_drawn() {
+    for way in Way::ALL {
+        let (server, store, mut client, last) = drawn().await;
+        let reserved = reached(&store).await;
+        assert!(reserved > last, "nothing is in memory");
+        way.change(&server, Change::new().revoke(true)).await;
+        let id = client.id("INCR orders").await;
+        assert!(id > reserved, "{way:?}: {id} was in memory, up to {reserved}");
+    }
+}
+
+#[tokio::test]
+async fn sequence_that_is_set_back_is_drawn_from_there() {
+    for way in Way::ALL {
+        let (server, _, mut client, _) = drawn().await;
+        let change = Change::new().next(Some(5)).backwards(true);
+        way.change(&server, change).await;
+        assert_eq!(client.ask("INCR orders").await, ":5", "{way:?}");
+    }
+}
+
+/// A change that is refused costs no ids.
+#[tokio::test]
+async fn refused_change_leaves_memory_as_it_is() {
+    let (server, _, mut client, last) = drawn().await;
+    assert_eq!(http(&server, Method::PATCH, "{\"next\":1}").await, StatusCode::CONFLICT);
+    assert_eq!(http(&server, Method::PUT, "{}").await, StatusCode::CONFLICT);
+    assert_eq!(client.id("INCR orders").await, last + 1);
+}
