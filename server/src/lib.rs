@@ -17,6 +17,7 @@ mod resp;
 mod served;
 mod server;
 mod tls;
+mod troubles;
 
 pub use access::{Access, Pattern, Right, Rights, Secret, Token, TokenHash};
 pub use figures::Figures;

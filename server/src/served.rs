@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idmill::{Allocator, Error, ErrorKind, Operation, Range, Ranges, Result, SequenceName, Sequences};
@@ -26,6 +26,8 @@ pub(crate) struct Served {
     last: AtomicI64,
     /// How many callers wait for the store.
     waiting: AtomicUsize,
+    /// Draws that were answered with an error.
+    failed: AtomicU64,
     /// Since the last [sweep](Draws::sweep).
     used: AtomicBool,
 }
@@ -38,7 +40,8 @@ impl Served {
     }
 
     pub(crate) async fn next(&self) -> Result<i64> {
-        self.counted(self.allocator.next()).await.inspect(|id| self.note(*id))
+        let drawn = self.counted(self.allocator.next()).await;
+        drawn.inspect(|id| self.note(*id)).inspect_err(|_| self.note_failure())
     }
 
     /// So many ids, in as few ranges as possible.
@@ -47,7 +50,7 @@ impl Served {
             let message = format!("{n} ids in one request; it may have at most {MOST_IDS}, so send several");
             return Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw));
         }
-        let ranges = self.counted(self.allocator.take(n)).await?;
+        let ranges = self.counted(self.allocator.take(n)).await.inspect_err(|_| self.note_failure())?;
         ranges.iter().filter_map(Range::last).for_each(|last| self.note(last));
         Ok(ranges)
     }
@@ -77,6 +80,16 @@ impl Served {
     /// How many callers wait now.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many draws were answered with an error.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn note_failure(&self) {
+        // Relaxed: a figure for people.
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts who draws as waiting, from the moment that memory has nothing for them.
@@ -171,6 +184,7 @@ impl Draws {
             allocator,
             last: AtomicI64::new(NONE),
             waiting: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
             used: AtomicBool::new(true),
         };
         Ok(self.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
