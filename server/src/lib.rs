@@ -22,6 +22,7 @@ mod resp;
 mod served;
 mod server;
 mod tls;
+mod troubles;
 
 pub use access::{Access, Pattern, Right, Rights, Secret, Token, TokenHash};
 pub use figures::Figures;

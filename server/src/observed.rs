@@ -1,6 +1,6 @@
 //! What goes on, looked at once a second for those who watch.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,10 +12,11 @@ use tokio::time::{self, MissedTickBehavior, interval};
 use crate::core::Core;
 use crate::readiness::Standing;
 use crate::served::Served;
+use crate::troubles::Troubles;
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(1);
-/// The most sequences that are looked at; of more, the first by name.
+/// The most sequences that are looked at; of more, those in trouble, and the first by name.
 pub(crate) const MOST: usize = 5000;
 /// Looks go on for this long after the last reader.
 const UNWATCHED: Duration = Duration::from_secs(60);
@@ -32,6 +33,7 @@ const CEILING: u64 = i64::MAX.unsigned_abs();
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) about: About,
+    pub(crate) troubles: Troubles,
     histories: Mutex<HashMap<String, History>>,
     latest: watch::Sender<Arc<Look>>,
     /// When the page was asked for last.
@@ -42,6 +44,8 @@ pub(crate) struct Observed {
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) started: Instant,
+    /// The machine and the port of HTTP, as far as they are known: by this, servers are told apart.
+    pub(crate) name: String,
     /// Where ids come from, without secrets.
     pub(crate) store: Option<String>,
     /// One for each client that could still connect, of so many.
@@ -67,8 +71,12 @@ pub(crate) struct Row {
     pub(crate) health: Health,
     /// Why it is not served as it should be.
     pub(crate) reason: Option<String>,
+    /// Since when that is so.
+    pub(crate) since: Option<SystemTime>,
     /// Reserves that failed since the last grant.
     pub(crate) failures: u64,
+    /// Draws a second that were answered with an error; `None` before the second look.
+    pub(crate) failing: Option<f64>,
     pub(crate) last: Option<u64>,
     /// Ids a second; `None` before the second look.
     pub(crate) rate: Option<f64>,
@@ -100,13 +108,14 @@ impl Observed {
     pub(crate) fn new(about: About) -> Self {
         let nothing = Look { at: SystemTime::now(), fault: None, open: 0, rows: Vec::new() };
         let latest = watch::Sender::new(Arc::new(nothing));
-        Self { about, histories: Mutex::default(), latest, asked: Mutex::default() }
+        let (troubles, histories, asked) = Default::default();
+        Self { about, troubles, histories, latest, asked }
     }
 
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
         let places = Arc::new(Semaphore::new(1));
-        Self::new(About { started: Instant::now(), store: None, places, most: 1 })
+        Self::new(About { started: Instant::now(), name: String::new(), store: None, places, most: 1 })
     }
 
     /// The last look; a new one, if there were no readers before.
@@ -135,7 +144,11 @@ impl Observed {
             report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
         let mut served = core.draws.all();
         let open = served.len();
-        served.truncate(MOST);
+        if open > MOST {
+            // By name among their like: this sort is stable.
+            served.sort_by_key(|served| !troubles.contains_key(served.allocator().name()));
+            served.truncate(MOST);
+        }
         let (mut before, now) = (std::mem::take(&mut *self.histories.lock()), Instant::now());
         let (rows, histories) = served
             .iter()
@@ -145,6 +158,7 @@ impl Observed {
                 let mut row = history.row(served, now);
                 if let Some(trouble) = troubles.remove(name) {
                     (row.health, row.reason) = (trouble.health, Some(trouble.error.to_string()));
+                    row.since = self.troubles.since(name);
                 }
                 (row, (name.to_owned(), history))
             })
@@ -153,6 +167,19 @@ impl Observed {
         let look = Look { at: SystemTime::now(), fault, open, rows };
         self.latest.send_replace(Arc::new(look));
     }
+}
+
+/// Those with this in their names, in lower case, that a look has left out. Their rates take several looks, and
+/// are not known.
+pub(crate) fn left_out(core: &Core, look: &Look, search: &str) -> Vec<Row> {
+    if look.open <= look.rows.len() || search.is_empty() {
+        return Vec::new();
+    }
+    let (now, shown) = (Instant::now(), look.rows.iter().map(|row| &*row.name).collect::<HashSet<_>>());
+    let is_found = |name: &str| !shown.contains(name) && name.to_lowercase().contains(search);
+    let all = core.draws.all();
+    let found = all.iter().filter(|served| is_found(served.allocator().name())).take(MOST);
+    found.map(|served| History::default().row(served, now)).collect()
 }
 
 /// Looks for as long as it is polled.
@@ -175,6 +202,7 @@ pub(crate) async fn observe(core: &Core) {
 #[derive(Debug, Default)]
 struct History {
     drawn: VecDeque<(Instant, u64)>,
+    failed: VecDeque<(Instant, u64)>,
     reserves: u64,
     latencies: VecDeque<Duration>,
 }
@@ -183,7 +211,8 @@ impl History {
     fn row(&mut self, served: &Served, now: Instant) -> Row {
         let snapshot = served.allocator().snapshot();
         self.note(&snapshot, now);
-        let rate = self.rate();
+        push(&mut self.failed, (now, served.failed()), LOOKS);
+        let rate = rate(&self.drawn);
         let lasts = |ids: u64| Duration::try_from_secs_f64(ids as f64 / rate?).ok();
         let bounds = snapshot.bounds.zip(snapshot.reached);
         let bounds = bounds.map(|(bounds, reached)| (bounds.start(), bounds.max().min(CEILING), reached));
@@ -191,7 +220,9 @@ impl History {
             name: served.allocator().name().to_owned(),
             health: snapshot.health(),
             reason: None,
+            since: None,
             failures: snapshot.failures_in_a_row,
+            failing: self::rate(&self.failed),
             last: served.last().map(i64::unsigned_abs),
             rate,
             remaining: snapshot.remaining,
@@ -221,18 +252,19 @@ impl History {
         }
     }
 
-    fn rate(&self) -> Option<f64> {
-        let ((from, before), (to, now)) = (self.drawn.front()?, self.drawn.back()?);
-        let seconds = to.duration_since(*from).as_secs_f64();
-        (seconds > 0.0).then(|| (now - before) as f64 / seconds)
-    }
-
     fn latency(&self) -> Option<[Duration; 2]> {
         let mut sorted: Vec<_> = self.latencies.iter().copied().collect();
         sorted.sort_unstable();
         let last = sorted.len().checked_sub(1)?;
         Some([sorted[last / 2], sorted[last * 99 / 100]])
     }
+}
+
+/// How fast a count has grown, a second.
+fn rate(counts: &VecDeque<(Instant, u64)>) -> Option<f64> {
+    let ((from, before), (to, now)) = (counts.front()?, counts.back()?);
+    let seconds = to.duration_since(*from).as_secs_f64();
+    (seconds > 0.0).then(|| (now - before) as f64 / seconds)
 }
 
 fn push<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
@@ -257,7 +289,7 @@ mod tests {
         let (mut history, start) = (History::default(), Instant::now());
         let mut at = |second: u64, drawn| {
             push(&mut history.drawn, (start + Duration::from_secs(second), drawn), LOOKS);
-            history.rate()
+            rate(&history.drawn)
         };
         assert_eq!(at(0, 0), None);
         assert_eq!(at(1, 100), Some(100.0));

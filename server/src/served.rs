@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idmill::store::{Bounds, Change, SequenceInfo};
@@ -33,6 +33,8 @@ pub(crate) struct Served {
     last: AtomicI64,
     /// How many callers wait for the store.
     waiting: AtomicUsize,
+    /// Draws that were answered with an error.
+    failed: AtomicU64,
     /// Since the last [sweep](Draws::sweep).
     used: AtomicBool,
     /// Read only when memory is empty.
@@ -90,6 +92,10 @@ impl Served {
 
     /// Draws, unless the store would refuse again.
     async fn asked<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
+        self.asked_again(draw).await.inspect_err(|_| self.note_failure())
+    }
+
+    async fn asked_again<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
         if let Err(error) = self.last_error.check()
             && self.allocator.snapshot().remaining == 0
         {
@@ -98,6 +104,16 @@ impl Served {
         let drawn = self.counted(draw).await;
         self.last_error.note(&drawn);
         drawn
+    }
+
+    /// How many draws were answered with an error.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn note_failure(&self) {
+        // Relaxed: a figure for people.
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts who draws as waiting, from the moment that memory has nothing for them.
@@ -238,6 +254,7 @@ impl Draws {
             allocator,
             last: AtomicI64::new(NONE),
             waiting: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
             used: AtomicBool::new(true),
             last_error: OfOpen::default(),
         };

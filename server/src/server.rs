@@ -33,7 +33,7 @@ use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::served::Draws;
 use crate::tls::{Stream, Tls, secured};
-use crate::{expiry, http, resp};
+use crate::{expiry, http, resp, troubles};
 
 /// How often sequences that nobody draws from are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -184,8 +184,10 @@ impl ServerBuilder {
             (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
         let most = self.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
-        let about = About { started: Instant::now(), store: self.store, places: places.clone(), most };
-        let (observed, hosts) = (Observed::new(about), Hosts::of(self.hosts, address_of(http.as_ref())));
+        let address = address_of(http.as_ref());
+        let (started, name) = (Instant::now(), name(address));
+        let about = About { started, name, store: self.store, places: places.clone(), most };
+        let (observed, hosts) = (Observed::new(about), Hosts::of(self.hosts, address));
         let core = Core {
             draws,
             behind,
@@ -209,6 +211,18 @@ impl ServerBuilder {
         let ids = Ids(Arc::new(AtomicI64::new(1)));
         let (drain, drain_delay) = (self.drain, self.drain_delay);
         Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain, drain_delay })
+    }
+}
+
+/// The name of the machine and the port of HTTP, such as `db1:7381`.
+fn name(http: Option<SocketAddr>) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let machine =
+        machine.or_else(|| ["HOSTNAME", "COMPUTERNAME"].into_iter().find_map(|key| std::env::var(key).ok()));
+    let machine = machine.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    match (machine, http) {
+        (Some(machine), Some(address)) => format!("{machine}:{}", address.port()),
+        (machine, _) => machine.or_else(|| http.map(|address| address.to_string())).unwrap_or_default(),
     }
 }
 
@@ -321,6 +335,7 @@ impl Server {
             () = sweep(core) => {}
             () = expiry::watch(self.tls.as_ref()) => {}
             () = observe(core) => {}
+            () = troubles::watch(core) => {}
             () = core.readiness.watch(core.draws.administered()) => {}
         }
         // Nobody may wait in vain to be accepted.

@@ -24,7 +24,14 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
     browser.until("document.body.dataset.link === 'live'").await;
     server.end().await.unwrap();
     browser.until("document.body.dataset.link === 'lost'").await;
-    assert_eq!(browser.text("[data-field=state]").await, "Ending");
+    // What was good is not said to be so still, here or in the tab.
+    assert_eq!(browser.text("[data-field=state]").await, "Not connected");
+    assert!(browser.text("[data-field=reason]").await.contains("It was ending at "));
+    assert!(browser.driver.title().await.unwrap().starts_with("○ Not connected – "));
+    for mark in [".state .mark", "#rows tr .mark"] {
+        let sign = format!("getComputedStyle(document.querySelector({}), '::before').content", json!(mark));
+        assert_eq!(browser.value(&sign).await, json!("\"○\""), "{mark}");
+    }
     let told = browser.text("#link").await;
     let at = browser.text("[data-field=at]").await;
     assert!(told.contains("Not connected") && told.contains(&at), "{told}");
@@ -43,6 +50,8 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
     browser.until("document.body.dataset.link === 'live'").await;
     browser.until("document.getElementById('link').textContent === ''").await;
     assert_eq!(browser.text("[data-field=state]").await, "Ready");
+    let sign = "getComputedStyle(document.querySelector('.state .mark'), '::before').content";
+    assert_eq!(browser.value(sign).await, json!("\"●\""));
     again.abort();
 }
 

@@ -75,6 +75,13 @@ async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
         "the store is away, and memory does not last; orders has no ids"
     );
     browser.until("document.getElementById('news').textContent.includes('orders is dry')").await;
+    browser.until_cell("orders", "since", r"/^since \d\d:\d\d:\d\d UTC, /.test(it)").await;
+    browser.until_cell("orders", "failing", r"/^[\d.]+ fail$/.test(it)").await;
+    // One of many tabs is found by its title, and the server by its name.
+    let name = browser.text("[data-field=name]").await;
+    assert!(name.ends_with(&format!(":{}", server.http.port())), "{name}");
+    let title = browser.driver.title().await.unwrap();
+    assert_eq!(title, format!("■ Not ready, 1 in trouble – {name} – idmill"));
     // Told by a sign and a word, too.
     let sign = "getComputedStyle(document.querySelector('#rows tr .mark'), '::before').content";
     assert_eq!(browser.value(sign).await, json!("\"■\""));
@@ -82,6 +89,8 @@ async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
     browser.until_cell("orders", "health", "it === 'serving'").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Ready'").await;
     browser.until_cell("orders", "reason", "it === ''").await;
+    browser.until_cell("orders", "since", "it === ''").await;
+    browser.until(&format!("document.title === {}", json!(format!("{name} – idmill")))).await;
     browser.is_clean().await;
     load.abort();
 }
@@ -125,4 +134,20 @@ async fn a_name_is_text_for_the_script_as_well() {
     // What would make markup of text is forbidden altogether.
     let markup = "(() => { try { document.body.innerHTML = '<b>'; return 'made'; } catch (error) { return error.name; } })()";
     assert_eq!(browser.value(markup).await, json!("TypeError"));
+}
+
+/// It would otherwise be drawn as `orders.exe`, and look like another.
+#[tokio::test(flavor = "multi_thread")]
+async fn unseen_characters_of_a_name_are_written_out() {
+    let server = Running::over(MemoryStore::new()).await;
+    let mut client = server.client().await;
+    let name = "orders.\u{202e}exe\u{200b}";
+    client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{name}\r\n", name.len())).await;
+    assert_eq!(client.line().await, ":1");
+    let browser = Browser::at(&server.url("/")).await;
+    browser.until_cell(r"orders.\u{202e}exe\u{200b}", "last", "it === '1'").await;
+    browser.until("document.body.dataset.link === 'live'").await;
+    let unseen = r"/[\u202a-\u202e\u2066-\u2069\u200b]/.test(document.documentElement.outerHTML)";
+    assert_eq!(browser.value(unseen).await, json!(false));
+    browser.is_clean().await;
 }

@@ -60,3 +60,26 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
     browser.press(Key::Enter + "").await;
     browser.until("document.body.dataset.access === 'locked' && sessionStorage.length === 0").await;
 }
+
+/// It is the right one, and to ask for it again would help nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn token_over_its_connections_is_refused_by_that_name() {
+    let secret = Secret::fresh().unwrap();
+    let mut only = token(&secret, Rights::ALL);
+    only.max_connections = Some(1);
+    let access = Access::by([only]);
+    let server = Running::with(MemoryStore::new(), |server| server.access(access)).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    let browser = Browser::at(&server.url("/?utm_source=x&sort=nothing")).await;
+    browser.until("document.activeElement.id === 'token'").await;
+    browser.press(secret.reveal()).await;
+    browser.press(Key::Enter + "").await;
+    browser.until("document.getElementById('link').textContent.includes('the token allows 1 connections')").await;
+    let shown = browser.text("main").await;
+    assert!(shown.contains("refuses this token for now") && !shown.contains("A token is required"), "{shown}");
+    // It is tried again by itself.
+    drop(client);
+    browser.until("document.body.dataset.link === 'live' && document.body.dataset.access === 'open'").await;
+    assert_eq!(browser.text("#link").await, "");
+}

@@ -223,6 +223,69 @@ async fn hundreds_are_shown_in_pages_and_found_by_name() {
     }
 }
 
+/// Of more than are looked at, an operator needs those in trouble first, and any other by its name.
+#[tokio::test]
+async fn trouble_is_shown_and_any_found_among_thousands() {
+    let store = MemoryStore::new();
+    store.create(&"zz-ended".parse().unwrap(), Bounds::new(1, 3).unwrap()).await.unwrap();
+    let server = Running::over(store).await;
+    let mut client = server.client().await;
+    let names = (0..5_010).map(|at| format!("s{at:04}")).chain(["zz-good".to_owned()]);
+    let commands: Vec<_> = names.map(|name| format!("INCR {name}\r\n")).collect();
+    for some in commands.chunks(100) {
+        client.send(some.concat()).await;
+        for _ in some {
+            assert_eq!(client.line().await, ":1");
+        }
+    }
+    while client.ask("INCR zz-ended").await.starts_with(':') {}
+    let look = Events::at(&server, "").await.until(|look| !row(look, "zz-ended").is_null()).await;
+    let ended = row(&look, "zz-ended");
+    assert_eq!((&look["troubles"], &ended["health"]), (&json!(1), &json!("ended")));
+    assert!(look["server"]["shown"]["title"].as_str().unwrap().starts_with("▲ 1 in trouble – "), "{look}");
+    let summary = look["server"]["shown"]["summary"].as_str().unwrap();
+    assert!(summary.contains("those in trouble") && summary.contains("5,012 open"), "{summary}");
+    let look = Events::at(&server, "?search=ZZ-GOOD").await.until(|look| look["matching"] == json!(1)).await;
+    assert_eq!((&row(&look, "zz-good")["last"], &look["matching"]), (&json!(1), &json!(1)));
+    assert_eq!(look["server"]["shown"]["summary"], json!("One open sequence with “ZZ-GOOD” in their names"));
+}
+
+#[tokio::test]
+async fn trouble_has_its_beginning_and_its_rate() {
+    let store = with_orders().await;
+    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(20))).await;
+    let mut client = server.client().await;
+    client.id("INCR orders").await;
+    store.set_faults(Faults::outage());
+    while client.ask("INCR orders").await.starts_with(':') {}
+    let mut events = Events::at(&server, "").await;
+    let first = events.until(|look| row(look, "orders")["since"].is_string()).await;
+    for _ in 0..20 {
+        client.ask("INCR orders").await;
+    }
+    let then = events.until(|look| row(look, "orders")["failures_per_second"].as_f64() > Some(0.0)).await;
+    let (first, then) = (row(&first, "orders"), row(&then, "orders"));
+    assert_eq!(first["since"], then["since"]);
+    assert!(then["shown"]["since"].as_str().unwrap().starts_with("since "), "{then}");
+    assert!(then["shown"]["failing"].as_str().unwrap().ends_with(" fail"), "{then}");
+    store.set_faults(Faults::none());
+    let mended = events.until(|look| row(look, "orders")["health"] == json!("serving")).await;
+    assert_eq!(row(&mended, "orders")["since"], Value::Null);
+}
+
+/// Links pass through programs that add to them.
+#[tokio::test]
+async fn link_with_unknown_parameters_serves_the_page() {
+    let server = Running::over(MemoryStore::new()).await;
+    for query in ["?utm_source=x", "?utm_source=x&search=shop&sort=nothing&page=x", "?page=-1&=&%ff=1"] {
+        let served = reqwest::get(server.url(&format!("/{query}"))).await.unwrap();
+        assert_eq!(served.status(), StatusCode::OK, "{query}");
+        let page = served.text().await.unwrap();
+        assert!(page.starts_with("<!doctype html>"), "{page}");
+        assert_eq!(page.contains("value=\"shop\""), query.contains("shop"), "{query}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_of_the_page_is_kept_framed_or_taken_for_something_else() {
     let server = Running::over(MemoryStore::new()).await;

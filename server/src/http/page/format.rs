@@ -86,6 +86,30 @@ pub(super) fn stamp(time: SystemTime) -> Option<String> {
     (since_1970.as_secs() <= LAST).then(|| humantime::format_rfc3339_seconds(time).to_string())
 }
 
+/// Text of others, such as a name: characters that cannot be seen, or that turn others around, are written out.
+pub(super) fn plain(text: &str) -> String {
+    let plain = |c: char| if is_unseen(c) { c.escape_unicode().collect() } else { String::from(c) };
+    text.chars().map(plain).collect()
+}
+
+/// Controls, marks of direction, joiners, fillers, and what else has no width.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}')
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
+        || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// When something began: the time of a day, or the day of what is older.
+pub(super) fn since(now: SystemTime, began: SystemTime) -> String {
+    let passed = now.duration_since(began).unwrap_or_default();
+    let Some(at) = stamp(began) else { return span(passed) };
+    let at =
+        if passed.as_secs() < DAY { at[11..19].to_owned() } else { format!("{} {}", &at[..10], &at[11..16]) };
+    format!("since {at} UTC, {}", span(passed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +129,19 @@ mod tests {
         assert_eq!(span(Duration::MAX), "> 10,000 years");
         let micros = [1, 350, 4200, 12_000, 1_250_000].map(|micros| latency(Duration::from_micros(micros)));
         assert_eq!(micros, ["< 0.01 ms", "0.35 ms", "4.2 ms", "12 ms", "1.2 s"]);
+    }
+
+    #[test]
+    fn unseen_characters_are_written_out() {
+        assert_eq!(plain("orders.é.עם <b>"), "orders.é.עם <b>");
+        assert_eq!(plain("a\u{202e}b\u{200b}\u{feff}\n"), "a\\u{202e}b\\u{200b}\\u{feff}\\u{a}");
+    }
+
+    #[test]
+    fn beginning_has_its_day_once_it_is_old() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(since(at(3 * 3600 + 300), at(3 * 3600)), "since 03:00:00 UTC, 5 min");
+        assert_eq!(since(at(2 * DAY), at(3600)), "since 1970-01-01 01:00 UTC, 47 h");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -59,7 +59,7 @@ async fn page(
     State(core): State<Arc<Core>>,
     caller: Result<Caller, Problem>,
     headers: header::HeaderMap,
-    asked: Result<Query<Asked>, QueryRejection>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     let caller = match caller {
         Err(_) if !headers.contains_key(header::AUTHORIZATION) => {
@@ -67,8 +67,8 @@ async fn page(
         }
         other => other?,
     };
-    let asked = asked_of(asked)?;
     caller.has(Right::Observe)?;
+    let asked = Asked::of_link(uri.query().unwrap_or_default());
     let view = View::of(&core, &core.observed.latest(&core), &caller, &asked);
     Ok(Html(render::open(&view, &asked)).into_response())
 }

@@ -60,6 +60,7 @@ async function connect() {
   const headers = { Accept: 'text/event-stream' };
   if (token) headers.Authorization = `Bearer ${token}`;
   heardAt = Date.now();
+  let refusal = null;
   try {
     const response = await fetch(`/v1/events?${query()}`, {
       headers, signal: mine.signal, cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer',
@@ -69,10 +70,12 @@ async function connect() {
       if (mine === attempt) lock(token ? problem.detail ?? 'The token was refused.' : '');
       return;
     }
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    await read(response.body, mine);
+    // A link from elsewhere: what the server does not understand is not asked again.
+    if (response.status === 400) Object.assign(wish, { sort: 'health', page: 1 });
+    if (response.ok) await read(response.body, mine);
+    else refusal = (await response.json().catch(() => ({}))).detail ?? `it answered ${response.status}`;
   } catch { /* it broke, or was silent */ }
-  if (mine === attempt) lost();
+  if (mine === attempt) lost(refusal);
 }
 
 async function read(stream, mine) {
@@ -107,14 +110,28 @@ function hear(event) {
   show(data);
 }
 
-// The stream ended: what is shown gets old, and the server is asked again after growing pauses.
-function lost() {
+// The stream ended: what is shown gets old, and the server is asked again after growing pauses. It may have answered
+// with a refusal that passes, such as one for too many connections of the token.
+function lost(refusal) {
   attempt = null;
   body.dataset.link = 'lost';
-  const old = body.dataset.access === 'open' ? ` What is shown is of ${lastAt ?? 'when the page was loaded'}.` : '';
-  write(at('link'), `Not connected to the server.${old} It is tried again.`);
+  const isOpen = body.dataset.access === 'open';
+  const old = isOpen ? ` What is shown is of ${lastAt ?? 'when the page was loaded'}.` : '';
+  write(at('link'), `${refusal ? `The server refuses this for now: ${refusal}.` : 'Not connected to the server.'}${old} It is tried again.`);
+  write(at('locked-title'), refusal ? 'The server refuses this token for now' : 'Not connected to the server');
+  if (isOpen) showOld();
   timer = setTimeout(connect, pause * (0.75 + Math.random() / 2));
   pause = Math.min(pause * 2, LONGEST_PAUSE);
+}
+
+// Nothing that was good or bad is said to be so still.
+function showOld() {
+  const field = (name) => document.querySelector(`[data-field="${name}"]`);
+  const state = document.querySelector('.state');
+  if (state.dataset.state) write(field('reason'), `It was ${field('state').textContent.toLowerCase()} at ${field('at').textContent}.`);
+  state.dataset.state = '';
+  write(field('state'), 'Not connected');
+  document.title = `○ Not connected – ${field('name').textContent} – idmill`;
 }
 
 setInterval(() => {
@@ -131,6 +148,7 @@ function show(view) {
     write(element, server.shown[element.dataset.field] ?? server[element.dataset.field] ?? '');
   }
   lastAt = server.shown.at;
+  document.title = server.shown.title;
   tell(view);
   wish.page = view.page;
   showRows(view.sequences);
@@ -141,7 +159,7 @@ function show(view) {
 // What changes seldom, and matters: each second would be too often.
 function tell({ server, sequences }) {
   const { state, summary } = server.shown;
-  const troubles = sequences.map(({ name, shown }) => [name, shown.health]).filter(([, health]) => health !== 'serving').map(([name, health]) => `${name} is ${health}`);
+  const troubles = sequences.map(({ shown }) => [shown.name, shown.health]).filter(([, word]) => word !== 'serving').map(([name, word]) => `${name} is ${word}`);
   const news = [];
   if (known.state !== null && known.state !== state) news.push(`The server is ${state.toLowerCase()}. ${server.shown.reason}`);
   if (known.troubles !== null) {
@@ -157,7 +175,7 @@ function showRows(sequences) {
   const rows = at('rows');
   const before = new Map([...rows.children].map((row) => [row.querySelector('[data-cell="name"]').textContent, row]));
   const now = sequences.map((sequence) => {
-    const row = before.get(sequence.name) ?? at('row').content.querySelector('tr').cloneNode(true);
+    const row = before.get(sequence.shown.name) ?? at('row').content.querySelector('tr').cloneNode(true);
     fill(row, sequence);
     return row;
   });
@@ -279,6 +297,8 @@ function lock(why) {
   write(at('link'), '');
   body.dataset.link = 'none';
   body.dataset.access = 'locked';
+  document.title = 'idmill';
+  write(at('locked-title'), 'A token is required');
   write(at('token-error'), why ? why[0].toUpperCase() + why.slice(1) : '');
   at('token').value = '';
   at('token').focus();

@@ -10,6 +10,7 @@ const ROW: &str = include_str!("row.html");
 /// What a reader without a token is shown where one is required.
 pub(super) fn locked() -> String {
     page(|key| match key {
+        "title" => "idmill".into(),
         "access" => "locked".into(),
         "state" => "Locked".into(),
         "hidden_previous" | "hidden_next" => "hidden".into(),
@@ -22,6 +23,8 @@ pub(super) fn open(view: &View, asked: &Asked) -> String {
     let pages = if view.pages > 1 { format!("Page {} of {}", view.page, view.pages) } else { String::new() };
     let hidden = |is_shown: bool| if is_shown { "" } else { "hidden" };
     page(|key| match key {
+        "title" => escaped(&shown.title),
+        "server" => escaped(&shown.name),
         "access" => "open".into(),
         "server_state" => server.state.name().into(),
         "state" => shown.state.into(),
@@ -84,7 +87,9 @@ fn page(value: impl Fn(&str) -> Cow<'static, str>) -> String {
 fn row(sequence: &Sequence) -> String {
     let shown = &sequence.shown;
     fill(ROW, |key| match key {
-        "name" => escaped(&sequence.name),
+        "name" => escaped(&shown.name),
+        "since" => escaped(&shown.since),
+        "failing" => escaped(&shown.failing),
         "health" => shown.health.into(),
         "reason" => escaped(&shown.reason),
         "last" => escaped(&shown.last),

@@ -11,7 +11,7 @@ use super::format::{self, NOTHING};
 use crate::access::{Caller, Right};
 use crate::core::Core;
 use crate::http::number::Number;
-use crate::observed::{Look, MOST, Row};
+use crate::observed::{Look, MOST, Row, left_out};
 
 /// The most rows of a page.
 pub(super) const ROWS: usize = 50;
@@ -28,6 +28,22 @@ pub(super) struct Asked {
     pub(super) sort: Sort,
     /// From 1 on.
     page: usize,
+}
+
+impl Asked {
+    /// Of a link, which may have passed through other programs: what is not understood is left out.
+    pub(super) fn of_link(query: &str) -> Self {
+        let mut asked = Self::default();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*key {
+                "search" => asked.search = value.into_owned(),
+                "sort" => asked.sort = Sort::try_from(value.into_owned()).unwrap_or_default(),
+                "page" => asked.page = value.parse().unwrap_or_default(),
+                _ => {}
+            }
+        }
+        asked
+    }
 }
 
 /// What rows are sorted by. What is not known comes last.
@@ -114,11 +130,14 @@ pub(super) struct View {
     pub(super) pages: usize,
     /// How many of those that the reader may see are matched by the search.
     matching: usize,
+    /// How many of those that the reader may see are in trouble.
+    troubles: usize,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct Server {
     pub(super) state: State,
+    name: String,
     at: Option<String>,
     version: &'static str,
     uptime_seconds: u64,
@@ -158,6 +177,9 @@ impl State {
 pub(super) struct ServerShown {
     pub(super) state: &'static str,
     pub(super) reason: String,
+    /// Of the tab, which may be one of many.
+    pub(super) title: String,
+    pub(super) name: String,
     pub(super) at: String,
     pub(super) uptime: String,
     pub(super) store: String,
@@ -173,7 +195,9 @@ pub(super) struct Sequence {
     /// Whether it ends within 30 days at its present rate.
     ends_soon: bool,
     reason: Option<String>,
+    since: Option<String>,
     failures_in_a_row: u64,
+    failures_per_second: Option<f64>,
     last: Option<Number>,
     rate: Option<f64>,
     remaining: u64,
@@ -192,8 +216,11 @@ pub(super) struct Sequence {
 /// One row, as text.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
+    pub(super) name: String,
     pub(super) health: &'static str,
     pub(super) reason: String,
+    pub(super) since: String,
+    pub(super) failing: String,
     pub(super) last: String,
     pub(super) rate: String,
     pub(super) stock: String,
@@ -211,8 +238,9 @@ pub(super) struct Shown {
 impl View {
     pub(super) fn of(core: &Core, look: &Look, caller: &Caller, asked: &Asked) -> Self {
         let seen = |row: &&Row| caller.may(Right::Observe, &row.name).is_ok();
-        let visible: Vec<_> = look.rows.iter().filter(seen).collect();
         let search = asked.search.to_lowercase();
+        let more = left_out(core, look, &search);
+        let visible: Vec<_> = look.rows.iter().chain(&more).filter(seen).collect();
         let mut rows: Vec<_> =
             visible.iter().copied().filter(|row| row.name.to_lowercase().contains(&search)).collect();
         rows.sort_by(|a, b| ordered(a, b, asked.sort).then_with(|| a.name.cmp(&b.name)));
@@ -223,14 +251,18 @@ impl View {
             rows.iter().skip(from).take(ROWS).map(|row| Sequence::of(row, look.at)).collect();
         let summary = summary(look, rows.len(), from, sequences.len(), &asked.search);
         let server = Server::of(core, look, &visible, summary);
-        Self { server, sequences, sort: asked.sort, page, pages, matching: rows.len() }
+        let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
+        Self { server, sequences, sort: asked.sort, page, pages, matching: rows.len(), troubles }
     }
 }
 
 /// What the table has in it, and what it has not.
 fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str) -> String {
-    let which =
-        if search.is_empty() { String::new() } else { format!(" with “{search}” in their names") };
+    let which = if search.is_empty() {
+        String::new()
+    } else {
+        format!(" with “{}” in their names", format::plain(search))
+    };
     let rows = match matching {
         0 => format!("No open sequences{which}"),
         1 => format!("One open sequence{which}"),
@@ -242,11 +274,13 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
         ),
         _ => format!("{matching} open sequences{which}"),
     };
-    if look.open == look.rows.len() {
+    if look.open == look.rows.len() || !search.is_empty() {
         return rows;
     }
     let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
-    format!("{rows}. The server has {open} open, of which it shows the first {most} by name")
+    format!(
+        "{rows}. The server has {open} open, and shows {most}: those in trouble, and the first by name. Search finds all"
+    )
 }
 
 impl Server {
@@ -260,8 +294,13 @@ impl Server {
         let (uptime, most) = (about.started.elapsed(), about.most);
         let connections = most.saturating_sub(about.places.available_permits());
         let at = format::stamp(look.at);
+        let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
         let shown = ServerShown {
             state: state.shown(),
+            title: title(state, troubles, &about.name),
+            name: Some(about.name.clone())
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| NOTHING.to_owned()),
             reason: reason(state, look.fault.unwrap_or_default(), visible),
             at: at.as_deref().map_or(NOTHING.to_owned(), |at| format!("{} UTC", &at[11..19])),
             uptime: format::span(uptime),
@@ -271,6 +310,7 @@ impl Server {
         };
         Self {
             state,
+            name: about.name.clone(),
             at,
             version: env!("CARGO_PKG_VERSION"),
             uptime_seconds: uptime.as_secs(),
@@ -282,6 +322,18 @@ impl Server {
     }
 }
 
+/// What is wrong comes first: a tab has little room.
+fn title(state: State, troubles: usize, name: &str) -> String {
+    let wrong = match (state, troubles) {
+        (State::Ready, 0) => None,
+        (State::Ready, many) => Some(format!("▲ {} in trouble", format::count(many as u64))),
+        (state, 0) => Some(format!("■ {}", state.shown())),
+        (state, many) => Some(format!("■ {}, {} in trouble", state.shown(), format::count(many as u64))),
+    };
+    let parts = wrong.into_iter().chain([name.to_owned(), "idmill".to_owned()]);
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" – ")
+}
+
 /// Why it is not ready, with the sequences that have no ids, of those that this token is for.
 fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Dry).collect();
@@ -289,9 +341,10 @@ fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
         (State::Ready, _) => String::new(),
         (State::Ending, _) => "it answers what it has read, and accepts nobody any more".to_owned(),
         (State::NotReady, []) => fault.to_owned(),
-        (State::NotReady, [row]) => format!("{fault}; {} has no ids", row.name),
+        (State::NotReady, [row]) => format!("{fault}; {} has no ids", format::plain(&row.name)),
         (State::NotReady, [row, more @ ..]) => {
-            format!("{fault}; {} and {} more have no ids", row.name, format::count(more.len() as u64))
+            let more = format::count(more.len() as u64);
+            format!("{fault}; {} and {more} more have no ids", format::plain(&row.name))
         }
     }
 }
@@ -305,7 +358,9 @@ impl Sequence {
             health: row.health,
             ends_soon: row.ends_soon(),
             reason: row.reason.clone(),
+            since: row.since.and_then(format::stamp),
             failures_in_a_row: row.failures,
+            failures_per_second: row.failing,
             last: row.last.map(Number),
             rate: row.rate,
             remaining: row.remaining,
@@ -317,14 +372,14 @@ impl Sequence {
             gaps: row.gaps,
             used: row.used,
             seconds_to_exhaustion: seconds(row.to_exhaustion),
-            shown: Shown::of(row, exhausted_on.as_deref()),
+            shown: Shown::of(row, now, exhausted_on.as_deref()),
             exhausted_on,
         }
     }
 }
 
 impl Shown {
-    fn of(row: &Row, exhausted_on: Option<&str>) -> Self {
+    fn of(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Self {
         let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
         let exhausted = match (exhausted_on, row.to_exhaustion) {
             _ if row.health == Health::Ended => NOTHING.to_owned(),
@@ -338,7 +393,13 @@ impl Shown {
             } else {
                 row.health.as_str()
             },
+            name: format::plain(&row.name),
             reason: why(row),
+            since: row.since.map_or_else(String::new, |since| format::since(now, since)),
+            failing: row
+                .failing
+                .filter(|rate| *rate > 0.0)
+                .map_or_else(String::new, |rate| format!("{} fail", format::rate(rate))),
             last: known(row.last.map(format::count)),
             rate: known(row.rate.map(format::rate)),
             stock: format::count(row.remaining),
@@ -361,9 +422,9 @@ impl Shown {
 }
 
 fn why(row: &Row) -> String {
-    let Some(reason) = &row.reason else { return String::new() };
+    let Some(reason) = row.reason.as_deref().map(format::plain) else { return String::new() };
     match row.failures {
-        0 => reason.clone(),
+        0 => reason,
         1 => format!("A reserve failed: {reason}"),
         many => format!("{} reserves in a row failed: {reason}", format::count(many)),
     }
@@ -413,7 +474,9 @@ mod tests {
             name: name.to_owned(),
             health,
             reason: None,
+            since: None,
             failures: 0,
+            failing: None,
             last: None,
             rate,
             remaining: 0,
@@ -463,6 +526,13 @@ mod tests {
         for (name, column) in Column::ALL {
             assert_eq!(Sort { by: column, falling: true }.to_string(), format!("-{name}"));
         }
+    }
+
+    #[test]
+    fn title_says_first_what_is_wrong() {
+        assert_eq!(title(State::Ready, 0, "db1:7381"), "db1:7381 – idmill");
+        assert_eq!(title(State::Ready, 2, "db1:7381"), "▲ 2 in trouble – db1:7381 – idmill");
+        assert_eq!(title(State::NotReady, 1, ""), "■ Not ready, 1 in trouble – idmill");
     }
 
     #[test]
