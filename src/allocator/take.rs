@@ -18,8 +18,8 @@ impl<T: Id> Allocator<T> {
     /// Under [`Order::Thread`](crate::Order::Thread) they do not grow with the thread's other draws, which
     /// come from its own block.
     ///
-    /// Ids reserved for a call that fails or is cancelled stay in memory for others, up to the waste cap. Those
-    /// become a gap than which others have drawn larger ones meanwhile, and all of them under
+    /// Ids reserved for a call that fails or is cancelled stay in memory for others, up to the waste cap. They
+    /// become a gap if others have drawn larger ids meanwhile, and under
     /// [`Order::Global`](crate::Order::Global), which keeps nothing in memory.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl<T: Id> Allocator<T> {
     }
 }
 
-/// Which part of its time a `take` spends at most on asking the store how many ids are left: reads may hang
+/// A `take` spends at most this part of its time on asking the store how many ids are left: reads may hang
 /// where reserves work.
 const QUESTION_SHARE: u32 = 4;
 

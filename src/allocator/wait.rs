@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::TryAcquireError;
+use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 use tokio::time::timeout;
 
 use super::Tenant;
@@ -53,7 +53,7 @@ async fn queue(tenant: &Tenant, question: Question, patience: Duration) -> Resul
 async fn ask_later(
     tenant: &Tenant,
     patience: Duration,
-    ask: impl FnOnce(tokio::sync::OwnedSemaphorePermit) -> Result<Reply, ErrorKind> + Send + 'static,
+    ask: impl FnOnce(OwnedSemaphorePermit) -> Result<Reply, ErrorKind> + Send + 'static,
 ) -> Result<Reply> {
     let (shared, places) = (&tenant.shared, tenant.shared.places.clone());
     let asked = Task::spawn(&shared.runtime, async move {

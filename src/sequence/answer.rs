@@ -1,4 +1,4 @@
-//! The actor's end of a question: what a waiting caller brings along that is not the library's.
+//! The actor's end of a question, with the caller's place to wait.
 
 use crate::error::Result;
 use crate::range::Ranges;

@@ -34,6 +34,7 @@ pub(crate) struct Request<S: Sender> {
     pub(crate) reply: Answer,
 }
 
+/// A caller's question for ids.
 pub(crate) struct Question<S: Sender> {
     /// How many ids; 0 to be told when there are some in memory.
     pub(crate) want: u64,
@@ -49,8 +50,8 @@ impl<S: Sender> From<u64> for Question<S> {
     }
 }
 
-/// Ids that a `take` got before others had drawn the rest. The actor puts them back into memory if the call
-/// fails, where no larger ones were handed out since; dropped, they are a gap.
+/// Ids that a `take` got before others had drawn the rest. If the call fails, the actor puts them back into
+/// memory, unless larger ones were handed out. Dropped, they are a gap.
 pub(crate) struct Part<S: Sender> {
     core: Arc<S>,
     ids: Ranges,

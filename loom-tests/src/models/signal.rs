@@ -58,7 +58,7 @@ fn a_take_signals_as_a_draw_does() {
 /// watermark: if that signal is lost, the refill is not ordered; if the first is still queued,
 /// there must not be two of them.
 fn the_permit_is_not_lost_and_does_not_pile_up() {
-    explore(15_000, Some(5), || {
+    explore(25_000, Some(5), || {
         let (core, mailbox) = sequence(2, 2, 100);
         assert!(core.stock.publish(range(1, 2), 2, 0) && core.stock.publish(range(3, 2), 2, 0));
         let callers = [1, 2].map(|ids| {

@@ -21,7 +21,7 @@ models![callers_share_a_refill, low_water_alone_wakes, first_come_first_served];
 /// Two callers, a refill of two ids: whether the second one queues before, during or
 /// after the refill, one will do.
 fn callers_share_a_refill() {
-    explore(60_000, Some(3), || {
+    explore(100_000, Some(3), || {
         let (core, mailbox) = sequence(2, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
@@ -39,7 +39,7 @@ fn callers_share_a_refill() {
 
 /// A caller who crosses the watermark and goes away: nothing but the signal tells the actor to refill.
 fn low_water_alone_wakes() {
-    explore(3_600, Some(3), || {
+    explore(6_000, Some(3), || {
         let (core, mailbox) = sequence(2, 1, 100);
         let refilled = Arc::new(Notify::new());
         let actor = {
@@ -58,7 +58,7 @@ fn low_water_alone_wakes() {
 }
 
 fn first_come_first_served() {
-    explore(3_300, Some(3), || {
+    explore(4_500, Some(3), || {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
