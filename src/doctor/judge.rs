@@ -194,7 +194,7 @@ fn used_up() -> Remedy {
     )
 }
 
-/// With the bounds of the present sequence; without one, with the largest id of its columns and types.
+/// Keeps the bounds of the present sequence. Without one, only its columns and types limit it.
 fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Holders) -> Remedy {
     let Ok(next) = u64::try_from(top) else { return used_up() };
     let bounds = bounds.or_else(|| Bounds::new(1, holders.hold()?).ok());
