@@ -49,7 +49,7 @@ impl FileWitness {
     /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or no witness of idmill's;
     /// [`Unavailable`](ErrorKind::Unavailable) if others hold it for 10 s.
     pub fn open(file: impl Into<PathBuf>) -> Result<Self> {
-        let place = Place::of(file.into())?;
+        let place = Place::of(&file.into())?;
         let lock = place.lock()?;
         if !place.file.try_exists().map_err(|error| place.failed(&error))? {
             place.write(&BTreeMap::new())?;
@@ -61,8 +61,8 @@ impl FileWitness {
     }
 
     /// Opens the file for claims if it exists. Blocks.
-    pub(crate) fn find(file: PathBuf) -> Result<Option<Self>> {
-        let place = Place::of(file)?;
+    pub(crate) fn find(file: impl Into<PathBuf>) -> Result<Option<Self>> {
+        let place = Place::of(&file.into())?;
         if !place.file.try_exists().map_err(|error| place.failed(&error))? {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ impl FileWitness {
     /// # Errors
     /// As [`open`](Self::open); [`NotFound`](ErrorKind::NotFound) if it does not exist.
     pub fn open_existing(file: impl Into<PathBuf>) -> Result<Self> {
-        let place = Place::of(file.into())?;
+        let place = Place::of(&file.into())?;
         place.check_links()?;
         place.read()?;
         Ok(Self(Arc::new(place)))
@@ -184,8 +184,8 @@ fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
 
 impl Place {
     /// One place for all names of a file: each process locks beside the file itself, and replaces it there.
-    fn of(file: PathBuf) -> Result<Self> {
-        let file = resolved(&file).map_err(|error| failed(&file, &error))?;
+    fn of(file: &Path) -> Result<Self> {
+        let file = resolved(file).map_err(|error| failed(file, &error))?;
         let beside = |ending: &str| {
             let mut name = file.clone().into_os_string();
             name.push(ending);
@@ -382,7 +382,7 @@ mod tests {
             }
         }
         std::fs::remove_file(&file).unwrap();
-        assert!(FileWitness::find(file.clone()).unwrap().is_none());
+        assert!(FileWitness::find(&file).unwrap().is_none());
         let gone = witness.swap(&name("orders"), None, &ledger(None, 1)).await.unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
         let nowhere = FileWitness::open(directory.path().join("no/ids.witness")).unwrap_err();

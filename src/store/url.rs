@@ -3,8 +3,9 @@
 mod existing;
 mod guard;
 mod window;
+mod witness;
 
-pub use self::guard::WitnessUrl;
+pub use self::witness::WitnessUrl;
 
 use std::fmt;
 use std::path::Path;

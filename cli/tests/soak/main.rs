@@ -8,7 +8,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod figures;
+mod guarded;
 mod plan;
+mod processes;
+mod restored;
 mod trio;
 
 use std::time::Duration;

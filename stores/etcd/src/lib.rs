@@ -36,7 +36,7 @@ use idmill::ErrorKind;
 use idmill::store::kit::{CompareAndSet as _, cas};
 use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
-    Store,
+    Store, StoreFuture,
 };
 use idmill::{Operation, Result, SequenceName};
 
@@ -133,10 +133,6 @@ impl EtcdStore {
         cas::remove(&*self.sequences, name).await
     }
 
-    async fn try_server(&self) -> Result<Option<String>> {
-        Ok(self.sequences.cluster())
-    }
-
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         self.sequences.read_record(name).await
     }
@@ -155,5 +151,9 @@ impl Store for EtcdStore {
         self.sequences.can()
     }
 
-    idmill::store_calls!(reserve give_back create inspect list set remove server record swap_record list_records);
+    fn server(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        Box::pin(async { Ok(self.sequences.cluster()) })
+    }
+
+    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }

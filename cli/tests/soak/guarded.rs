@@ -1,0 +1,263 @@
+//! Guarded processes over five stores that are killed and put back, while people revoke, remove and import: no
+//! id comes twice, a restore needs no person, and the doctor reports no error where a store is well.
+//!
+//! `IDMILL_SOAK_SECONDS` and `IDMILL_SOAK_SEED` as for the servers.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use idmill_testing::engines::Engine;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use crate::common::{Place, Ran};
+use crate::processes::Processes;
+use crate::restored::Restored;
+use crate::setting;
+
+/// How long a store may take to be well again: a guard against hanging.
+const LONG: Duration = Duration::from_secs(120);
+/// More than processes have reserved and not printed.
+const MARGIN: u64 = 100_000;
+
+const EVENTS: [&str; 10] = [
+    "kill -9",
+    "put back",
+    "put back and revoked",
+    "revoked",
+    "refused removal and emptied",
+    "removed",
+    "imported",
+    "failover",
+    "store killed",
+    "backup",
+];
+
+/// A store, and all that was drawn from it.
+struct Drawn {
+    restored: Restored,
+    ids: BTreeSet<u64>,
+    /// Whether the last backup is of the present incarnation and epoch: then a restore needs nobody.
+    heals: bool,
+    restores: usize,
+}
+
+struct Soak {
+    place: Place,
+    processes: Processes,
+    stores: Vec<Drawn>,
+    befell: [u32; EVENTS.len()],
+    decided: u32,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guard_soak_no_id_comes_twice() {
+    let time = Duration::from_secs(setting("IDMILL_SOAK_SECONDS", 20));
+    let seed = setting("IDMILL_SOAK_SEED", fastrand::u64(..));
+    println!("IDMILL_SOAK_SECONDS={} IDMILL_SOAK_SEED={seed}", time.as_secs());
+    let place = Place::new();
+    let mut restored = vec![Restored::sqlite(place.path())];
+    for name in ["postgres", "mariadb", "redis", "etcd"] {
+        let Some(engine) = Engine::start(name).await else { return };
+        restored.push(Restored::engine(name, engine, place.path()));
+    }
+    let mut soak = Soak::over(place, restored).await;
+    let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
+    // The two that let ids come twice, on the store that is put back fastest.
+    for event in [2, 4] {
+        soak.suffer(0, event, &mut random).await;
+    }
+    while begun.elapsed() < time {
+        let (at, event) = (random.usize(..soak.stores.len()), random.usize(..EVENTS.len()));
+        soak.suffer(at, event, &mut random).await;
+        sleep(Duration::from_millis(random.u64(..500))).await;
+    }
+    soak.hold(begun.elapsed());
+}
+
+impl Soak {
+    async fn over(place: Place, restored: Vec<Restored>) -> Self {
+        let told: Vec<_> =
+            restored.iter().map(|store| format!("{} {}", store.name, store.guarded())).collect();
+        let processes = Processes::new(place.path(), &told.join("\n"));
+        let drawn = |restored| Drawn { restored, ids: BTreeSet::new(), heals: false, restores: 0 };
+        let stores = restored.into_iter().map(drawn).collect();
+        let mut soak = Self { place, processes, stores, befell: [0; EVENTS.len()], decided: 0 };
+        for at in 0..soak.stores.len() {
+            // Its table, and no sequence.
+            assert_eq!(soak.run(at, &["create", "other"]).code, 0);
+            soak.stores[at].restored.copy("empty").await;
+            assert_eq!(soak.guarded(at, &["create", soak.name(at)]).code, 0);
+            soak.well(at).await;
+            soak.back_up(at).await;
+        }
+        soak.processes.start();
+        soak
+    }
+
+    fn name(&self, at: usize) -> &'static str {
+        self.stores[at].restored.name
+    }
+
+    /// A command on the store, without the guard.
+    fn run(&self, at: usize, args: &[&str]) -> Ran {
+        let store = &self.stores[at].restored.url;
+        block_in_place(|| self.place.run(&[args, &["--store", store]].concat()))
+    }
+
+    /// The same behind the guard.
+    fn guarded(&self, at: usize, args: &[&str]) -> Ran {
+        self.run(at, &[args, &["--guard", &self.stores[at].restored.guard]].concat())
+    }
+
+    async fn suffer(&mut self, at: usize, event: usize, random: &mut Rng) {
+        self.befell[event] += 1;
+        println!("{}: {}", self.name(at), EVENTS[event]);
+        let name = self.name(at);
+        match event {
+            0 => self.processes.kill(random.usize(..Processes::COUNT)),
+            1 => self.put_back(at, "backup", random.bool()).await,
+            2 => {
+                self.put_back(at, "backup", true).await;
+                assert_eq!(self.guarded(at, &["revoke", name]).code, 0);
+                self.stores[at].heals = false;
+            }
+            3 => {
+                assert_eq!(self.guarded(at, &["revoke", name]).code, 0);
+                self.stores[at].heals = false;
+            }
+            4 => {
+                self.processes.kill_all();
+                self.refused_removal(at).await;
+                self.put_back(at, "empty", true).await;
+                // By a script that does not know the guard.
+                assert_eq!(self.run(at, &["create", name]).code, 0);
+                self.stores[at].heals = false;
+            }
+            5 => self.decide(at),
+            6 => self.import(at),
+            7 => {
+                self.put_back(at, "backup", false).await;
+                self.stores[at].restored.promote().await;
+            }
+            8 => self.stores[at].restored.restart().await,
+            _ => self.back_up(at).await,
+        }
+        self.processes.start();
+        self.well(at).await;
+        self.collect();
+        self.no_alarm(at);
+    }
+
+    /// The last backup, under the processes that run or with all of them ended.
+    async fn put_back(&mut self, at: usize, copy: &str, ended: bool) {
+        if ended || self.stores[at].restored.needs_an_end() {
+            self.processes.kill_all();
+        }
+        self.stores[at].restores += 1;
+        self.stores[at].restored.put_back(copy).await;
+    }
+
+    /// A removal that the store refuses: it is read-only, or down.
+    async fn refused_removal(&mut self, at: usize) {
+        let Restored { url, guard, .. } = &self.stores[at].restored;
+        let (url, guard) = (url.replace("timeout=5s", "timeout=1s"), guard.clone());
+        let args = ["remove", self.name(at), "--yes", "--guard", &guard, "--store"];
+        let remove = |url: &str| block_in_place(|| self.place.run(&[&args[..], &[url]].concat()));
+        let refused = if let Some(url) = self.stores[at].restored.read_only() {
+            remove(&url)
+        } else {
+            self.stores[at].restored.down().await;
+            let refused = remove(&url);
+            self.stores[at].restored.up().await;
+            refused
+        };
+        assert_ne!(refused.code, 0, "{refused:?}");
+    }
+
+    /// What a person does where only a person can: another sequence, above all that was drawn.
+    fn decide(&mut self, at: usize) {
+        self.collect();
+        self.decided += 1;
+        let start = self.stores[at].ids.last().map_or(1, |last| last + MARGIN).to_string();
+        self.guarded(at, &["remove", self.name(at), "--yes"]);
+        self.guarded(at, &["create", self.name(at), "--start", &start]);
+        self.stores[at].heals = false;
+    }
+
+    fn import(&mut self, at: usize) {
+        let file = format!("{}.jsonl", self.name(at));
+        if self.place.path().join(&file).exists() {
+            // One that is older than a removal has other bounds, and is refused.
+            self.guarded(at, &["import", &file]);
+        }
+        assert_eq!(self.guarded(at, &["export", "--output", &file]).code, 0);
+    }
+
+    async fn back_up(&mut self, at: usize) {
+        self.stores[at].restored.copy("backup").await;
+        self.stores[at].heals = true;
+    }
+
+    /// Until ids are handed out again, with what a person has to do for that.
+    async fn well(&mut self, at: usize) {
+        let (begun, heals) = (Instant::now(), self.stores[at].heals);
+        loop {
+            let ran = self.guarded(at, &["next", self.name(at), "--existing", "--timeout", "5s"]);
+            match ran.code {
+                0 => return self.drawn(at, ran.ids()[0]),
+                // Permanent, or no such sequence.
+                1 | 4 => {
+                    assert!(!heals, "a wrong alarm of {}: {ran:?}", self.name(at));
+                    self.decide(at);
+                }
+                _ => sleep(Duration::from_millis(100)).await,
+            }
+            assert!(begun.elapsed() < LONG, "{} is not well: {ran:?}", self.name(at));
+        }
+    }
+
+    fn collect(&mut self) {
+        for (name, id) in self.processes.printed() {
+            let at = self.stores.iter().position(|store| store.restored.name == name).expect("a store");
+            self.drawn(at, id);
+        }
+    }
+
+    fn drawn(&mut self, at: usize, id: u64) {
+        assert!(self.stores[at].ids.insert(id), "{}: {id} was handed out twice", self.name(at));
+    }
+
+    /// What the doctor finds of a store that is well.
+    fn no_alarm(&self, at: usize) {
+        let ran = self.guarded(at, &["doctor", "--json"]);
+        let errors: Vec<_> = ran.out.lines().filter(|line| line.contains(r#""severity":"error""#)).collect();
+        assert!(errors.is_empty(), "a wrong alarm of {}: {errors:#?}", self.name(at));
+        assert!(matches!(ran.code, 0 | 6), "{ran:?}");
+    }
+
+    /// Prints what came of it.
+    fn hold(mut self, lasted: Duration) {
+        self.processes.kill_all();
+        self.collect();
+        let befell = EVENTS.iter().zip(self.befell).map(|(name, times)| format!("{times} {name}"));
+        println!("{lasted:.0?}: {}", befell.collect::<Vec<_>>().join(", "));
+        println!(
+            "{} processes, a person decided {} times, wrong alarms 0",
+            self.processes.started, self.decided
+        );
+        for (at, store) in self.stores.iter().enumerate() {
+            self.no_alarm(at);
+            let (name, healed) = (store.restored.name, self.processes.healed(store.restored.name));
+            println!(
+                "{name}: {} ids, none twice; put back {}, healed {}",
+                store.ids.len(),
+                store.restores,
+                healed.len()
+            );
+            assert!(store.restores > 0 || healed.is_empty(), "never put back: {healed:#?}");
+            assert!(store.ids.len() > 10, "a test of nothing");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Processes that draw from several stores until they are killed.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fastrand::Rng;
+use idmill::{Sequences, Status};
+use tokio::time::sleep;
+
+/// What a process is told: a store's name, which is the sequence's too, and its URL on each line.
+const STORES: &str = "IDMILL_SOAK_STORES";
+
+/// Not a test by itself: one of the processes.
+#[tokio::test]
+async fn process() {
+    let Ok(stores) = std::env::var(STORES) else { return };
+    idmill_any::register().expect("registers");
+    let errors = tracing_subscriber::filter::LevelFilter::ERROR;
+    tracing_subscriber::fmt().with_ansi(false).with_max_level(errors).with_writer(std::io::stderr).init();
+    let mut draws = tokio::task::JoinSet::new();
+    for line in stores.lines() {
+        let (name, url) = line.split_once(' ').expect("a name and a URL");
+        draws.spawn(draw(name.to_owned(), format!("{url}&existing=true")));
+    }
+    draws.join_all().await;
+}
+
+/// Draws; opens the store again after a fault that only a person, or another start, can mend.
+async fn draw(name: String, url: String) {
+    loop {
+        let error = draw_until_it_fails(&name, &url).await.expect_err("it draws until it fails");
+        eprintln!("{name}: {error}");
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn draw_until_it_fails(name: &str, url: &str) -> idmill::Result<()> {
+    let ids = Sequences::new(idmill::store::connect(url).await?)?;
+    let sequence = ids.sequence::<u64>(name).step(10).watermark(5).patience(Duration::from_secs(2)).await?;
+    let mut random = Rng::new();
+    loop {
+        match sequence.next().await {
+            // One write for a line, so that a kill leaves whole lines before the last.
+            Ok(id) => std::io::stdout().write_all(format!("id {name} {id}\n").as_bytes()).expect("a file"),
+            Err(error) if error.status() == Status::Permanent => return Err(error),
+            Err(_) => {}
+        }
+        sleep(Duration::from_millis(random.u64(1..30))).await;
+    }
+}
+
+pub(crate) struct Processes {
+    dir: PathBuf,
+    stores: String,
+    running: Vec<Process>,
+    pub(crate) started: u32,
+    /// Of those that ended.
+    printed: Vec<(String, u64)>,
+    reported: Vec<String>,
+}
+
+struct Process {
+    child: Child,
+    out: File,
+    err: PathBuf,
+    /// A line that was not printed to its end.
+    rest: Vec<u8>,
+}
+
+impl Processes {
+    pub(crate) const COUNT: usize = 6;
+
+    /// None yet; their files go to this directory.
+    pub(crate) fn new(dir: &Path, stores: &str) -> Self {
+        let (dir, stores) = (dir.to_owned(), stores.to_owned());
+        Self { dir, stores, running: Vec::new(), started: 0, printed: Vec::new(), reported: Vec::new() }
+    }
+
+    /// As many as there should be.
+    pub(crate) fn start(&mut self) {
+        while self.running.len() < Self::COUNT {
+            let [out, err] = ["out", "err"].map(|kind| self.dir.join(format!("{kind}-{}", self.started)));
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["processes::process", "--exact", "--nocapture", "--test-threads=1"]);
+            command.env(STORES, &self.stores).stdin(Stdio::null());
+            command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+            let child = command.spawn().unwrap();
+            self.running.push(Process { child, out: File::open(&out).unwrap(), err, rest: Vec::new() });
+            self.started += 1;
+        }
+    }
+
+    /// Kills one of those that run.
+    pub(crate) fn kill(&mut self, at: usize) {
+        let mut process = self.running.remove(at);
+        process.end();
+        self.printed.extend(process.read());
+        let reported = fs::read_to_string(&process.err).unwrap();
+        self.reported
+            .extend(reported.lines().filter(|line| line.contains("ids go on from")).map(str::to_owned));
+    }
+
+    pub(crate) fn kill_all(&mut self) {
+        while !self.running.is_empty() {
+            self.kill(0);
+        }
+    }
+
+    /// The ids that were printed since the last time, each with its store.
+    pub(crate) fn printed(&mut self) -> Vec<(String, u64)> {
+        let mut printed = std::mem::take(&mut self.printed);
+        printed.extend(self.running.iter_mut().flat_map(Process::read));
+        printed
+    }
+
+    /// What those that ended said where they found that this store had gone back.
+    pub(crate) fn healed(&self, name: &str) -> Vec<&String> {
+        let mark = format!("sequence={name}");
+        self.reported.iter().filter(|line| line.contains(&mark)).collect()
+    }
+}
+
+impl Process {
+    fn end(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn read(&mut self) -> Vec<(String, u64)> {
+        self.out.read_to_end(&mut self.rest).unwrap();
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let lines: Vec<u8> = self.rest.drain(..whole).collect();
+        // The harness writes too, before the first line.
+        let id = |line: &str| {
+            let (name, id) = line.rsplit_once("id ")?.1.split_once(' ')?;
+            Some((name.to_owned(), id.parse().ok()?))
+        };
+        String::from_utf8_lossy(&lines).lines().filter_map(id).collect()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.running.iter_mut().for_each(Process::end);
+    }
+}

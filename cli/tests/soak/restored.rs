@@ -1,0 +1,136 @@
+//! A store that is copied, and whose copies are put back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use idmill_sqlite::rusqlite::Connection;
+use idmill_testing::engines::Engine;
+use idmill_testing::restores::ran;
+use tokio::time::sleep;
+
+pub(crate) struct Restored {
+    pub(crate) name: &'static str,
+    pub(crate) url: String,
+    pub(crate) guard: String,
+    /// `None` for SQLite.
+    engine: Option<Engine>,
+    /// What is copied.
+    data: PathBuf,
+}
+
+impl Restored {
+    /// A database in this directory. Its witness is a file.
+    pub(crate) fn sqlite(dir: &Path) -> Self {
+        let data = dir.join("ids.db");
+        let url = format!("sqlite:{}?busy_timeout=5s", data.display());
+        let guard = format!("file:{}", dir.join("sqlite.witness").display());
+        Self { name: "sqlite", url, guard, engine: None, data }
+    }
+
+    /// What this engine keeps. Some have a database as their witness.
+    pub(crate) fn engine(name: &'static str, engine: Engine, dir: &Path) -> Self {
+        let address = engine.address();
+        let (url, data) = match name {
+            "postgres" => {
+                (format!("postgres://postgres@{address}/postgres?timeout=5s&failover=allow"), "data")
+            }
+            "mariadb" => (format!("mysql://root@{address}/ids?timeout=5s&failover=allow"), "data"),
+            "redis" => (format!("redis://{address}?timeout=5s&failover=allow"), "appendonlydir"),
+            _ => (format!("etcd://{address}?timeout=5s"), "data"),
+        };
+        let witness = dir.join(format!("{name}.witness"));
+        let scheme = if matches!(name, "postgres" | "redis") { "sqlite" } else { "file" };
+        let guard = format!("{scheme}:{}", witness.display());
+        let data = engine.dir().join(data);
+        Self { name, url, guard, engine: Some(engine), data }
+    }
+
+    pub(crate) fn guarded(&self) -> String {
+        format!("{}&guard={}", self.url, self.guard)
+    }
+
+    /// The URL of a user who may not write, where there can be one.
+    pub(crate) fn read_only(&self) -> Option<String> {
+        let has_modes = matches!(self.name, "sqlite" | "postgres" | "mariadb");
+        has_modes.then(|| format!("{}&mode=ro", self.url))
+    }
+
+    /// Whether it can be put back only while no process has it open.
+    pub(crate) fn needs_an_end(&self) -> bool {
+        self.engine.is_none()
+    }
+
+    pub(crate) async fn down(&self) {
+        let Some(engine) = &self.engine else { return };
+        if self.name == "postgres" {
+            // After a SIGKILL its children end by themselves, while its files are copied.
+            let pid = engine.pid().expect("it runs").to_string();
+            ran(Command::new("kill").args(["-INT", &pid]));
+            while self.data.join("postmaster.pid").exists() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+        engine.kill();
+    }
+
+    pub(crate) async fn up(&self) {
+        if let Some(engine) = &self.engine {
+            engine.restart().await;
+        }
+    }
+
+    /// Ends as in a crash, and starts again.
+    pub(crate) async fn restart(&self) {
+        if let Some(engine) = &self.engine {
+            engine.kill();
+        }
+        self.up().await;
+    }
+
+    /// Copies it as it is.
+    pub(crate) async fn copy(&self, copy: &str) {
+        let copy = self.data.with_extension(copy);
+        if self.engine.is_none() {
+            let _ = fs::remove_file(&copy);
+            let database = Connection::open(&self.data).unwrap();
+            database.busy_timeout(Duration::from_secs(60)).unwrap();
+            database.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+            return;
+        }
+        self.down().await;
+        let _ = fs::remove_dir_all(&copy);
+        ran(Command::new("cp").arg("-a").arg(&self.data).arg(&copy));
+        self.up().await;
+    }
+
+    /// Puts a copy in its place.
+    pub(crate) async fn put_back(&self, copy: &str) {
+        let copy = self.data.with_extension(copy);
+        self.down().await;
+        if self.engine.is_none() {
+            for ending in ["", "-wal", "-shm"] {
+                let _ = fs::remove_file(format!("{}{ending}", self.data.display()));
+            }
+        } else {
+            fs::remove_dir_all(&self.data).unwrap();
+        }
+        ran(Command::new("cp").arg("-a").arg(&copy).arg(&self.data));
+        self.up().await;
+    }
+
+    /// PostgreSQL begins another timeline from here, as a replica that is promoted.
+    pub(crate) async fn promote(&self) {
+        if self.name != "postgres" {
+            return;
+        }
+        self.down().await;
+        let signal = self.data.join("standby.signal");
+        fs::write(&signal, "").unwrap();
+        ran(Command::new("chown").arg("--reference").arg(&self.data).arg(&signal));
+        self.up().await;
+        let options = idmill_postgres::PostgresOptions::parse(&self.url).unwrap();
+        options.client().await.unwrap().batch_execute("SELECT pg_promote()").await.unwrap();
+    }
+}
