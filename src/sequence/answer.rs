@@ -50,7 +50,7 @@ impl Answer {
         // First: the caller may ask again as soon as it has its answer.
         self.place = None;
         let Some(sender) = self.sender.take() else { return false };
-        // By the time that the waker is called, the answer is sent.
+        // The answer is sent before the waker is called.
         unless_it_panics(|| sender.send(outcome).is_ok()).unwrap_or(true)
     }
 }

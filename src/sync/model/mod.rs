@@ -37,19 +37,20 @@ pub(crate) use queue::SegQueue;
 /// Takes part in no protocol: each modelled access would only multiply what there is to explore.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+
+use loom::sync::MutexGuard;
+
 /// In no model: none of them asks about places to wait.
 #[derive(Debug)]
 pub(crate) enum OwnedSemaphorePermit {}
 
 /// A panic here is a finding of loom's.
+#[allow(clippy::unnecessary_wraps, reason = "the real one returns `None` after a panic")]
 pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
     Some(work())
 }
-
-use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
-
-use loom::sync::MutexGuard;
 
 /// Where a value lies in memory is nothing that loom models.
 #[derive(Debug, Default)]
