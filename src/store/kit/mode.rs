@@ -27,7 +27,7 @@ named! { Mode, "mode":
 
 /// What to do about a table that is not there when a store is opened.
 pub const NEVER_MADE: &str = "if it was there before, correct its name, or restore it: made anew, it begins \
-                              every sequence at its start; if this is new, mode=rwc (Mode::Create) makes it";
+                              every sequence at its start; if this is new, mode=rwc makes it (Mode::Create in code)";
 
 /// What to do about a table that is gone from under a store.
 pub const GONE: &str = "if it was there before, restore it: made anew, it begins every sequence at its \

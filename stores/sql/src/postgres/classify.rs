@@ -240,7 +240,9 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("42501"), _) => {
             "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
         }
-        (Some("42809"), _) => "an object of this name is no sequence, but a table, for example: choose another name",
+        (Some("42809"), _) => {
+            "an object of this name is no sequence, but a table, for example: choose another name"
+        }
         (Some("42703" | "42804" | "42P10"), _) => {
             "the table is not idmill's; name another with table=NAME, or table(NAME) in code"
         }
