@@ -66,9 +66,8 @@ impl OfOpen {
                 *last = Some(LastError::after(last.as_ref(), error.clone()));
                 self.is_some.store(true, Ordering::Relaxed);
             }
-            Err(_) => {}
             Ok(_) if self.is_some.load(Ordering::Relaxed) => self.forget(),
-            Ok(_) => {}
+            _ => {}
         }
     }
 
