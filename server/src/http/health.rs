@@ -14,7 +14,7 @@ use crate::access::{Caller, Right};
 use crate::core::Core;
 use crate::readiness::Standing;
 
-/// Where probes ask whether the process runs.
+/// The path of the liveness probe.
 pub(super) const ALIVE: &str = "/healthz";
 
 /// The process runs.

@@ -219,7 +219,7 @@ impl Session {
     }
 }
 
-/// A request's first line ends with its version: `GET /x` alone is of a sequence `/x`.
+/// The first line of an HTTP request ends with its version; `GET /x` reads the sequence `/x`.
 fn is_http(command: Command<'_>) -> bool {
     let begins = |at, how: &[u8]| command.word(at).is_some_and(|word| word.starts_with(how));
     command.is(0, "host:") || begins(1, b"/") && begins(2, b"HTTP/")
