@@ -104,7 +104,7 @@ impl Failure {
         }))
     }
 
-    /// Whether another try makes sense: nothing has to be changed first.
+    /// Whether a retry can succeed without a change.
     #[cfg(feature = "serve")]
     pub(crate) fn may_pass(&self) -> bool {
         self.0.status != Status::Permanent.as_str()

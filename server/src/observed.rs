@@ -16,7 +16,7 @@ use crate::troubles::Troubles;
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(1);
-/// The most sequences that are looked at; of more, those in trouble, and the first by name.
+/// The most sequences of a look: first those in trouble, then by name.
 pub(crate) const MOST: usize = 5000;
 /// Looks go on for this long after the last reader.
 const UNWATCHED: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ pub(crate) struct Observed {
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) started: Instant,
-    /// The machine and the port of HTTP, as far as they are known: by this, servers are told apart.
+    /// The machine and the port of HTTP, as far as they are known. Distinguishes servers.
     pub(crate) name: String,
     /// Where ids come from, without secrets.
     pub(crate) store: Option<String>,
@@ -71,11 +71,11 @@ pub(crate) struct Row {
     pub(crate) health: Health,
     /// Why it is not served as it should be.
     pub(crate) reason: Option<String>,
-    /// Since when that is so.
+    /// When the trouble was first seen.
     pub(crate) since: Option<SystemTime>,
     /// Reserves that failed since the last grant.
     pub(crate) failures: u64,
-    /// Draws a second that were answered with an error; `None` before the second look.
+    /// Failed draws a second; `None` before the second look.
     pub(crate) failing: Option<f64>,
     pub(crate) last: Option<u64>,
     /// Ids a second; `None` before the second look.
@@ -140,12 +140,13 @@ impl Observed {
 
     fn look(&self, core: &Core) {
         let Standing { fault, report } = core.readiness.standing_now(core.draws.sequences());
+        self.troubles.note(&report, SystemTime::now());
         let mut troubles: HashMap<_, _> =
             report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
         let mut served = core.draws.all();
         let open = served.len();
         if open > MOST {
-            // By name among their like: this sort is stable.
+            // Stable, so each part stays sorted by name.
             served.sort_by_key(|served| !troubles.contains_key(served.allocator().name()));
             served.truncate(MOST);
         }
@@ -169,8 +170,7 @@ impl Observed {
     }
 }
 
-/// Those with this in their names, in lower case, that a look has left out. Their rates take several looks, and
-/// are not known.
+/// Open sequences that match the search and are not in the look. Their rates would take several looks.
 pub(crate) fn left_out(core: &Core, look: &Look, search: &str) -> Vec<Row> {
     if look.open <= look.rows.len() || search.is_empty() {
         return Vec::new();

@@ -33,7 +33,7 @@ pub(crate) struct Served {
     last: AtomicI64,
     /// How many callers wait for the store.
     waiting: AtomicUsize,
-    /// Draws that were answered with an error.
+    /// Failed draws.
     failed: AtomicU64,
     /// Since the last [sweep](Draws::sweep).
     used: AtomicBool,
@@ -106,13 +106,13 @@ impl Served {
         drawn
     }
 
-    /// How many draws were answered with an error.
+    /// The number of failed draws.
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
     fn note_failure(&self) {
-        // Relaxed: a figure for people.
+        // Relaxed: a count only.
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -39,9 +39,9 @@ use crate::{expiry, http, resp, troubles};
 const SWEEP: Duration = Duration::from_secs(60);
 /// After the system refused a connection: too many files are open, most often.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often a refused connection is logged at most: the next one comes after [`PAUSE`].
+/// The pause between two log lines about connections that the system refused.
 const QUIET: Duration = Duration::from_secs(60);
-/// Clients of HTTP beyond the most that are heard, for probes: without an answer, they have the server killed.
+/// Places of HTTP that are kept for probes. An orchestrator kills a server whose probe has no answer.
 const PROBES: usize = 16;
 /// After so much silence the system asks whether a client is still there: its machine may be gone, and would
 /// otherwise have a place for ever.
@@ -214,7 +214,7 @@ impl ServerBuilder {
     }
 }
 
-/// The name of the machine and the port of HTTP, such as `db1:7381`.
+/// The name of the machine and the port of HTTP, such as `ids1:7381`.
 fn name(http: Option<SocketAddr>) -> String {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let machine =
@@ -404,7 +404,7 @@ struct Door<'a> {
     tls: Option<&'a Tls>,
     /// What a client is told for whom there is no place.
     full: &'static [u8],
-    /// Places for those who have none, where they may be probes.
+    /// Places for probes, where the protocol has them.
     probes: Option<Arc<Semaphore>>,
 }
 

@@ -1,4 +1,4 @@
-//! Since when sequences are in trouble. Noted also while nobody looks at the page.
+//! When the trouble of each sequence began. Recorded without a reader of the page as well.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -9,9 +9,10 @@ use tokio::time::interval;
 
 use crate::core::Core;
 
-const EVERY: Duration = Duration::from_secs(1);
+/// While the page has readers, each look records as well.
+const EVERY: Duration = Duration::from_secs(10);
 
-/// The sequences in trouble, and when each was first seen so.
+/// The sequences in trouble, each with the time at which that was first seen.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles(Mutex<HashMap<String, SystemTime>>);
 
@@ -20,7 +21,7 @@ impl Troubles {
         self.0.lock().get(name).copied()
     }
 
-    fn note(&self, report: &HealthReport, now: SystemTime) {
+    pub(crate) fn note(&self, report: &HealthReport, now: SystemTime) {
         let mut known = self.0.lock();
         let mut before = std::mem::take(&mut *known);
         known.extend(report.troubles.iter().map(|trouble| {
@@ -31,7 +32,7 @@ impl Troubles {
     }
 }
 
-/// Notes them for as long as it is polled.
+/// Updates them until it is dropped.
 pub(crate) async fn watch(core: &Core) {
     let mut ticks = interval(EVERY);
     loop {

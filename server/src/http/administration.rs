@@ -207,7 +207,7 @@ pub(super) async fn remove(
 
 async fn removed(core: &Core, who: &Administrator, name: &str, headers: &HeaderMap) -> Result<(), Problem> {
     who.may(name)?;
-    // A store removes by name: one that is created again between these two steps is removed as well.
+    // Not atomic, since stores remove by name: a sequence created between these steps is removed as well.
     met(core, name, headers).await?;
     if core.draws.remove(name).instrument(act("remove", name)).await? {
         return Ok(());
@@ -215,7 +215,7 @@ async fn removed(core: &Core, who: &Administrator, name: &str, headers: &HeaderM
     Err(missing(name))
 }
 
-/// The identity that a change is to expect; `None` where `If-Match` names none.
+/// Checks `If-Match`, and returns the identity to expect; `None` if any will do.
 async fn met(core: &Core, name: &str, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
     let condition = Precondition::of(headers)?;
     if condition == Precondition::Exists {

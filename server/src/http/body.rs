@@ -1,4 +1,4 @@
-//! What a request says: the name in its path, and the object in its body.
+//! Parts of a request: the name in the path and the object in the body.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,16 +24,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// A body as the extractor has read it.
+/// A body as the extractor returns it.
 pub(super) type Body<T> = Result<Json<Object<T>>, JsonRejection>;
 
 /// # Errors
-/// If the body is no JSON, no object, or has other fields.
+/// If the body is not a JSON object with these fields.
 pub(super) fn object<T>(body: Body<T>) -> Result<T, Problem> {
     body.map(|Json(Object(value))| value).map_err(|error| Problem::invalid(error.body_text()))
 }
 
-/// A JSON object. Derived code reads an array as well, with its elements for the fields.
+/// A JSON object. Derived `Deserialize` implementations accept arrays as well.
 pub(super) struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

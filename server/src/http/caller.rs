@@ -38,7 +38,7 @@ impl FromRequestParts<Arc<Core>> for Caller {
     }
 }
 
-/// What `Authorization: Bearer` shows.
+/// The token in `Authorization: Bearer`.
 fn secret(headers: &HeaderMap) -> Result<&str, Refusal> {
     let value = headers.get(header::AUTHORIZATION).ok_or(Refusal::Nobody)?;
     let text = value.to_str().map_err(|_| Refusal::Wrong)?;
@@ -54,7 +54,7 @@ fn peer(extensions: &Extensions) -> Arc<Peer> {
 /// Who wants to administer, which is told of whether they may or not.
 pub(super) struct Administrator {
     caller: Result<Caller, Problem>,
-    /// Whose token it is, also of one that is over its limits.
+    /// The owner of the token, also if the token is over its limits.
     by: Option<Caller>,
     peer: Arc<Peer>,
 }
@@ -91,8 +91,8 @@ impl Administrator {
     }
 }
 
-/// Refuses what a page of another site has a browser send: it could draw ids, unseen, from a server that only
-/// this machine reaches, or learn from whether an element loads that a sequence exists.
+/// Refuses requests that a browser sends for a page of another site. The page could draw ids from a server that
+/// only this machine reaches, or detect a sequence by an element that loads.
 pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
     if !is_foreign(request.headers()) && !is_fetched(request) {
         return None;
@@ -129,8 +129,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     authority.is_none() || authority != text(header::HOST)
 }
 
-/// Whether another site's page had it fetched, by the word of the browser. A link to the page for operators may
-/// be followed from anywhere.
+/// Whether the browser reports a fetch by another site. Links to the page for operators are allowed.
 fn is_fetched(request: &Request) -> bool {
     let is = |name: &str, value: &str| request.headers().get(name).is_some_and(|found| found == value);
     let is_visit = request.method() == Method::GET

@@ -26,7 +26,7 @@ use crate::peer::Peer;
 
 /// How long a client may take over its next request, over the rest of one, and until it reads on.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client has for whom there is no place.
+/// The time limit of a client beyond the maximum.
 const MOMENT: Duration = Duration::from_secs(5);
 /// What is held of a request's head, and of answers that are not read.
 const HELD: usize = 64 * 1024;
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// Answers one request of a client for whom there is no place: a probe is told that the process runs.
+/// Answers one request of a client beyond the maximum: `/healthz` as always, any other with 503.
 pub(crate) async fn refuse<S>(stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

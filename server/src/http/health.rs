@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::measures;
 use crate::readiness::Standing;
 
-/// Where probes ask whether the process runs.
+/// The path of the liveness probe.
 pub(super) const ALIVE: &str = "/healthz";
 
 /// The most sequences named that end soon.

@@ -72,7 +72,7 @@ async fn passed(State(core): State<Arc<Core>>, mut request: Request, next: Next)
     sealed(response)
 }
 
-/// On every answer: a page of another site must not see whether an element or a frame of it loads.
+/// Headers of every answer: an element of another site's page fails to load, whatever the status.
 const SEALS: [(HeaderName, HeaderValue); 3] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),

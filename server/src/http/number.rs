@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 const EXACT: u64 = 1 << 53;
 
-/// A number up to 2^53, and a string of digits beyond: rounded down, an id would be another one. Both are
-/// read, whatever the size.
+/// A number up to 2^53, and a string of digits beyond: rounded down, an id would be another one. Both forms are
+/// accepted for any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number(pub(super) u64);
 
@@ -53,7 +53,7 @@ impl Visitor<'_> for Digits {
     }
 }
 
-/// Whether it is how a double prints that holds another number: 2^63 prints as 9223372036854776000.
+/// Whether a double prints like this but holds another number: 2^63 prints as 9223372036854776000.
 #[allow(clippy::float_cmp, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of whole numbers
 fn is_rounded(number: u64) -> bool {
     let double = number as f64;

@@ -1,4 +1,4 @@
-//! `If-Match`: a change reaches only the sequence that the caller has seen.
+//! `If-Match`: changes only the sequence that the caller has read.
 
 use axum::http::{HeaderMap, StatusCode, header};
 use idmill::ErrorKind;
@@ -6,12 +6,12 @@ use idmill::store::{Identity, SequenceInfo};
 
 use super::problem::Problem;
 
-/// What `If-Match` demands of a sequence.
+/// The condition of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Precondition {
-    /// Nothing, or `*`: that it exists, without which no change is made.
+    /// No header, or `*`: the sequence exists, which every change requires.
     Exists,
-    /// One of these identities. Empty where no tag is one of this server's.
+    /// The sequence has one of these identities. Empty if no tag is one of this server's.
     OneOf(Vec<Identity>),
 }
 
@@ -47,17 +47,17 @@ impl Precondition {
     }
 }
 
-/// The condition was not met, and nothing was done.
+/// The condition does not hold; nothing was changed.
 pub(super) fn failed(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::PRECONDITION_FAILED, ErrorKind::Conflict, detail)
 }
 
-/// An `ETag` of this identity.
+/// The `ETag` of this identity.
 pub(super) fn tag(Identity { incarnation, epoch }: Identity) -> String {
     format!("\"{incarnation:x}.{epoch}\"")
 }
 
-/// Those of a list of tags; `None` if it is no such list. Weak tags and those of others equal none of ours.
+/// Reads a list of tags; `None` if it is malformed. Weak and foreign tags match no sequence, and are skipped.
 fn identities(list: &str) -> Option<Vec<Identity>> {
     let (mut rest, mut found, mut tags) = (list, Vec::new(), 0);
     loop {

@@ -250,7 +250,7 @@ pub(super) fn requests(command: Command<'_>) -> u64 {
     if command.is(0, "exists") { (command.len() as u64).saturating_sub(1).max(1) } else { 1 }
 }
 
-/// A request's first line ends with its version: `GET /x` alone is of a sequence `/x`.
+/// The first line of an HTTP request ends with its version; `GET /x` reads the sequence `/x`.
 pub(super) fn is_http(command: Command<'_>) -> bool {
     let begins = |at, how: &[u8]| command.word(at).is_some_and(|word| word.starts_with(how));
     command.is(0, "host:") || begins(1, b"/") && begins(2, b"HTTP/")

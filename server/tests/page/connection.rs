@@ -24,7 +24,7 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
     browser.until("document.body.dataset.link === 'live'").await;
     server.end().await.unwrap();
     browser.until("document.body.dataset.link === 'lost'").await;
-    // What was good is not said to be so still, here or in the tab.
+    // Neither the page nor its tab claims the last state any more.
     assert_eq!(browser.text("[data-field=state]").await, "Not connected");
     assert!(browser.text("[data-field=reason]").await.contains("It was ending at "));
     assert!(browser.driver.title().await.unwrap().starts_with("○ Not connected – "));

@@ -75,9 +75,14 @@ async fn token_over_its_connections_is_refused_by_that_name() {
     browser.until("document.activeElement.id === 'token'").await;
     browser.press(secret.reveal()).await;
     browser.press(Key::Enter + "").await;
-    browser.until("document.getElementById('link').textContent.includes('the token allows 1 connections')").await;
+    browser
+        .until("document.getElementById('link').textContent.includes('the token allows 1 connections')")
+        .await;
     let shown = browser.text("main").await;
-    assert!(shown.contains("refuses this token for now") && !shown.contains("A token is required"), "{shown}");
+    assert!(
+        shown.contains("refuses this token for now") && !shown.contains("A token is required"),
+        "{shown}"
+    );
     // It is tried again by itself.
     drop(client);
     browser.until("document.body.dataset.link === 'live' && document.body.dataset.access === 'open'").await;

@@ -1,4 +1,4 @@
-//! The store when the server starts, which may start later than the server.
+//! Opens the store, which may start later than the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::args::Global;
 use crate::failure::Outcome;
 use crate::opening;
 
-/// How long a store that cannot be reached is tried.
+/// How long an unreachable store is retried.
 const LIMIT: Duration = StoreUrl::CONNECT_TIMEOUT;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Opens the store, and tries again for [`LIMIT`] while that can succeed without a change.
+/// Opens the store, and retries transient failures for [`LIMIT`].
 pub(super) async fn store(global: &Global) -> Outcome<Arc<dyn Store>> {
     let (end, mut told) = (Instant::now() + LIMIT, false);
     loop {

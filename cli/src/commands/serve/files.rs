@@ -1,11 +1,11 @@
-//! How many files the process may have open: each client is one.
+//! The limit of open files, of which each client takes one.
 
 use rlimit::Resource;
 
-/// Kept free of clients: for the store's connections, listeners, files that are read, and probes.
+/// Descriptors that clients do not get: for the store's connections, listeners, files and probes.
 const RESERVE: u64 = 128;
 
-/// How many clients can be served of those that are wanted. Raises the soft limit as far as they need.
+/// Raises the soft limit for this number of clients, and returns how many fit.
 pub(super) fn places(wanted: usize) -> usize {
     let needed = (wanted as u64).saturating_add(RESERVE);
     match raised(needed) {
@@ -20,7 +20,7 @@ pub(super) fn places(wanted: usize) -> usize {
     }
 }
 
-/// The limit, at least as large as needed where the system allows that; `None` where it is not known.
+/// Raises the soft limit to `needed` or the hard limit, and returns it; `None` if it is unknown.
 fn raised(needed: u64) -> Option<u64> {
     let (soft, hard) = Resource::NOFILE.get().ok()?;
     let wanted = needed.min(hard);
@@ -30,7 +30,7 @@ fn raised(needed: u64) -> Option<u64> {
     Some(Resource::NOFILE.set(wanted, hard).map_or(soft, |()| wanted))
 }
 
-/// So few files are shared between both.
+/// Splits a limit that is too small.
 fn places_of(limit: u64) -> usize {
     let places = limit - RESERVE.min(limit / 2);
     usize::try_from(places).unwrap_or(usize::MAX)

@@ -49,7 +49,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     if check {
         return settings.print();
     }
-    // From here on: a store may be waited for.
+    // Before the store is opened, which may take a while.
     let told = reload::Told::new();
     let traces = Traces::begin()?;
     let log = logging::serve(global, settings.logs_json, traces.layer());

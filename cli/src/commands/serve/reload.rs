@@ -15,12 +15,12 @@ use crate::failure::Outcome;
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Files, and what was in them. Not their times: a file can be replaced by one that is as old, and as long.
+/// Files and hashes of their contents. A new file can have the time and the size of the old one.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     paths: Vec<PathBuf>,
     hasher: RandomState,
-    /// Hashes, since a key is among the files; `None` for what cannot be read.
+    /// `None` for a file that cannot be read.
     seen: Vec<Option<u64>>,
 }
 
@@ -31,7 +31,7 @@ impl Files {
         files
     }
 
-    /// Whether one of them has another content than at the last look.
+    /// Whether a content differs from that of the last call.
     fn have_changed(&mut self) -> bool {
         let hash = |path| fs::read(path).ok().map(|content| self.hasher.hash_one(content));
         let now: Vec<_> = self.paths.iter().map(hash).collect();
@@ -85,7 +85,7 @@ fn report(what: &str, outcome: Outcome<Option<usize>>) {
     }
 }
 
-/// Receives SIGHUP, which would end a process that does not.
+/// Receives SIGHUP, which ends a process without a handler.
 pub(super) struct Told {
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,

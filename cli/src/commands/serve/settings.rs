@@ -19,7 +19,7 @@ pub(super) struct Settings {
     pub(super) http: Option<SocketAddr>,
     pub(super) http_hosts: Vec<String>,
     pub(super) tokens: Option<PathBuf>,
-    /// The files that are read again when they change, as they were before they were read.
+    /// Files to reload when they change.
     pub(super) files: Files,
     pub(super) access: Access,
     pub(super) certificate: Option<Certificate>,
@@ -46,7 +46,7 @@ impl Settings {
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
         }
-        // Before they are read: what changes meanwhile is read again.
+        // Before they are read, so that a change in between is detected.
         let secrets = [&keys.tokens, &keys.tls_cert, &keys.tls_key, &keys.tls_client_ca];
         let files = Files::of(secrets.into_iter().flatten().cloned());
         let certificate = Certificate::of(&keys)?;
@@ -162,7 +162,7 @@ impl Certificate {
         Ok(Some(Self { tls, chain, key, authorities }))
     }
 
-    /// Reads the files again, unless that would replace a certificate that holds by one that has ended.
+    /// Reloads the files, unless an expired certificate would replace a valid one.
     pub(super) fn read_again(&self) -> Outcome {
         let read = Tls::from_files(&self.chain, &self.key, self.authorities.as_deref())?;
         let now = SystemTime::now();

@@ -79,7 +79,7 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
     Ok(tokens)
 }
 
-/// As [`read`], and not without any token: a server that begins so is for nobody.
+/// As [`read`]; an empty file is an error, since the server could not be used.
 pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {
@@ -89,7 +89,7 @@ pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     Ok(tokens)
 }
 
-/// Of two entries with one hash, the rights of one would hold, and its reader may have seen the other.
+/// Rejects a hash that occurs twice: the rights of only one entry would hold.
 fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
     let mut names = HashMap::new();
     for token in tokens {

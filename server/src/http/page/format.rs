@@ -86,13 +86,13 @@ pub(super) fn stamp(time: SystemTime) -> Option<String> {
     (since_1970.as_secs() <= LAST).then(|| humantime::format_rfc3339_seconds(time).to_string())
 }
 
-/// Text of others, such as a name: characters that cannot be seen, or that turn others around, are written out.
+/// Text from outside, such as a name, with invisible characters and marks of direction escaped.
 pub(super) fn plain(text: &str) -> String {
     let plain = |c: char| if is_unseen(c) { c.escape_unicode().collect() } else { String::from(c) };
     text.chars().map(plain).collect()
 }
 
-/// Controls, marks of direction, joiners, fillers, and what else has no width.
+/// Controls, marks of direction, joiners, fillers and other characters without a width.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}')
@@ -101,7 +101,7 @@ fn is_unseen(c: char) -> bool {
         || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// When something began: the time of a day, or the day of what is older.
+/// When a state began: the time of the day, with its date after 24 hours.
 pub(super) fn since(now: SystemTime, began: SystemTime) -> String {
     let passed = now.duration_since(began).unwrap_or_default();
     let Some(at) = stamp(began) else { return span(passed) };

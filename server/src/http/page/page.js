@@ -70,7 +70,7 @@ async function connect() {
       if (mine === attempt) lock(token ? problem.detail ?? 'The token was refused.' : '');
       return;
     }
-    // A link from elsewhere: what the server does not understand is not asked again.
+    // A link can have an unknown sort or page: the defaults are requested instead.
     if (response.status === 400) Object.assign(wish, { sort: 'health', page: 1 });
     if (response.ok) await read(response.body, mine);
     else refusal = (await response.json().catch(() => ({}))).detail ?? `it answered ${response.status}`;
@@ -110,8 +110,8 @@ function hear(event) {
   show(data);
 }
 
-// The stream ended: what is shown gets old, and the server is asked again after growing pauses. It may have answered
-// with a refusal that passes, such as one for too many connections of the token.
+// The stream ended: the page shows old figures, and reconnects after growing pauses. A refusal that passes, such as too
+// many connections of the token, is shown with its reason.
 function lost(refusal) {
   attempt = null;
   body.dataset.link = 'lost';
@@ -124,7 +124,7 @@ function lost(refusal) {
   pause = Math.min(pause * 2, LONGEST_PAUSE);
 }
 
-// Nothing that was good or bad is said to be so still.
+// The last state is history: no state is shown as current.
 function showOld() {
   const field = (name) => document.querySelector(`[data-field="${name}"]`);
   const state = document.querySelector('.state');

@@ -31,7 +31,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Of a link, which may have passed through other programs: what is not understood is left out.
+    /// Reads the query of a link. Other programs add parameters to links: unknown and invalid ones are ignored.
     pub(super) fn of_link(query: &str) -> Self {
         let mut asked = Self::default();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -130,7 +130,7 @@ pub(super) struct View {
     pub(super) pages: usize,
     /// How many of those that the reader may see are matched by the search.
     matching: usize,
-    /// How many of those that the reader may see are in trouble.
+    /// The number of visible sequences in trouble.
     troubles: usize,
 }
 
@@ -177,7 +177,7 @@ impl State {
 pub(super) struct ServerShown {
     pub(super) state: &'static str,
     pub(super) reason: String,
-    /// Of the tab, which may be one of many.
+    /// The title of the tab.
     pub(super) title: String,
     pub(super) name: String,
     pub(super) at: String,
@@ -322,7 +322,7 @@ impl Server {
     }
 }
 
-/// What is wrong comes first: a tab has little room.
+/// Trouble comes first: a tab shows a few words only.
 fn title(state: State, troubles: usize, name: &str) -> String {
     let wrong = match (state, troubles) {
         (State::Ready, 0) => None,
