@@ -3,21 +3,28 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use idmill_postgres::driver::Client;
 use idmill_testing::engines::Engine;
 use serde_json::Value;
 
 use crate::common::Place;
 use crate::{ONE, PASSWORD, User};
 
+/// A server, its URL, a connection of its administrator, and a user of it.
+async fn postgres() -> Option<(Engine, String, Client, User)> {
+    let engine = Engine::start("postgres").await?;
+    let url = format!("postgres://postgres:{PASSWORD}@{}/postgres?timeout=30s", engine.address());
+    let admin = idmill_postgres::PostgresOptions::parse(&url).unwrap().client().await.unwrap();
+    let user = User { place: Place::new(), url: url.clone() };
+    Some((engine, url, admin, user))
+}
+
 /// The user's own rows and the table of sequences in one database, and then a second table in a schema that
 /// comes first.
 #[tokio::test]
 async fn a_doctor_of_postgres() {
     let _one = ONE.lock().await;
-    let Some(engine) = Engine::start("postgres").await else { return };
-    let url = format!("postgres://postgres:{PASSWORD}@{}/postgres?timeout=30s", engine.address());
-    let admin = idmill_postgres::PostgresOptions::parse(&url).unwrap().client().await.unwrap();
-    let user = User { place: Place::new(), url: url.clone() };
+    let Some((_engine, url, admin, user)) = postgres().await else { return };
     user.done(&["next", "orders", "-n", "5"]);
     admin.batch_execute("CREATE TABLE orders (id int); INSERT INTO orders VALUES (5), (90)").await.unwrap();
     let check = format!("orders={url}&column=public.orders.id");
@@ -55,10 +62,7 @@ async fn a_doctor_of_postgres() {
 #[tokio::test]
 async fn columns_of_postgres_limit_the_remedies() {
     let _one = ONE.lock().await;
-    let Some(engine) = Engine::start("postgres").await else { return };
-    let url = format!("postgres://postgres:{PASSWORD}@{}/postgres?timeout=30s", engine.address());
-    let admin = idmill_postgres::PostgresOptions::parse(&url).unwrap().client().await.unwrap();
-    let user = User { place: Place::new(), url: url.clone() };
+    let Some((_engine, url, admin, user)) = postgres().await else { return };
     user.done(&["create", "s", "--max", "10"]);
     user.done(&["next", "s", "-n", "10"]);
     user.done(&["next", "orders", "-n", "50"]);
@@ -110,10 +114,7 @@ async fn columns_of_postgres_limit_the_remedies() {
 #[tokio::test]
 async fn refused_reserves_are_found_without_a_write() {
     let _one = ONE.lock().await;
-    let Some(engine) = Engine::start("postgres").await else { return };
-    let url = format!("postgres://postgres:{PASSWORD}@{}/postgres?timeout=30s", engine.address());
-    let admin = idmill_postgres::PostgresOptions::parse(&url).unwrap().client().await.unwrap();
-    let user = User { place: Place::new(), url: url.clone() };
+    let Some((_engine, url, admin, user)) = postgres().await else { return };
     user.done(&["next", "orders", "-n", "5"]);
     user.done(&["next", "users", "-n", "5"]);
     assert_eq!(user.run(&["doctor"]).code, 0);
