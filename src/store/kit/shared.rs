@@ -1,12 +1,10 @@
 //! One connection that all callers of a process share.
 
-use std::sync::Arc;
-
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Mutex;
+use crate::sync::{Arc, Mutex};
 
 /// A connection that is opened on first use, and replaced when it can no longer be used.
 ///
