@@ -56,7 +56,7 @@ fn process() {
     }
 }
 
-/// What a child has from memory, and of each way to end its sequences.
+/// Takes, looks at memory and ends the sequences in a child; reports each result.
 fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
     let taken = sequence.take_blocking(2 * STEP, Duration::from_secs(30)).unwrap_err();
     let snapshot = sequence.snapshot();
@@ -99,7 +99,7 @@ fn finish(mut command: Command) -> ExitStatus {
     }
 }
 
-/// What the parent and the child say.
+/// The reports of the parent and the child.
 fn forked(setting: Option<&str>) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -1,4 +1,5 @@
-//! What is left in memory at a clean end goes back to the store, or is counted as a gap.
+//! Ids that are left in memory at a clean end go back to the store, or are counted as a gap. So do those of
+//! cancelled takes.
 
 use std::collections::HashSet;
 use std::time::Duration;

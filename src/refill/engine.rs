@@ -255,7 +255,7 @@ impl<W: Waiter> Engine<W> {
             self.retry.hold(now);
             return;
         }
-        // Memory is empty before the identity that it is of is noted: others compare that with the store.
+        // Before the new identity is noted: ids in memory are never of an earlier one than that.
         let level = if self.take_over(&grant, out) { 0 } else { level };
         out.push(Command::Accept(grant));
         let before = if self.prefetches() { u64::MAX } else { flight.before };

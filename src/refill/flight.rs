@@ -31,11 +31,11 @@ pub(super) struct Order {
     pub(super) seen: Seen,
 }
 
-/// One round trip for one order or many, or what follows it. It keeps the cores it is for, so that its answer
-/// finds no other.
+/// One round trip for one order or many, or a repair after it. It keeps its cores, so that an answer reaches no
+/// other.
 pub(super) struct Flight(Pin<Box<dyn Future<Output = Landed> + Send>>);
 
-/// What came of a flight.
+/// The result of a flight.
 #[derive(Default)]
 pub(super) struct Landed {
     pub(super) answers: Vec<(Arc<Core>, Result<Grant>)>,

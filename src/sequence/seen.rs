@@ -1,4 +1,4 @@
-//! What a process has seen of one sequence, and what shows that its store has lost what it had committed.
+//! The history of one sequence in a process, and the grants that show that its store lost committed writes.
 
 use std::num::NonZeroU64;
 
@@ -18,7 +18,7 @@ pub(crate) struct Reached {
     pub(crate) last: u64,
 }
 
-/// What a process has seen of one sequence. It outlives the eviction of the sequence, in the registry.
+/// The history of one sequence in a process. It outlives the eviction of the sequence, in the registry.
 ///
 /// A store moves `next` back only over ids that were given back, by this process or by others, late and in any
 /// order. So it stays above the largest id that this process *holds*: was granted and did not give back. Above
@@ -44,8 +44,8 @@ struct Present {
 
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    /// The largest id before [`Present::first`] that is held. What is given back was granted last, so it is not
-    /// needed to know which ids before it are held.
+    /// The largest id before [`Present::first`] that is held. Only the ids that were granted last are given back,
+    /// so the lower ones need not be known.
     before: Option<u64>,
     /// The incarnations before the present one.
     left: Vec<Reached>,
@@ -88,7 +88,7 @@ impl Seen {
         self.rare.as_ref().map_or(0, |rare| rare.forgotten)
     }
 
-    /// What is known from this alone.
+    /// A history of only the last grant.
     pub(crate) fn up_to(reached: Option<Reached>) -> Self {
         let present = |Reached { identity: Identity { incarnation, epoch }, last }| {
             Some(Present { incarnation: NonZeroU64::new(incarnation)?, epoch, first: 0, last })

@@ -93,7 +93,7 @@ impl Freshness {
     async fn look(&self, known: &Known, last: Instant, begun: Instant) -> Known {
         let (mut next, mut asked) = (Known::new(), Vec::new());
         for core in self.registry.cores() {
-            // There may be a million, and the actor waits for this.
+            // The actor's other tasks run in between: there may be a million sequences.
             consume_budget().await;
             match known.get(&core.key) {
                 Some(dropped @ State::Dropped(granted)) if core.stats.granted() == *granted => {
@@ -107,7 +107,7 @@ impl Freshness {
                         Some(State::Same { at, .. }) => *at,
                         Some(State::Dropped(_)) | None => last,
                     };
-                    // Not only those with ids in memory: leases and threads hold some of their own.
+                    // Also with empty memory: leases and threads hold ids of their own.
                     asked.extend(core.stats.identity().map(|held| Asked { core, held, same_at }));
                 }
             }
@@ -119,20 +119,20 @@ impl Freshness {
         next
     }
 
-    /// Nobody refers to it, and nothing was drawn from it: it is not worth a question.
+    /// No allocator refers to the sequence, and nothing was drawn from it: the store is not asked.
     fn of_nobody(&self, core: &Arc<Core>, at: Instant, left: u64) -> State {
         if self.is_due(at) {
-            tracing::debug!(sequence = %core.name, "ids in memory are too old, and nobody draws them");
+            tracing::debug!(sequence = %core.name, "ids in memory were dropped: too old, and unused");
             return drop_all(core);
         }
         State::Same { at, left }
     }
 
-    /// What follows from the store's answer, if there is one.
+    /// Confirms or drops ids by the store's answer, if there is one.
     fn judge(&self, asked: &Asked, found: Option<&Result<Option<SequenceInfo>>>, begun: Instant) -> State {
         let Asked { core, held, same_at } = asked;
         let why = match found {
-            // One that was granted meanwhile is newer than the look.
+            // An identity that was granted since the question is newer than the answer.
             Some(Ok(stored)) if is_same(stored.as_ref(), *held) || core.stats.identity() != Some(*held) => {
                 return State::Same { at: begun, left: core.left() };
             }
@@ -146,7 +146,7 @@ impl Freshness {
         drop_all(core)
     }
 
-    /// What the store answers in time: of the first of them, where it is too slow for all.
+    /// The answers that arrive in time: of the first names, if the store is too slow for all of them.
     async fn read(&self, names: Vec<SequenceName>) -> Vec<Result<Option<SequenceInfo>>> {
         let mut found = Vec::with_capacity(names.len());
         let reading = async {

@@ -210,7 +210,7 @@ impl Oracle {
         if rest.len() % 2 == 0 {
             let name = self.stored.name.clone();
             let taken = self.stored.take_back(&GiveBack { name, identity, rest });
-            // So do others with what they were granted between two ranges.
+            // Others give back all ids between two ranges.
             if taken && rest.len() % 4 == 0 {
                 let first = u64::try_from(self.kept_to()).expect("before the rest");
                 self.stored.next = Some(first.max(self.stored.bounds.start()));
