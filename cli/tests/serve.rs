@@ -361,7 +361,7 @@ fn certified(place: &Place, year: i32) {
     fs::write(place.path().join("server.key"), key.serialize_pem()).unwrap();
 }
 
-/// Starts it with so many descriptors, of which it may take the second number for itself.
+/// Starts a server with a soft and a hard limit of open files.
 fn with_files(place: &Place, soft: u32, hard: u32, args: &str) -> Child {
     let idmill = place.command(&[]).get_program().to_str().unwrap().to_owned();
     let script =

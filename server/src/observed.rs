@@ -264,7 +264,8 @@ impl History {
 fn rate(counts: &VecDeque<(Instant, u64)>) -> Option<f64> {
     let ((from, before), (to, now)) = (counts.front()?, counts.back()?);
     let seconds = to.duration_since(*from).as_secs_f64();
-    (seconds > 0.0).then(|| (now - before) as f64 / seconds)
+    // A sequence that is opened again counts from 0.
+    (seconds > 0.0).then(|| now.saturating_sub(*before) as f64 / seconds)
 }
 
 fn push<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
@@ -298,6 +299,7 @@ mod tests {
             at(second, 300);
         }
         assert_eq!(at(8, 300), Some(0.0));
+        assert_eq!(at(9, 0), Some(0.0), "opened again");
     }
 
     #[tokio::test(start_paused = true)]

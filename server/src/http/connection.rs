@@ -82,7 +82,7 @@ where
 
 fn full() -> Problem {
     measures::refused("full");
-    let detail = "the server has as many clients as it may; try again, or keep fewer connections";
+    let detail = "the server has its maximum of clients; try again, or keep fewer connections";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, detail)
 }
 

@@ -42,7 +42,7 @@ impl Hosts {
     }
 }
 
-/// Refuses requests for another host, and those with no `Host` or several, as HTTP/1.1 requires.
+/// Refuses requests for another host; with no `Host` or several, as HTTP/1.1 requires.
 pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {

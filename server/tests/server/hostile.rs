@@ -176,7 +176,7 @@ async fn clients_of_http_have_places_too() {
     // A probe that had no answer would have the server killed, and all of its clients with it.
     let answer = asked("/healthz").await;
     assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
-    // Those that say nothing take no more than a few places of probes.
+    // Silent clients take only a few places of probes.
     let silent: Vec<_> =
         futures_util::future::join_all((0..40).map(|_| TcpStream::connect(server.http))).await;
     let mut last = Client(TcpStream::connect(server.http).await.unwrap());

@@ -193,7 +193,7 @@ async fn body_is_an_object_and_numbers_are_exact() {
     }
     let patch = http.patch(server.url("/v1/sequences/orders")).header("Content-Type", "application/json");
     assert!(patch.body("[5]").send().await.unwrap().status().is_client_error());
-    // What is answered is accepted: the same value as text and as a number.
+    // Requests accept the form of answers: the same value as text and as a number.
     for text in ["9223372036854775807", "\"9223372036854775807\""] {
         let made = put(&format!("{{\"start\":\"7\",\"max\":{text}}}")).await.unwrap();
         assert_eq!(made.status(), StatusCode::CREATED, "{text}");
@@ -247,7 +247,7 @@ async fn other_sites_learn_nothing_from_fetches() {
     assert_eq!(refused.headers()["cross-origin-resource-policy"], "same-origin");
 }
 
-/// What is answered to these bytes.
+/// Sends these bytes and returns the whole answer.
 async fn raw(server: &Running, request: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();

@@ -173,9 +173,9 @@ function tell({ server, sequences }) {
 
 function showRows(sequences) {
   const rows = at('rows');
-  const before = new Map([...rows.children].map((row) => [row.querySelector('[data-cell="name"]').textContent, row]));
+  const before = new Map([...rows.children].map((row) => [row.ofSequence ?? row.querySelector('[data-cell="name"]').textContent, row]));
   const now = sequences.map((sequence) => {
-    const row = before.get(sequence.shown.name) ?? at('row').content.querySelector('tr').cloneNode(true);
+    const row = before.get(sequence.name) ?? at('row').content.querySelector('tr').cloneNode(true);
     fill(row, sequence);
     return row;
   });
@@ -183,6 +183,7 @@ function showRows(sequences) {
 }
 
 function fill(row, sequence) {
+  row.ofSequence = sequence.name;
   row.dataset.health = sequence.shown.health;
   for (const cell of row.querySelectorAll('[data-cell]')) {
     write(cell, sequence.shown[cell.dataset.cell] ?? sequence[cell.dataset.cell] ?? '');
