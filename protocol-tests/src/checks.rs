@@ -296,7 +296,7 @@ fn guards() -> Vec<Check> {
             holds(two(Budget { epochs: 1, removals: 1, unguarded: 1, ..nothing }), 870_000)
         }),
         check(HOLDS, "guard/sound-and-reset", move || {
-            holds(two(Budget { epochs: 1, announced_resets: 1, unguarded: 1, ..nothing }), 1)
+            holds(two(Budget { epochs: 1, announced_resets: 1, unguarded: 1, ..nothing }), 990_000)
         }),
     ];
     let quiet = Budget { epochs: 1, removals: 1, ..nothing };
