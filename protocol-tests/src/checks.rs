@@ -260,42 +260,43 @@ fn guards() -> Vec<Check> {
         check(HOLDS, "guard/the-store-goes-back-twice", move || {
             holds(two(Budget { backs: 2, losses: 0, ..faults }), 165_000)
         }),
-        check(HOLDS, "guard/set-back-by-hand", move || holds(two(Budget { resets: 1, ..faults }), 1)),
-        check(HOLDS, "guard/revoked", move || holds(two(Budget { epochs: 1, losses: 0, ..faults }), 1)),
+        check(HOLDS, "guard/set-back-by-hand", move || holds(two(Budget { resets: 1, ..faults }), 780_000)),
+        check(HOLDS, "guard/revoked", move || holds(two(Budget { epochs: 1, losses: 0, ..faults }), 460_000)),
         check(HOLDS, "guard/restored-elsewhere-twice", move || {
-            holds(two(Budget { backs: 2, epochs: 1, ..nothing }), 1)
+            holds(two(Budget { backs: 2, epochs: 1, ..nothing }), 980_000)
         }),
-        check(HOLDS, "guard/reset", move || holds(two(Budget { crashes: 1, ..reset }), 1)),
-        check(HOLDS, "guard/reset-with-lost-replies", move || holds(two(Budget { losses: 1, ..reset }), 1)),
-        check(HOLDS, "guard/reset-refused-and-revoked", move || {
-            holds(two(Budget { refusals: 1, epochs: 1, ..reset }), 1)
+        check(HOLDS, "guard/reset", move || holds(two(Budget { crashes: 1, ..reset }), 790_000)),
+        check(HOLDS, "guard/reset-with-lost-replies", move || {
+            holds(two(Budget { losses: 1, ..reset }), 1_800_000)
         }),
-        check(HOLDS, "guard/removed", move || holds(two(Budget { crashes: 1, ..removed }), 1)),
+        check(HOLDS, "guard/reset-refused", move || holds(two(Budget { refusals: 1, ..reset }), 690_000)),
+        check(HOLDS, "guard/reset-and-revoked", move || {
+            holds(two(Budget { calls: 2, epochs: 1, ..reset }), 150_000)
+        }),
+        check(HOLDS, "guard/removed", move || holds(two(Budget { crashes: 1, ..removed }), 720_000)),
         check(HOLDS, "guard/removed-with-lost-replies", move || {
-            holds(two(Budget { losses: 1, ..removed }), 1)
+            holds(two(Budget { losses: 1, ..removed }), 1_650_000)
         }),
-        check(HOLDS, "guard/removal-refused", move || {
-            holds(two(Budget { refusals: 1, crashes: 1, ..removed }), 1)
-        }),
+        check(HOLDS, "guard/removal-refused", move || holds(two(Budget { refusals: 1, ..removed }), 660_000)),
         check(HOLDS, "guard/removed-and-forgotten", move || {
-            holds(Guard { forgets: true, ..two(removed) }, 1)
+            holds(Guard { forgets: true, ..two(removed) }, 420_000)
         }),
         check(HOLDS, "guard/recreated-beside-others", move || {
-            holds(Guard { processes: 3, ..two(Budget { backs: 0, crashes: 1, ..removed }) }, 1)
+            holds(Guard { processes: 3, ..two(Budget { backs: 0, crashes: 1, ..removed }) }, 300_000)
         }),
-        check(HOLDS, "guard/claims-that-fail", move || holds(two(Budget { refusals: 2, ..back }), 1)),
+        check(HOLDS, "guard/claims-that-fail", move || holds(two(Budget { refusals: 2, ..back }), 52_000)),
         check(HOLDS, "guard/drawn-unguarded", move || {
-            holds(two(Budget { unguarded: 1, losses: 0, ..faults }), 1)
+            holds(two(Budget { unguarded: 1, losses: 0, ..faults }), 360_000)
         }),
         check(HOLDS, "guard/three-processes", move || holds(Guard { processes: 3, ..two(back) }, 55_000)),
         check(HOLDS, "guard/the-witness-goes-back", move || {
             holds(two(Budget { backs: 0, witness_backs: 1, ..faults }), 340_000)
         }),
         check(HOLDS, "guard/sound-and-removed", move || {
-            holds(two(Budget { epochs: 1, removals: 1, unguarded: 1, ..nothing }), 1)
+            holds(two(Budget { epochs: 1, removals: 1, unguarded: 1, ..nothing }), 870_000)
         }),
         check(HOLDS, "guard/sound-and-reset", move || {
-            holds(two(Budget { epochs: 1, announced_resets: 1, unguarded: 1, ..nothing }), 1)
+            holds(two(Budget { epochs: 1, announced_resets: 1, unguarded: 1, ..nothing }), 990_000)
         }),
     ];
     let quiet = Budget { epochs: 1, removals: 1, ..nothing };

@@ -182,7 +182,7 @@ impl Guard {
         state.processes[p].at = match outcome {
             Some(true) => done,
             Some(false) => refused,
-            None => self.bug.unknown(at, life),
+            None => self.bug.unknown(&at, life),
         };
         state.remember(before);
     }

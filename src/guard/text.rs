@@ -55,15 +55,14 @@ fn announcement(announced: Option<Announced>) -> String {
     }
 }
 
-/// What [`announcement`] wrote; `None` for any other text.
-fn announced_of(text: &str) -> Option<Option<Announced>> {
+/// The announcement that [`announcement`] wrote; `None` for any other text.
+fn announced_of(text: &str) -> Option<Announced> {
     Some(match text {
-        "-" => None,
-        "removing" => Some(Announced::Removing),
+        "removing" => Announced::Removing,
         // The second is of earlier versions.
-        "gone" | "removed" => Some(Announced::Removed),
-        "forgotten" => Some(Announced::Forgotten),
-        _ => Some(Announced::Resetting { start: text.strip_prefix("resetting:")?.parse().ok()? }),
+        "gone" | "removed" => Announced::Removed,
+        "forgotten" => Announced::Forgotten,
+        _ => Announced::Resetting { start: text.strip_prefix("resetting:")?.parse().ok()? },
     })
 }
 
@@ -95,7 +94,10 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
     let (epoch, version) = (word()?.parse().ok()?, word()?.parse().ok()?);
     let stamp = u64::from_str_radix(word()?, 16).ok()?;
     let (solid, floor) = (word()?.parse().ok()?, word()?.parse().ok()?);
-    let announced = announced_of(word()?)?;
+    let announced = match word()? {
+        "-" => None,
+        text => Some(announced_of(text)?),
+    };
     let claims = match word()? {
         "-" => Vec::new(),
         claims => claims.split(',').map(claim).collect::<Option<_>>()?,

@@ -97,9 +97,9 @@ impl Bug {
     }
 
     /// Where a process is whose write has an unknown outcome.
-    pub(super) fn unknown(self, at: At, life: usize) -> At {
+    pub(super) fn unknown(self, at: &At, life: usize) -> At {
         match at {
-            At::Claiming(granted, ..) if self == Bug::UsesTheUnknown => At::Holding(granted, life),
+            At::Claiming(granted, ..) if self == Bug::UsesTheUnknown => At::Holding(*granted, life),
             _ => At::Idle,
         }
     }

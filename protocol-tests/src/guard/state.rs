@@ -74,7 +74,7 @@ pub(super) enum At {
 pub(super) enum Write {
     Ledger {
         seen: Option<Ledger>,
-        wanted: Ledger,
+        wanted: Box<Ledger>,
         /// Whether ids may come again from then on, as was asked for.
         begins: bool,
     },
@@ -141,12 +141,13 @@ impl At {
     pub(super) fn write(&self, life: usize) -> Option<(Write, Self, Self)> {
         let ledger = |seen: &Ledger, wanted: &Ledger, begins| Write::Ledger {
             seen: Some(seen.clone()),
-            wanted: wanted.clone(),
+            wanted: Box::new(wanted.clone()),
             begins,
         };
         Some(match self {
             At::Claiming(granted, seen, wanted) => {
-                let write = Write::Ledger { seen: seen.clone(), wanted: wanted.clone(), begins: false };
+                let write =
+                    Write::Ledger { seen: seen.clone(), wanted: Box::new(wanted.clone()), begins: false };
                 (write, At::Holding(*granted, life), At::Granted(*granted))
             }
             At::Healing(granted, next) => (Write::Raise(granted.row.identity, *next), At::Idle, At::Idle),
@@ -155,7 +156,8 @@ impl At {
             }
             At::GivingBack(granted) => (Write::GiveBack(*granted), At::Idle, At::Idle),
             At::Announced(known, seen, wanted) => {
-                let write = Write::Ledger { seen: seen.clone(), wanted: wanted.clone(), begins: false };
+                let write =
+                    Write::Ledger { seen: seen.clone(), wanted: Box::new(wanted.clone()), begins: false };
                 (write, At::Changing(*known), At::Announcing(known.task))
             }
             At::Changing(known) => match known.task {
@@ -195,7 +197,7 @@ impl State {
                         self.used.push(0);
                         self.unguarded = 0;
                     }
-                    self.ledgers.push(self.ledger.replace(wanted.clone()));
+                    self.ledgers.push(self.ledger.replace((**wanted).clone()));
                 }
                 holds
             }
