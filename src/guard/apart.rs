@@ -125,7 +125,7 @@ pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
 
 pub(crate) fn is_itself() -> Error {
     Error::invalid(
-        "it is the store itself: what is restored together notices nothing. Name another server, or a file on another disk",
+        "it is the store itself, so one restore takes both back: name another server, or a file on another disk",
     )
 }
 

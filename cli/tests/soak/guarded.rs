@@ -176,7 +176,7 @@ impl Soak {
         assert_ne!(refused.code, 0, "{refused:?}");
     }
 
-    /// What a person does where only a person can: another sequence, above all that was drawn.
+    /// The decision of an administrator: another sequence, above all ids that were drawn.
     fn decide(&mut self, at: usize) {
         self.collect();
         self.decided += 1;
@@ -200,7 +200,7 @@ impl Soak {
         self.stores[at].heals = true;
     }
 
-    /// Until ids are handed out again, with what a person has to do for that.
+    /// Waits until ids are handed out again, and decides where only a person can.
     async fn well(&mut self, at: usize) {
         let (begun, heals) = (Instant::now(), self.stores[at].heals);
         loop {
@@ -229,7 +229,7 @@ impl Soak {
         assert!(self.stores[at].ids.insert(id), "{}: {id} was handed out twice", self.name(at));
     }
 
-    /// What the doctor finds of a store that is well.
+    /// The doctor finds no error in a store that is well.
     fn no_alarm(&self, at: usize) {
         let ran = self.guarded(at, &["doctor", "--json"]);
         let errors: Vec<_> = ran.out.lines().filter(|line| line.contains(r#""severity":"error""#)).collect();

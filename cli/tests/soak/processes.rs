@@ -10,7 +10,7 @@ use fastrand::Rng;
 use idmill::{Sequences, Status};
 use tokio::time::sleep;
 
-/// What a process is told: a store's name, which is the sequence's too, and its URL on each line.
+/// A line for each store: its name, which is also the name of the sequence, and its URL.
 const STORES: &str = "IDMILL_SOAK_STORES";
 
 /// Not a test by itself: one of the processes.
@@ -57,7 +57,7 @@ pub(crate) struct Processes {
     stores: String,
     running: Vec<Process>,
     pub(crate) started: u32,
-    /// Of those that ended.
+    /// By processes that ended.
     printed: Vec<(String, u64)>,
     reported: Vec<String>,
 }
@@ -93,7 +93,7 @@ impl Processes {
         }
     }
 
-    /// Kills one of those that run.
+    /// Kills one process.
     pub(crate) fn kill(&mut self, at: usize) {
         let mut process = self.running.remove(at);
         process.end();
@@ -116,7 +116,7 @@ impl Processes {
         printed
     }
 
-    /// What those that ended said where they found that this store had gone back.
+    /// The errors of processes that ended: each found that this store had gone back.
     pub(crate) fn healed(&self, name: &str) -> Vec<&String> {
         let mark = format!("sequence={name}");
         self.reported.iter().filter(|line| line.contains(&mark)).collect()

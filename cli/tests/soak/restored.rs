@@ -51,7 +51,7 @@ impl Restored {
         format!("{}&guard={}", self.url, self.guard)
     }
 
-    /// The URL of a user who may not write, where there can be one.
+    /// The read-only URL, if this store has one.
     pub(crate) fn read_only(&self) -> Option<String> {
         let has_modes = matches!(self.name, "sqlite" | "postgres" | "mariadb");
         has_modes.then(|| format!("{}&mode=ro", self.url))

@@ -113,7 +113,7 @@ impl Target for Guarding {
 #[derive(Debug)]
 struct Lazily {
     url: WitnessUrl,
-    /// What it guards, and the file that this is kept in.
+    /// The store that it guards, and the file of that store.
     store: Arc<dyn Store>,
     file: Option<PathBuf>,
     opened: OnceCell<Arc<dyn Witness>>,

@@ -123,7 +123,7 @@ impl WitnessUrl {
         }
     }
 
-    /// What is known without opening either.
+    /// Compares the URLs, without opening either.
     pub(super) fn must_differ(&self, store: &dyn Target) -> Result<()> {
         let is_same = match &self.place {
             Place::File(file) => store.file() == Some(file),
@@ -168,7 +168,7 @@ impl WitnessUrl {
         opened.ok_or_else(|| self.missing(&sequence))
     }
 
-    /// What was found, if it is another place than the store and was used as a witness.
+    /// Returns the witness that was found if it is another place than the store and was used before.
     async fn checked(&self, found: Option<Found>, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
         match found {
             None => Ok(None),
@@ -247,7 +247,7 @@ fn place(url: &str) -> &str {
     url.split_once('?').map_or(url, |(place, _)| place)
 }
 
-/// What follows `file:` in this URL.
+/// Reads the part of this URL after `file:`.
 fn read_file(url: &str, file: &str) -> Result<PathBuf> {
     let shown = secrets::redacted(url);
     let path = match file.strip_prefix("//") {
