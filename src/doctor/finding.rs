@@ -40,6 +40,8 @@ pub enum FindingKind {
     Missing,
     /// There is a witness, and ids were reserved that were not claimed: some process draws without the guard.
     Unguarded,
+    /// A reset or removal was announced at the witness, and the store did not confirm it.
+    Pending,
     /// The column has a default that gives new rows ids of its own.
     ColumnDefault,
     /// A larger id of the column may be hidden from the reader.
@@ -70,6 +72,7 @@ named! { FindingKind, "kind of finding":
     Replaced = "replaced",
     Missing = "missing",
     Unguarded = "unguarded",
+    Pending = "pending",
     ColumnDefault = "column_default",
     Incomplete = "incomplete",
     Exhausted = "exhausted",
@@ -87,9 +90,12 @@ impl FindingKind {
     pub fn severity(self) -> Severity {
         match self {
             Self::Unguarded => Severity::Info,
-            Self::EndsSoon | Self::TooNarrow | Self::Ambiguous | Self::ColumnDefault | Self::Incomplete => {
-                Severity::Warning
-            }
+            Self::EndsSoon
+            | Self::TooNarrow
+            | Self::Ambiguous
+            | Self::ColumnDefault
+            | Self::Incomplete
+            | Self::Pending => Severity::Warning,
             _ => Severity::Error,
         }
     }

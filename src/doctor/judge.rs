@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::ColumnUrl;
 use super::finding::{Finding, FindingKind, Remedy, Severity};
 use crate::error::{Error, ErrorKind, Operation, Status};
-use crate::guard::Ledger;
+use crate::guard::{Announced, Ledger};
 use crate::name::SequenceName;
 use crate::store::{Bounds, Durability, Largest, SequenceInfo, Unreadable};
 
@@ -131,6 +131,9 @@ pub(super) fn against(
         return None;
     }
     let Some(stored) = stored else {
+        if ledger.announced == Some(Announced::Removing) {
+            return pending(name, ledger);
+        }
         let found = format!(
             "ids below {} were claimed, and the store has no such sequence: it was emptied, restored to before the sequence \
              was created, or is another one",
@@ -167,10 +170,26 @@ pub(super) fn against(
             Remedy::advice("restore a later backup, or reset the sequence again: `idmill set --help`");
         return Some(about(name, FindingKind::BehindReset, asked(), found, remedy));
     }
-    (ledger.top() > stored.reached()).then(|| {
+    let went_back = (ledger.top() > stored.reached()).then(|| {
         let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
         about(name, FindingKind::WentBack, asked(), found, raise_to(stored, ledger.top()))
-    })
+    });
+    went_back.or_else(|| pending(name, ledger))
+}
+
+/// The finding of an announcement that the store has not confirmed. It permits nothing, so ids go on above all that
+/// were claimed.
+fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
+    let (what, remedy) = match ledger.announced.filter(|announced| announced.is_pending())? {
+        Announced::Resetting { start } => (
+            format!("a reset to {start}"),
+            format!("repeat `idmill set {name} --next {start} --backwards`, or leave it"),
+        ),
+        _ => ("a removal".to_owned(), format!("repeat `idmill remove {name}`, or leave it")),
+    };
+    let found = format!("{what} was announced, and the store did not confirm it");
+    let asked = "what the witness has of it";
+    Some(about(name, FindingKind::Pending, asked, found, Remedy::advice(remedy)))
 }
 
 /// Raises it so far, or to its end.

@@ -251,6 +251,20 @@ async fn unclaimed_ids_are_a_warning_until_they_are_passed() {
 }
 
 #[tokio::test]
+async fn unconfirmed_removal_is_pending_until_repeated() {
+    let both = Both::new();
+    both.draw("orders", 10).await;
+    let announced = both.witness.ledger("orders").unwrap().removing();
+    both.witness.set_ledger(&name("orders"), announced);
+    let pending = [FindingKind::Pending];
+    assert_eq!(both.kinds(&both.doctor()).await, pending);
+    both.store.remove(&name("orders")).await.unwrap();
+    assert_eq!(both.kinds(&both.doctor()).await, pending, "the store has carried it out");
+    both.guarded.remove(&name("orders")).await.unwrap();
+    assert_eq!(both.kinds(&both.doctor()).await, []);
+}
+
+#[tokio::test]
 async fn recreation_keeps_the_bounds_that_are_known() {
     let both = Both::new();
     both.draw("replaced", 10).await;

@@ -219,6 +219,8 @@ Findings:
   too_narrow     warning  max is beyond what the type or the column holds; an error once next is
   incomplete     warning  a view or row-level security may hide the largest id of a column
   column_default warning  a column gives new rows ids of its own, by nextval or AUTO_INCREMENT
+  pending        warning  a reset or removal was announced at the witness, and not confirmed by the
+                          store; it permits nothing
   unguarded      warning  ids were reserved and not claimed, by a process without the guard or by a
                           `set`; info where nothing was ever claimed
 
