@@ -267,6 +267,11 @@ impl<T> Ranges<T> {
         front
     }
 
+    /// Adds ranges behind these.
+    pub(crate) fn extend(&mut self, more: Self) {
+        more.into_iter().for_each(|range| self.push(range));
+    }
+
     /// Takes the last range.
     pub(crate) fn pop(&mut self) -> Option<Range<T>> {
         self.0.pop()

@@ -27,10 +27,30 @@ struct Caller {
     part: Option<Part>,
 }
 
+impl Caller {
+    /// Adds ids that follow those of the part.
+    fn keep(&mut self, ids: Ranges, core: &Arc<Core>, generation: u64) {
+        if ids.is_empty() {
+            return;
+        }
+        match &mut self.part {
+            Some(part) => part.extend(ids),
+            None => self.part = Some(Part::new(core.clone(), ids, generation)),
+        }
+    }
+}
+
 impl Waiter for Caller {
     fn is_gone(&self) -> bool {
         self.answer.is_closed()
     }
+}
+
+/// All ids of memory, which are too few.
+struct Short {
+    /// Nobody can have drawn larger ones.
+    newest: Ranges,
+    older: Ranges,
 }
 
 /// One sequence as the actor has it.
@@ -94,7 +114,7 @@ impl Driver {
             return None;
         }
         let (mut taken, part) = self.brought_back(part);
-        let waiter = Caller { answer: reply, part };
+        let mut waiter = Caller { answer: reply, part };
         if waiter.is_gone() && taken.is_empty() {
             return None;
         }
@@ -107,7 +127,11 @@ impl Driver {
                     self.reply(waiter, ids);
                     return None;
                 }
-                Err(some) => (taken, self.held_under) = (some, generation),
+                Err(Short { newest, older }) => {
+                    (taken, self.held_under) = (newest, generation);
+                    want -= older.len();
+                    waiter.keep(older, &self.core, generation);
+                }
             }
         }
         let known = known.filter(|known| known.moves == self.core.stats.moves());
@@ -138,17 +162,34 @@ impl Driver {
     }
 
     /// What a caller wants, or the part of it that there is.
-    fn take_from_memory(&self, want: u64) -> Result<Ranges, Ranges> {
+    fn take_from_memory(&self, want: u64) -> Result<Ranges, Short> {
         if want == 0 {
-            return if self.core.stock.remaining() > 0 { Ok(Ranges::none()) } else { Err(Ranges::none()) };
+            return if self.core.stock.remaining() > 0 {
+                Ok(Ranges::none())
+            } else {
+                Err(Short { newest: Ranges::none(), older: Ranges::none() })
+            };
         }
         // Nobody else adds any: there are no more than that.
         let most = want.min(self.core.stock.remaining());
         self.core.stats.unpublish(most);
         let ids = self.core.take(want);
         let (Ok(taken) | Err(taken)) = &ids;
-        self.core.stats.add_published(most - taken.len());
-        ids
+        let len = taken.len();
+        self.core.stats.add_published(most - len);
+        ids.map_err(|mut newest| {
+            let mut older = Ranges::none();
+            if len < most {
+                // Others drew meanwhile, perhaps from the last range. As if this caller had drawn those before it.
+                let last = newest.pop();
+                older = std::mem::replace(&mut newest, Ranges::none());
+                if let Some(last) = last {
+                    newest.push(last);
+                }
+                self.core.stats.add_published(older.len());
+            }
+            Short { newest, older }
+        })
     }
 
     /// The store answered the reserve in flight.
@@ -403,7 +444,7 @@ impl Driver {
             return Ranges::none();
         }
         let mut all = part.into_ids();
-        rest.into_iter().for_each(|range| all.push(range));
+        all.extend(rest);
         all
     }
 

@@ -77,6 +77,11 @@ impl<S: Sender> Part<S> {
         self.ids.pop()
     }
 
+    /// Adds ids that follow these, taken under the same generation.
+    pub(crate) fn extend(&mut self, ids: Ranges) {
+        self.ids.extend(ids);
+    }
+
     pub(crate) fn into_ids(mut self) -> Ranges {
         mem::replace(&mut self.ids, Ranges::none())
     }

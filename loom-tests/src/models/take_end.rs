@@ -1,7 +1,7 @@
 //! Does `take` stay within what there is, across the ends of segments and at the end of the sequence?
 //!
-//! *Threads*: two that take several ids, or all that there are, and one that draws. Unbounded, but for the
-//! takes that meet at a segment's end: those would go on for minutes.
+//! *Threads*: two that take several ids, or all that there are, and one that draws; the actor, which takes what
+//! is in memory. Unbounded, but for the takes that meet at a segment's end: those would go on for minutes.
 //!
 //! *What would break it*: a cursor that wraps around after a large take; a take that is not cut at the end or
 //! keeps nothing of what was there; a take of too many at the sequence's end that uses up the last ids.
@@ -12,12 +12,51 @@ use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::range::Ranges;
+use crate::refill::driver::Driver;
+use crate::sequence::reply::Reply;
 use crate::sequence::segment::Segment;
+use crate::sequence::state::Message;
 use crate::sequence::stock::Stock;
 use crate::sync::Arc;
-use crate::world::{assert_each_once, drain, draw_anew, range, stock};
+use crate::world::{NEVER, NOW, assert_each_once, drain, draw_anew, range, sequence, stock};
 
-models![a_segment_is_cut_at_its_end, a_take_goes_on_in_the_next_segment, the_last_ids_stay_for_smaller_draws];
+models![
+    a_segment_is_cut_at_its_end,
+    a_take_goes_on_in_the_next_segment,
+    the_last_ids_stay_for_smaller_draws,
+    ids_left_by_a_refused_take_grow,
+];
+
+/// The actor takes all of two segments for a caller, and puts them back when the store refuses. Another caller
+/// may have drawn from the second one in between.
+fn ids_left_by_a_refused_take_grow() {
+    explore(700, Some(2), || {
+        let (core, mailbox) = sequence(2, 0, 100);
+        assert!(core.stock.publish(range(1, 1), 0, 0) && core.stock.publish(range(2, 2), 0, 0));
+        core.stats.add_published(3);
+        let mut driver = Driver::new(core.clone());
+        let waiting = Reply::ask(&core, 9, NEVER, None).expect("open");
+        let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
+            panic!("it was queued")
+        };
+        let drawer = {
+            let core = core.clone();
+            thread::spawn(move || draw_anew(&core.stock).ok())
+        };
+        assert!(driver.request(request, NOW).is_some(), "nine are more than there are");
+        assert!(driver.answered(Err(ErrorKind::Denied.into()), NOW).is_none());
+        let drawn = drawer.join().unwrap();
+        let left = drain(&core.stock);
+        assert!(drawn.is_none_or(|drawn| left.iter().all(|id| *id > drawn)), "{left:?} after {drawn:?}");
+        let lost = core.stats.dropped();
+        assert_eq!(
+            left.len() as u64 + u64::from(drawn.is_some()) + lost,
+            3,
+            "drawn, left, or counted as a gap"
+        );
+        drop(waiting);
+    });
+}
 
 fn a_segment_is_cut_at_its_end() {
     explore(400, UNBOUNDED, || {

@@ -210,6 +210,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(STOCK, "self.holds_or_grows(n)?;", "")],
     ),
     mutant(
+        "ids-overtaken-while-taken-are-put-back",
+        "take_end::ids_left_by_a_refused_take_grow",
+        &[edit(DRIVER, "if len < most {", "if false {")],
+    ),
+    mutant(
         "revoke-without-seal",
         "revoke::held_segments_are_sealed",
         &[edit(STOCK, "lost.push(segment.seal())", "lost.push(Range::new(1, segment.remaining()).unwrap())")],
