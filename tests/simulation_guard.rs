@@ -185,8 +185,8 @@ impl World {
         }
     }
 
-    /// Every few hours somebody changes the sequence, through the guard or beside it. None of that is a leave to
-    /// repeat ids.
+    /// Every few hours somebody changes the sequence, through the guard or beside it. None of that is a leave
+    /// to repeat ids.
     async fn is_administered(&self, rng: &mut Rng) {
         let guarded = Guarded::new(Arc::new(self.store.clone()), Arc::new(self.flaky(rng)));
         let revoke = Change::new().revoke(true);

@@ -1,10 +1,10 @@
 //! A store that goes back in time, and the witness that remembers what was claimed of it.
 //!
 //! Each process reserves from the store, reads the ledger, claims what it was granted, and uses it; gives the
-//! rest back; or removes or resets the sequence through the guard. Every call may be answered, lose its answer,
-//! or be refused, and what is written may arrive at any later time. The store is put back to any state that it
-//! was in, emptied, set back by hand, given a later epoch, or drawn from without the guard; processes crash
-//! anywhere.
+//! rest back; or removes or resets the sequence through the guard. Every call may be answered, lose its
+//! answer, or be refused, and what is written may arrive at any later time. The store is put back to any
+//! state that it was in, emptied, set back by hand, given a later epoch, or drawn from without the guard;
+//! processes crash anywhere.
 
 mod bugs;
 mod state;
@@ -143,7 +143,8 @@ impl Guard {
         }
     }
 
-    /// Whether nothing has happened so far that could make a store grant ids twice, or leave a task half done.
+    /// Whether nothing has happened so far that could make a store grant ids twice, or leave a task half
+    /// done.
     fn is_sound(&self, state: &State) -> bool {
         let harmful = |budget: &Budget| {
             [

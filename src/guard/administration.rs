@@ -104,8 +104,8 @@ impl Guarded {
     }
 }
 
-/// Writes the ledger that `change` returns; returns it, or `None` if nothing is to be changed. `opened` stands
-/// for a ledger that is missing.
+/// Writes the ledger that `change` returns; returns it, or `None` if nothing is to be changed. `opened`
+/// stands for a ledger that is missing.
 async fn amend(
     witness: &dyn Witness,
     name: &SequenceName,
@@ -123,8 +123,8 @@ async fn amend(
     }
 }
 
-/// The sequence as it is stored and the next id after the change, if that is below what was claimed, or a step
-/// from behind an earlier reset.
+/// The sequence as it is stored and the next id after the change, if that is below what was claimed, or a
+/// step from behind an earlier reset.
 fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(SequenceInfo, u128)> {
     let is_it = stored.identity.incarnation == seen.identity.incarnation
         && change.expect.is_none_or(|expected| expected == stored.identity);

@@ -1,14 +1,14 @@
-//! What an administrator does to a sequence through the guard: announced at the witness, done in the store, and
-//! confirmed at the witness. Pure: no store, no clock.
+//! What an administrator does to a sequence through the guard: announced at the witness, done in the store,
+//! and confirmed at the witness. Pure: no store, no clock.
 
 use super::Ledger;
 use crate::store::{Identity, SequenceInfo};
 
 /// What an administrator does to a sequence through the guard, or did.
 ///
-/// An announcement has two halves. It is *pending* before the store is asked and permits nothing. It is *done*
-/// once the store has confirmed the change. If the store certainly refuses, the announcement is taken back; if
-/// the outcome is unknown, it stays pending.
+/// An announcement has two halves. It is *pending* before the store is asked and permits nothing. It is
+/// *done* once the store has confirmed the change. If the store certainly refuses, the announcement is taken
+/// back; if the outcome is unknown, it stays pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Announced {
@@ -58,8 +58,8 @@ impl Ledger {
         Self { version: self.version + 1, ..self.clone() }
     }
 
-    /// The ledger with a pending reset to `start` of the sequence that is stored as `stored`; `None` if that is
-    /// another incarnation. The ledger takes over a later epoch, so that claims of it do not overtake the
+    /// The ledger with a pending reset to `start` of the sequence that is stored as `stored`; `None` if that
+    /// is another incarnation. The ledger takes over a later epoch, so that claims of it do not overtake the
     /// reset.
     pub fn resetting(&self, stored: Identity, start: u128) -> Option<Self> {
         let Identity { incarnation, epoch } = self.identity;

@@ -44,8 +44,8 @@ const PENDING: Contention = Contention::new()
 ///
 /// What was claimed stays claimed. Only two calls of this store lower it, once the store has confirmed them:
 /// [`set`](Store::set) with [`backwards`](Change::backwards), and [`remove`](Store::remove) followed by
-/// [`forget`](super::forget). After a removal without `forget`, the next sequence of the name starts above all
-/// that was claimed.
+/// [`forget`](super::forget). After a removal without `forget`, the next sequence of the name starts above
+/// all that was claimed.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -71,8 +71,8 @@ pub struct Guarded {
     pub(super) store: Arc<dyn Store>,
     pub(super) witness: Arc<dyn Witness>,
     healed: AtomicU64,
-    /// Whether a range that cannot be claimed would be lost: the last claim failed, or the store takes nothing
-    /// back.
+    /// Whether a range that cannot be claimed would be lost: the last claim failed, or the store takes
+    /// nothing back.
     is_doubtful: AtomicBool,
 }
 
@@ -248,8 +248,8 @@ impl Guarded {
         }
     }
 
-    /// The error of a claim that failed. If the witness certainly has nothing of the range, the store takes it
-    /// back, and no id is lost.
+    /// The error of a claim that failed. If the witness certainly has nothing of the range, the store takes
+    /// it back, and no id is lost.
     async fn unclaimed(&self, name: &SequenceName, grant: &Grant, error: Error) -> Error {
         if !is_certain(&error) {
             return lost(of_the_witness(error));

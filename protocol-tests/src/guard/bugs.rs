@@ -20,8 +20,8 @@ pub(crate) enum Bug {
     AnyEpoch,
     /// The rule of the first version: a later epoch is taken for a reset, and the ledger begins anew.
     EpochForgets,
-    /// The rule of the first version: a removal that is announced lets another incarnation follow, whether the
-    /// store has confirmed it or not.
+    /// The rule of the first version: a removal that is announced lets another incarnation follow, whether
+    /// the store has confirmed it or not.
     PendingOpens,
     /// The rule of the first version: the incarnation that follows a removal may start anywhere.
     RemovalForgets,

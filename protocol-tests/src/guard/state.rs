@@ -124,8 +124,8 @@ pub(crate) struct State {
     pub(super) ledgers: Vec<Option<Ledger>>,
     pub(super) processes: Vec<Process>,
     pub(super) flights: Vec<Write>,
-    /// The ids that were used, by life of the sequence. A confirmed reset, or a removal whose ids are forgotten,
-    /// begins another life, in which ids may repeat.
+    /// The ids that were used, by life of the sequence. A confirmed reset, or a removal whose ids are
+    /// forgotten, begins another life, in which ids may repeat.
     pub(super) used: Vec<u16>,
     /// The ids that were drawn without the guard from a store that never went back.
     pub(super) unguarded: u16,
