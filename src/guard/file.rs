@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(looking.read(&name("orders")).await.unwrap(), Some(first.clone()));
         assert_eq!(looking.list(&Page::default()).await.unwrap().ledgers.len(), 1);
         assert_eq!(looking.read_many(&[name("orders")]).await[0].as_ref().unwrap(), &Some(first.clone()));
-        looking.swap(&name("orders"), Some(&first), &first.remove()).await.unwrap_err();
+        looking.swap(&name("orders"), Some(&first), &ledger(Some(&first), 31)).await.unwrap_err();
         FileWitness::find(file).unwrap_err();
     }
 

@@ -316,6 +316,11 @@ impl Guarded {
         let Some(info) = self.store.inspect(name).await? else { return Err(ErrorKind::Conflict.into()) };
         let heal = Heal::of(&info, grant.identity, top);
         if let Heal::Raise(next) = heal {
+            // A rest that is given back leaves the ledger first: with a lower top, this is no restore.
+            let claimed = self.witness.read(name).await.map_err(of_the_witness)?;
+            if claimed.is_some_and(|ledger| ledger.top() < top) {
+                return Err(ErrorKind::Conflict.into());
+            }
             self.store.set(name, Change::new().next(next).expect(info.identity)).await?;
         }
         Ok(heal)

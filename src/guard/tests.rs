@@ -375,3 +375,53 @@ async fn claim_waits_for_an_administrator() {
         assert_eq!(start.unwrap(), if is_confirmed { 1 } else { 11 });
     }
 }
+
+/// Another process claims between the grant and the claim, and gives a rest back before the store is read.
+#[derive(Debug)]
+struct GivesBack {
+    store: MemoryStore,
+    witness: MemoryWitness,
+    is_reserved: AtomicBool,
+    is_back: AtomicBool,
+}
+
+impl GivesBack {
+    fn other(&self) -> Guarded {
+        Guarded::new(Arc::new(self.store.clone()), Arc::new(self.witness.clone()))
+    }
+}
+
+impl Store for GivesBack {
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            let grant = self.store.reserve(request).await;
+            if !self.is_reserved.swap(true, Ordering::Relaxed) {
+                assert_eq!(starts(&self.other(), 10).await.unwrap(), 11);
+            }
+            grant
+        })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        Box::pin(async move {
+            if !self.is_back.swap(true, Ordering::Relaxed) {
+                let identity = self.store.inspect(name).await?.unwrap().identity;
+                let rest = crate::range::Range::new(15, 6).unwrap();
+                assert!(self.other().give_back(&GiveBack::new(name.clone(), identity, rest)).await?);
+            }
+            self.store.inspect(name).await
+        })
+    }
+
+    crate::store_calls!(|this| this.store => capabilities give_back create list set remove);
+}
+
+#[tokio::test]
+async fn rest_given_back_during_a_look_is_no_restore() {
+    let (store, witness, _) = guarded();
+    let store =
+        GivesBack { store, witness: witness.clone(), is_reserved: false.into(), is_back: false.into() };
+    let guarded = Guarded::new(Arc::new(store), Arc::new(witness));
+    assert_eq!(starts(&guarded, 10).await.unwrap(), 15);
+    assert_eq!(guarded.healed(), 0);
+}
