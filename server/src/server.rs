@@ -443,7 +443,9 @@ where
                             });
                         }
                         // Over TLS it would not be understood.
-                        None => turned_away(clients, &stream, if door.tls.is_some() { &[] } else { door.full }),
+                        None => {
+                            turned_away(clients, &stream, if door.tls.is_some() { &[] } else { door.full })
+                        }
                     }
                 }
             },

@@ -517,7 +517,8 @@ mod tests {
         let rows = [ends("a", 31), ends("b", 29), row("c", None, Health::Failing)];
         let mut sorted: Vec<_> = rows.iter().collect();
         sorted.sort_by(|a, b| ordered(a, b, Sort::default()));
-        let shown: Vec<_> = sorted.iter().map(|row| (&*row.name, Shown::of(row, SystemTime::now(), None).health)).collect();
+        let shown: Vec<_> =
+            sorted.iter().map(|row| (&*row.name, Shown::of(row, SystemTime::now(), None).health)).collect();
         assert_eq!(shown, [("c", "failing"), ("b", "ending soon"), ("a", "serving")]);
     }
 
