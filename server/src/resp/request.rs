@@ -38,19 +38,57 @@ impl Fault {
     }
 }
 
-/// The words of one command.
+/// The words of one command, or of its beginning.
 #[derive(Debug, Default)]
-pub(crate) struct Words(Vec<Range<usize>>);
+pub(crate) struct Words {
+    places: Vec<Range<usize>>,
+    part: Part,
+}
+
+/// How far an incomplete command was read, so that a client that sends single bytes does not have all of them read
+/// each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    /// The words of an array that are still to come; `None` before its first line is whole.
+    left: Option<usize>,
+    /// Where the next of them begins.
+    at: usize,
+    /// The line that is being read does not end before this.
+    scanned: usize,
+}
 
 impl Words {
     pub(crate) fn of<'a>(&'a self, bytes: &'a [u8]) -> Command<'a> {
-        Command { bytes, words: &self.0 }
+        Command { bytes, words: &self.places }
     }
 
-    /// Lets go of the room that only an exceptional command needs.
+    /// Drops the room that only an exceptional command needs.
     pub(crate) fn shrink(&mut self) {
-        if self.0.capacity() > KEPT_WORDS {
-            self.0 = Vec::new();
+        if self.part == Part::default() && self.places.capacity() > KEPT_WORDS {
+            self.places = Vec::new();
+        }
+    }
+
+    /// The line that begins there, without its end, and where the next one begins; `None` while it has no end.
+    fn line(
+        &mut self,
+        bytes: &[u8],
+        from: usize,
+        longest: usize,
+    ) -> Result<Option<(Range<usize>, usize)>, Fault> {
+        let start = from.max(self.part.scanned);
+        // A length has at most these bytes; only a line of words has more.
+        match bytes.get(start..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
+            Some(len) if start + len <= longest => {
+                let end = start + len;
+                let text = bytes[from..end].strip_suffix(b"\r").map_or(end, |_| end - 1);
+                Ok(Some((from..text, end + 1)))
+            }
+            None if bytes.len() <= longest => {
+                self.part.scanned = bytes.len();
+                Ok(None)
+            }
+            _ => Err(Fault::Length),
         }
     }
 }
@@ -84,56 +122,59 @@ impl<'a> Command<'a> {
 }
 
 /// Reads the first command, of at most `longest` bytes, into `words`. Returns how many bytes it has; `None`
-/// while it is not whole.
+/// while it is not whole: then `bytes` must begin with the same ones the next time.
 ///
 /// # Errors
 /// For bytes that cannot be the beginning of one.
 pub(crate) fn parse(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
-    words.0.clear();
-    match bytes.first() {
-        None => Ok(None),
-        Some(b'*') => array(bytes, &mut words.0, longest),
-        Some(_) => Ok(line(bytes, 0, longest)?.map(|(text, past)| {
-            words.0.extend(spaced(&bytes[text]));
-            past
-        })),
+    if words.part == Part::default() {
+        words.places.clear();
     }
+    let past = match bytes.first() {
+        None => None,
+        Some(b'*') => array(bytes, words, longest)?,
+        Some(_) => words.line(bytes, 0, longest)?.map(|(text, past)| {
+            words.places.extend(spaced(&bytes[text]));
+            past
+        }),
+    };
+    if past.is_some() {
+        words.part = Part::default();
+    }
+    Ok(past)
 }
 
-fn array(bytes: &[u8], words: &mut Vec<Range<usize>>, longest: usize) -> Result<Option<usize>, Fault> {
-    let Some((digits, mut at)) = line(bytes, 1, longest)? else { return Ok(None) };
-    let count = number(&bytes[digits]).filter(|count| *count <= MOST_WORDS).ok_or(Fault::Words)?;
-    for _ in 0..count {
+fn array(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
+    let Some(left) = words_left(bytes, words, longest)? else { return Ok(None) };
+    for left in (0..left).rev() {
+        let at = words.part.at;
         match bytes.get(at) {
             None => return Ok(None),
             Some(b'$') => {}
             Some(_) => return Err(Fault::Word),
         }
-        let Some((digits, first)) = line(bytes, at + 1, longest)? else { return Ok(None) };
+        let Some((digits, first)) = words.line(bytes, at + 1, longest)? else { return Ok(None) };
         let len = number(&bytes[digits]).filter(|len| first + len <= longest).ok_or(Fault::Length)?;
         let past = first + len;
         match bytes.get(past..past + 2) {
             None => return Ok(None),
-            Some(b"\r\n") => words.push(first..past),
+            Some(b"\r\n") => words.places.push(first..past),
             Some(_) => return Err(Fault::End),
         }
-        at = past + 2;
+        words.part = Part { left: Some(left), at: past + 2, ..words.part };
     }
-    Ok(Some(at))
+    Ok(Some(words.part.at))
 }
 
-/// The line that begins there, without its end, and where the next one begins; `None` while it has no end.
-fn line(bytes: &[u8], from: usize, longest: usize) -> Result<Option<(Range<usize>, usize)>, Fault> {
-    // A length has at most these bytes; only a line of words has more.
-    match bytes[from..].iter().position(|byte| *byte == b'\n') {
-        Some(len) if from + len <= longest => {
-            let end = from + len;
-            let text = bytes[from..end].strip_suffix(b"\r").map_or(end, |_| end - 1);
-            Ok(Some((from..text, end + 1)))
-        }
-        None if bytes.len() <= longest => Ok(None),
-        _ => Err(Fault::Length),
+/// How many words of an array are still to be read; `None` while its first line has no end.
+fn words_left(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
+    if words.part.left.is_some() {
+        return Ok(words.part.left);
     }
+    let Some((digits, at)) = words.line(bytes, 1, longest)? else { return Ok(None) };
+    let count = number(&bytes[digits]).filter(|count| *count <= MOST_WORDS).ok_or(Fault::Words)?;
+    words.part = Part { left: Some(count), at, ..words.part };
+    Ok(Some(count))
 }
 
 fn number(digits: &[u8]) -> Option<usize> {
@@ -190,6 +231,15 @@ mod tests {
     }
 
     #[test]
+    fn no_byte_of_an_unfinished_line_is_read_twice() {
+        let (mut words, bytes) = (Words::default(), vec![b'x'; 1_000]);
+        for len in 1..=bytes.len() {
+            assert_eq!(parse(&bytes[..len], &mut words, LONGEST), Ok(None));
+            assert_eq!(words.part.scanned, len);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_a_command_is_said_to_be_none() {
         for (bytes, fault) in [
             (&b"*-1\r\n"[..], Fault::Words),
@@ -219,6 +269,31 @@ mod tests {
             }
             bytes.extend(behind);
             prop_assert_eq!(read(&bytes), Ok(Some((words, len))));
+        }
+
+        /// With what was read of its beginning, and as if nothing had been.
+        #[test]
+        fn command_in_pieces_is_read_as_the_whole(
+            bytes in prop_oneof![
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8).prop_map(|words| written(&words)),
+                "[ -~]{0,60}\n".prop_map(String::into_bytes),
+                prop::collection::vec(any::<u8>(), 0..100),
+            ],
+            cuts in prop::collection::vec(0..200_usize, 0..20),
+        ) {
+            let (mut words, mut cuts) = (Words::default(), cuts);
+            cuts.sort_unstable();
+            for cut in cuts.into_iter().filter(|cut| *cut <= bytes.len()).chain([bytes.len()]) {
+                let (piece, part) = (&bytes[..cut], parse(&bytes[..cut], &mut words, LONGEST));
+                let whole = read(piece);
+                prop_assert_eq!(part, whole.clone().map(|read| read.map(|(_, past)| past)));
+                let Ok(None) = part else {
+                    let command = words.of(piece);
+                    let read: Vec<_> = (0..command.len()).map(|at| command.word(at).unwrap().to_vec()).collect();
+                    prop_assert!(whole.is_err() || whole == Ok(Some((read, part.unwrap().unwrap()))));
+                    break;
+                };
+            }
         }
 
         #[test]
