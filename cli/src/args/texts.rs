@@ -286,8 +286,8 @@ Examples:
 A sequence that exists is raised to the next id of the file if it is behind that, and kept as it is
 if not. One that is missing is created at the next id of the file, in one step, and is another
 incarnation then. An import that is interrupted leaves no sequence between; run it again for the
-rest. In native sequences of PostgreSQL, in Cassandra and behind a window, creating takes two
-steps, which only a signal does not come between: stop the processes that draw before.
+rest. In Cassandra and behind a window, creating takes two steps, and only a forced end comes
+between them: stop the processes that draw before.
 
 With --json, each line on stdout is an object with `sequence`, `outcome` (created, raised or kept),
 and the next id `before` and `after`, as strings.

@@ -30,7 +30,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
 use idmill_sql::postgres::native::{
-    CHANGED, DRAWN_DURABLE_AT, Seen, Values, create_sql, draw_sql, drop_sql, flush_sql, see_sql, set_sql,
+    CHANGED, Creation, DRAWN_DURABLE_AT, Seen, Values, draw_sql, drop_sql, flush_sql, see_sql, set_sql,
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
@@ -167,7 +167,7 @@ impl NativeSequences {
                 return Ok(grant);
             }
             if kept.increment.is_none() && !self.look(request, kept).await? {
-                self.begin(request).await?;
+                self.begin(request, kept).await?;
                 continue;
             }
             // A sequence that is used up gives nothing, nor does one that is being restarted at this moment.
@@ -192,13 +192,20 @@ impl NativeSequences {
         Ok(true)
     }
 
-    /// Creates the sequence, unless others do.
-    async fn begin(&self, request: &Reserve) -> Result<()> {
+    /// Creates the sequence, unless others do, and takes the ids that are asked for in the same transaction: an
+    /// import leaves none that begins below what it was given.
+    async fn begin(&self, request: &Reserve, kept: &mut Kept) -> Result<()> {
         let bounds = storable(request.creation()?)?;
-        if bounds.start() > request.ceiling {
+        let Some(most) = bounds.max().min(request.ceiling).checked_sub(bounds.start()) else {
             return Err(exhausted(&request.name, bounds.max().min(request.ceiling)));
-        }
-        match self.try_create(&request.name, bounds).await {
+        };
+        let count = request.count.clamp(1, most.saturating_add(1));
+        match self.created(&request.name, bounds, count).await {
+            Ok((info, Some(last))) => {
+                kept.widest = kept.widest.max(self.increment.cast_signed());
+                let range = part(bounds.start(), last - bounds.start() + 1)?;
+                kept.append(Grant::new(range, info.identity, info.bounds), &request.name)
+            }
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
         }
@@ -274,16 +281,25 @@ impl NativeSequences {
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        Ok(self.created(name, storable(bounds)?, 0).await?.0)
+    }
+
+    /// Creates a sequence, and takes so many of its ids; returns it as if none were taken, and the last of them.
+    async fn created(
+        &self,
+        name: &SequenceName,
+        bounds: Bounds,
+        count: u64,
+    ) -> Result<(SequenceInfo, Option<u64>)> {
         self.must_write()?;
-        let bounds = storable(bounds)?;
         qualified::must_not_be(&mut &self.sessions, name).await?;
         // What a statement without an answer commits is not looked at afterwards.
         must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
-        let identity = Identity::fresh();
-        let sql = self.sql(name).await?;
-        let create = create_sql(&sql, self.increment, bounds, self.values, identity, &self.lock_timeout())?;
+        let (increment, told, identity) = (self.increment, self.values, Identity::fresh());
+        let creation = Creation { increment, bounds, told, identity, count };
+        let (create, taken) = creation.sql(&self.sql(name).await?, &self.lock_timeout())?;
         match self.sessions.batch(&create).await {
-            Ok(()) => Ok(SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, identity)),
+            Ok(()) => Ok((SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, identity), taken)),
             Err(fault) if matches!(fault.code(), Some("42P07" | "23505")) => Err(already_exists(name)),
             Err(fault) => Err(not_created(fault, Asked::Write)),
         }

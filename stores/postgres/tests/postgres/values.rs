@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use idmill::store::{Bounds, Change, Store};
+use idmill::store::{Bounds, Change, Reserve, Store};
 use idmill::{ErrorKind, Range, Result};
 use idmill_postgres::NativeSequences;
 use idmill_postgres::driver::Client;
@@ -152,6 +152,32 @@ async fn native_create_with_start_leaves_ids_below_free() {
     }
     let short = store.create(&name("short"), Bounds::new(1_001, 1_049).unwrap()).await.unwrap_err();
     assert_eq!(short.kind(), ErrorKind::InvalidInput, "{short}");
+}
+
+/// One transaction creates and draws, as an import needs it.
+#[tokio::test]
+async fn native_creation_takes_the_ids_asked_for() {
+    let Some(engine) = server().await else { return };
+    let admin = client(&engine).await;
+    for (options, last) in [
+        ("", 25_000),
+        ("&increment=10", 25_000),
+        ("&increment=10&values=first", 25_000),
+        ("&increment=64", 25_024),
+    ] {
+        admin.batch_execute("DROP SEQUENCE IF EXISTS s").await.unwrap();
+        let (store, other) = (open(&engine, options).await, open(&engine, options).await);
+        assert_eq!(ids(reserve(&store, "s", 25_000).await.unwrap().range), (1, 25_000), "{options}");
+        assert_eq!(inspect(&store, "s").await.next, Some(last + 1), "{options}");
+        assert_eq!(reserve(&other, "s", 1).await.unwrap().range.start(), last + 1, "{options}");
+    }
+    let store = open(&engine, "&increment=10").await;
+    let [large, small] = [100, 32].map(|max| Bounds::new(5, max).unwrap());
+    let created = idmill::store::create_at(&store, &name("imported"), large, 20).await.unwrap();
+    assert_eq!((created.next, created.bounds), (Some(25), large), "two whole blocks");
+    let end = store.reserve(&Reserve::new(name("end"), 1_000).create(small)).await.unwrap();
+    assert_eq!(ids(end.range), (5, 24), "what does not fill a block is left out");
+    assert_eq!(reserve(&store, "end", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
 /// The real library, with both of its optimizers, beside the store; each with the right and the wrong reading.

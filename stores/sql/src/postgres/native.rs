@@ -293,29 +293,49 @@ pub fn flush_sql() -> String {
     format!("SELECT {DURABLE}, pg_logical_emit_message(true, 'idmill', '')::text")
 }
 
-/// Creates a sequence, with its identity noted. Waits no longer than `patience` for a lock, as PostgreSQL's
-/// `lock_timeout` has it.
-///
-/// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) where no whole block fits into the bounds.
-pub fn create_sql(
-    sql: &str,
-    increment: u64,
-    bounds: Bounds,
-    told: Option<Values>,
-    identity: Identity,
-    patience: &str,
-) -> Result<String> {
-    let values = told.unwrap_or(Values::Last);
-    let first = First::of(increment, bounds, values)?;
-    // An increment of 1 does not show how a larger one would be read.
-    let noted = told.or((increment > 1).then_some(values));
-    let body = format!(
-        "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}",
-        bounds_sql(bounds, first.value),
-        note_sql(sql, "", &first.note(noted), identity),
-    );
-    Ok(block("", patience, &body))
+/// A sequence that is to be created.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "made by adapters")]
+pub struct Creation {
+    /// `INCREMENT BY`.
+    pub increment: u64,
+    /// Its first id and its last.
+    pub bounds: Bounds,
+    /// How its values are read, if the options say so.
+    pub told: Option<Values>,
+    /// What is noted of it.
+    pub identity: Identity,
+    /// How many ids the one who creates it takes at the same time, at least: none, or whole blocks.
+    pub count: u64,
+}
+
+impl Creation {
+    /// The statement, which waits no longer than `patience` for a lock, as PostgreSQL's `lock_timeout` has it;
+    /// and the last id that is taken.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) where no whole block fits into the bounds.
+    pub fn sql(&self, sql: &str, patience: &str) -> Result<(String, Option<u64>)> {
+        let Self { increment, bounds, told, identity, count } = *self;
+        let values = told.unwrap_or(Values::Last);
+        let first = First::of(increment, bounds, values)?;
+        let blocks = count.div_ceil(increment).min((bounds.max() - first.value) / increment + 1);
+        let value = blocks.checked_sub(1).map(|more| first.value + more * increment);
+        let taken = value.map(|value| match values {
+            Values::First => value.saturating_add(increment - 1).min(bounds.max()),
+            Values::Last => value,
+        });
+        let draw = value.map(|value| format!("PERFORM setval({}::regclass, {value}, true); ", literal(sql)));
+        // An increment of 1 does not show how a larger one would be read.
+        let noted = told.or((increment > 1).then_some(values));
+        let body = format!(
+            "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}{}",
+            bounds_sql(bounds, first.value),
+            draw.unwrap_or_default(),
+            note_sql(sql, "", &first.note(noted), identity),
+        );
+        Ok((block("", patience, &body), taken))
+    }
 }
 
 /// The value that a sequence begins with.
