@@ -444,7 +444,7 @@ where
                         }
                         // Over TLS it would not be understood.
                         None => {
-                            turned_away(clients, &stream, if door.tls.is_some() { &[] } else { door.full })
+                            turned_away(clients, &stream, if door.tls.is_some() { &[] } else { door.full });
                         }
                     }
                 }

@@ -22,8 +22,9 @@ async fn nextval(client: &Client, name: &str) -> u64 {
 
 /// As EF Core's `HiLoValueGeneratorState` and Hibernate's `PooledLoOptimizer` read a value.
 async fn block_of_first(client: &Client, name: &str, increment: u64) -> RangeInclusive<u64> {
-    let value = nextval(client, name).await;
-    value..=value + increment - 1
+    let first = nextval(client, name).await;
+    let last = first + increment - 1;
+    first..=last
 }
 
 /// As Hibernate's `PooledOptimizer` reads a value, whose mapping has an `initialValue` of 1.
