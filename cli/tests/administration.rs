@@ -303,7 +303,7 @@ fn a_witness_that_is_made_of_the_printed_schema_is_written_to() {
     database.execute_batch(&(sequences.out + &schema.out)).unwrap();
     let ran = place.run(&[&["next", "orders", "-n", "2"][..], &guard].concat());
     assert_eq!((ran.code, ran.out.as_str()), (0, "1\n2\n"), "{ran:?}");
-    let records = "SELECT count(*) FROM idmill_witness";
+    let records = "SELECT count(*) FROM idmill_witness WHERE name = 'orders'";
     let records: i64 = database.query_row(records, [], |row| row.get(0)).unwrap();
     assert_eq!(records, 1);
 }

@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn denied_write_names_the_files_beside_the_database() {
-        let error = failed(engine(code::READONLY), Asked::Write).to_string();
+        let error = failed(engine(code::READONLY), Asked::InTransaction).to_string();
         assert!(error.contains("-wal and -shm beside it"), "{error}");
     }
 
