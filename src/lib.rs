@@ -46,7 +46,6 @@
 //! - [`store`]: the stores, and how to write one.
 //! - [`doctor`]: what is wrong with a store's sequences, and what to do about it.
 //! - [`guard`]: no id twice although the store lost what it had committed.
-//! - [`guide`]: the pages that are longer than a type.
 //!
 //! # Stores
 //!
