@@ -291,9 +291,9 @@ async fn postgres() {
             cause: "transactions that are read-only",
             store: format!("postgres://reader@{at}/postgres?mode=rw"),
             args: NEXT,
-            code: 75,
-            says: &["25006", "default_transaction_read_only is on for this user"],
-            never: &["the server is a standby or read-only"],
+            code: 1,
+            says: &["25006", "default_transaction_read_only is on for this user", "turn it off"],
+            never: &["the server is a standby or read-only", LATER],
         },
         Row {
             cause: "row-level security that refuses the row",
