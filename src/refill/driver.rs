@@ -289,7 +289,7 @@ impl Driver {
     }
 
     fn step(&mut self, event: Event<Caller>, now: Time) -> Option<Reserve> {
-        let order = self.carry_out_all(event, now);
+        let (order, has_published) = self.carry_out_all(event, now);
         if self.engine.is_low() {
             self.has_permit = self.has_permit || self.core.low_is_known();
             return order;
@@ -298,10 +298,11 @@ impl Driver {
             return order;
         }
         self.give_permit_back();
-        // A draw that crossed the watermark before that has not signalled. Where nothing is left, the next draw
-        // does; after a failure the next caller makes the next attempt; and for nobody nothing is reserved.
+        // A draw that crossed the watermark before that has not signalled. Where nothing is left that was not just
+        // published, the next draw does; after a failure the next caller makes the next attempt; and for nobody
+        // nothing is reserved.
         let level = self.core.stock.remaining();
-        let is_low = level > 0 && level < self.engine.policy().plan().watermark;
+        let is_low = (level > 0 || has_published) && level < self.engine.policy().plan().watermark;
         if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {
             return order;
         }
@@ -313,9 +314,11 @@ impl Driver {
         self.core.low_is_over();
     }
 
-    fn carry_out_all(&mut self, event: Event<Caller>, now: Time) -> Option<Reserve> {
+    /// What is to be reserved, and whether a range was published.
+    fn carry_out_all(&mut self, event: Event<Caller>, now: Time) -> (Option<Reserve>, bool) {
         let mut commands = Vec::new();
         self.engine.on(event, now, &mut commands);
+        let has_published = commands.iter().any(|command| matches!(command, Command::Publish { .. }));
         let mut order = None;
         for command in commands {
             if let Command::Reserve { count } = command {
@@ -328,7 +331,7 @@ impl Driver {
             self.held_under = NOTHING;
         }
         self.note_dry(now);
-        order
+        (order, has_published)
     }
 
     fn order(&mut self, count: u64) -> Reserve {

@@ -268,7 +268,9 @@ impl Sessions {
                 let (client, _) = connect(config, tls, place, halfway(self.deadline())).await?;
                 Ok(client)
             }
-            _ => Err(Error::new(ErrorKind::Unsupported, "the client is the caller's already")),
+            Source::Given(_) => Err(Error::new(ErrorKind::Unsupported, "the client is the caller's already")),
+            #[cfg(feature = "deadpool")]
+            Source::Pool(_) => Err(Error::new(ErrorKind::Unsupported, "the pool is the caller's already")),
         }
     }
 
