@@ -181,32 +181,24 @@ report_failures() {
         }' "$1" >>"${IDMILL_CI_REPORT:-/dev/null}"
 }
 
-# is_apart FILE: whether it is of a crate in stores/ that is a workspace of its own, with a lock file. The step
-# `adapters` runs those.
-is_apart() {
-    [[ $1 =~ ^stores/[^/]+ && -f ${BASH_REMATCH[0]}/Cargo.lock ]]
-}
-
-# What stores share: crates in stores/ that are no store.
+# The crates that stores may share.
 SHARED=(sql tls)
 
 # find_stores: sets STORES to the stores in stores/, by their directories.
 find_stores() {
-    local path name
+    local path
     STORES=()
     for path in stores/*/Cargo.toml; do
-        name=$(basename "${path%/Cargo.toml}")
-        [[ ! -f $path ]] || is_apart "$path" || among "$name" "${SHARED[@]}" || STORES+=("$name")
+        STORES+=("$(basename "${path%/Cargo.toml}")")
     done
-    ((${#STORES[@]} > 0)) || fail "there is no crate in stores/"
+    [[ -d stores/${STORES[0]} ]] || fail "there is no crate in stores/"
 }
 
 # test_files: every test target of the workspace, by its main file.
 test_files() {
     local path
-    for path in {,*/,stores/*/,examples/blocking/}tests/{*,*/main}.rs; do
-        # fuzz/ is a workspace of its own.
-        [[ ! -f $path || $path == fuzz/* || $path == target/* ]] || is_apart "$path" || printf '%s\n' "$path"
+    for path in {,benches/,loom-tests/,crates/*/,stores/*/,examples/blocking/}tests/{*,*/main}.rs; do
+        [[ ! -f $path ]] || printf '%s\n' "$path"
     done
 }
 
@@ -303,9 +295,12 @@ check_stores() {
     done
 }
 
-# find_features MANIFEST: sets FEATURES to those that it declares, without `default`.
+# find_features MANIFEST…: sets FEATURES to those that the first one declares that is there, without `default`.
 find_features() {
-    [[ -f $1 ]] || fail "there is no $1"
+    while [[ ! -f $1 ]]; do
+        (($# > 1)) || fail "there is no $1"
+        shift
+    done
     mapfile -t FEATURES < <(
         awk '/^\[/ { on = /^\[features\]/ } on && /^[a-z][a-z0-9_-]* *=/ && $1 != "default" { print $1 }' "$1"
     )

@@ -7,7 +7,7 @@
 mod contenders;
 mod drain;
 mod paced;
-#[path = "../../cli/src/plot.rs"]
+#[path = "../../crates/cli/src/plot.rs"]
 #[allow(dead_code, unused_imports)] // the command draws more than lines, and runs its tests
 mod plot;
 mod times;

@@ -8,7 +8,7 @@
 
 mod contenders;
 mod loads;
-#[path = "../../../cli/src/plot.rs"]
+#[path = "../../../crates/cli/src/plot.rs"]
 #[allow(dead_code, unused_imports)] // the command draws more, and runs its tests
 mod plot;
 mod tables;

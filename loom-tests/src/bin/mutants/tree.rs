@@ -24,16 +24,11 @@ const NEEDED: &[&str] = &[
     "Cargo.lock",
     "src",
     "tests",
-    "any",
     "benches",
-    "cli",
-    "conformance",
+    "crates",
     "examples",
     "loom-tests",
-    "protocol-tests",
-    "server",
     "stores",
-    "testing",
 ];
 
 /// How the files begin that cargo makes of this package.

@@ -1,0 +1,114 @@
+//! docs/cli.md shows what really comes: its `console` blocks are run, from the first
+//! to the last in one directory.
+//!
+//! `IDMILL_DOCS=write cargo test -p idmill-cli --test docs` puts what came in place of what was there.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::Place;
+
+#[test]
+fn the_reference_shows_what_really_comes() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let documented = std::fs::read_to_string(&file).unwrap();
+    let place = Place::new();
+    // What the reference says that an application has.
+    let app = idmill_sqlite::rusqlite::Connection::open(place.path().join("app.db")).unwrap();
+    app.execute_batch("CREATE TABLE parts (id INTEGER PRIMARY KEY); INSERT INTO parts VALUES (500)").unwrap();
+    let (happened, commands) = replay(&documented, &place);
+    assert!(commands > 20, "only {commands} commands were found");
+    if std::env::var_os("IDMILL_DOCS").is_some_and(|what| what == "write") {
+        std::fs::write(&file, happened).unwrap();
+        return;
+    }
+    for (documented, happened) in documented.lines().zip(happened.lines()) {
+        assert_eq!(without_chance(documented), without_chance(happened));
+    }
+    assert_eq!(documented.lines().count(), happened.lines().count());
+}
+
+/// A page whose commands are about stores that are not here: each command exists, and takes the options that
+/// it is given.
+#[test]
+fn the_commands_on_the_page_about_restoring_exist() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/restore.md");
+    let page = std::fs::read_to_string(file).unwrap();
+    let place = Place::new();
+    let mut looked_at = 0;
+    for command in page
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("$ "))
+        .flat_map(|line| line.split(" | "))
+    {
+        let words: Vec<_> = command.split_whitespace().collect();
+        assert_eq!(words[0], "idmill", "{command}");
+        let help = place.run(&[words[1], "--help"]);
+        assert_eq!(help.code, 0, "{command}: {help:?}");
+        for option in words.iter().filter(|word| word.starts_with("--")) {
+            assert!(
+                help.out.contains(&format!("{option} ")) || help.out.contains(&format!("{option}\n")),
+                "{command}"
+            );
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 10, "only {looked_at} options were found");
+}
+
+/// The text with the output of each command as it comes now; and how many commands there were.
+fn replay(text: &str, place: &Place) -> (String, usize) {
+    let (mut happened, mut commands, mut within) = (String::new(), 0, false);
+    for line in text.lines() {
+        let fence = line.starts_with("```");
+        if let Some(command) = line.strip_prefix("$ ").filter(|_| within) {
+            commands += 1;
+            happened += &[line, "\n", &shell(command, place)].concat();
+        } else if !within || fence {
+            happened += &[line, "\n"].concat();
+        }
+        if fence {
+            within = line == "```console";
+        }
+    }
+    (happened, commands)
+}
+
+/// What a command writes to a terminal, on both streams.
+fn shell(command: &str, place: &Place) -> String {
+    let binary = PathBuf::from(env!("CARGO_BIN_EXE_idmill"));
+    let path = std::env::join_paths(
+        std::iter::once(binary.parent().unwrap().to_owned())
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+    );
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1; {command}")])
+        .current_dir(place.path())
+        .env("PATH", path.unwrap())
+        .env_remove("IDMILL_STORE")
+        .env_remove("IDMILL_EXISTING")
+        .env_remove("IDMILL_GUARD")
+        .env_remove("COLUMNS")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let directory = place.path().canonicalize().unwrap();
+    text.replace(directory.to_str().unwrap(), "/home/me")
+        .lines()
+        .flat_map(|line| [line.trim_end(), "\n"])
+        .collect()
+}
+
+/// A line without what differs from run to run: incarnations, which are words of 16 hexadecimal digits.
+fn without_chance(line: &str) -> String {
+    let is_chance = |word: &str| word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    line.split_inclusive(|c: char| !c.is_ascii_alphanumeric())
+        .map(|word| {
+            let end = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            if is_chance(end) { word.replace(end, "INCARNATION") } else { word.to_owned() }
+        })
+        .collect()
+}
