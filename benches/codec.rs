@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use idmill::codec::Format;
+use idmill_codec::Format;
 
 const FORMATS: [(&str, &str); 8] = [
     ("decimal", "decimal"),

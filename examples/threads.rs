@@ -6,13 +6,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use idmill::store::MemoryStore;
 use idmill::{Order, Result, Sequences};
 
 const THREADS: u64 = 4;
 const EACH: u64 = 5_000_000;
 
 fn main() -> Result<()> {
-    let ids = Sequences::connect_blocking("memory:")?;
+    let ids = Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?;
     let rows = ids.sequence::<u64>("rows").order(Order::Thread).open_blocking()?;
 
     let begun = Instant::now();

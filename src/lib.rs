@@ -8,7 +8,9 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> idmill::Result<()> {
-//! let ids = idmill::connect("memory:").await?;         // a store, by URL, such as "sqlite:ids.db"
+//! use idmill::store::MemoryStore;
+//!
+//! let ids = idmill::Sequences::new(MemoryStore::new())?; // or idmill_sqlite::connect("sqlite:ids.db").await?
 //! let orders = ids.sequence::<u64>("orders").await?;   // a sequence, created on first use
 //! let id = orders.next().await?;                       // an id
 //! assert_eq!(id, 1);
@@ -28,8 +30,9 @@
 //! ```
 //! # fn main() -> idmill::Result<()> {
 //! use std::time::Duration;
+//! use idmill::store::MemoryStore;
 //!
-//! let ids = idmill::Sequences::connect_blocking("memory:")?;
+//! let ids = idmill::Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?; // or SqliteStore::open("ids.db")
 //! let orders = ids.sequence::<i32>("orders").start(1_000).open_blocking()?;
 //! assert_eq!(orders.next_blocking(Duration::from_secs(5))?, 1_000);
 //! # Ok(()) }
@@ -42,22 +45,23 @@
 //! - [`Allocator`], [`Handle`], [`Lease`]: these hand out ids.
 //! - [`Order`]: how ids relate to each other. `docs/guarantees.md` in the repository helps to choose.
 //! - [`Error`]: what went wrong, and whether to try again.
-//! - [`codec`]: how ids look outside: permuted, spread over the key space, written for people.
-//! - [`store`]: the stores, and how to write one.
-//! - [`doctor`]: what is wrong with a store's sequences, and what to do about it.
-//! - [`guard`]: no id twice although the store lost what it had committed.
+//! - [`store`]: the contract of a store, and a store in memory.
 //!
 //! # Stores
 //!
-//! Each store is a crate of its own, with its driver: `idmill-sqlite`, `idmill-postgres`, `idmill-mysql`,
-//! `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`, `idmill-redis`, `idmill-etcd`;
-//! `idmill-remote` reaches any of them over an `idmill serve`.
-//! `idmill-memcached` and `idmill-redis` also have windows in front of other stores. A program adds the crate
-//! it needs, and calls its `register` before it connects by URL; `idmill-any` has all of them, by feature.
-//! `idmill-sqlx`, `idmill-sqlx08`, `idmill-sea-orm` and `idmill-diesel` are for services that have those
-//! pools.
-//! `idmill-conformance` is the suite that a store must pass. The store in memory, for tests, is always
-//! available.
+//! Each store is a crate with its driver and a function `connect(url)`: `idmill-sqlite`, `idmill-postgres`,
+//! `idmill-mysql`, `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`, `idmill-redis`,
+//! `idmill-etcd`; `idmill-remote` reaches any of them over an `idmill serve`. `idmill-memcached` and
+//! `idmill-redis` also have windows in front of other stores. `idmill-sqlx`, `idmill-sqlx08`,
+//! `idmill-sea-orm` and `idmill-diesel` are for services that have those pools.
+//!
+//! | crate | for |
+//! | --- | --- |
+//! | `idmill-any` | programs whose users choose the store by URL |
+//! | `idmill-guard` | no duplicate ids after a restore: `Guarded::new(store, witness)` |
+//! | `idmill-doctor` | what is wrong with a store's sequences, and how to mend it |
+//! | `idmill-codec` | how ids look outside: permuted, spread over the key space, written for people |
+//! | `idmill-kit`, `idmill-conformance` | authors of stores |
 //!
 //! The features of this crate, none of which is on by default, are `metrics`: counters, gauges and a
 //! histogram through the `metrics` facade; and `serde`: names, id types, ranges, kinds of errors and
@@ -82,13 +86,11 @@ compile_error!(
 mod allocator;
 #[cfg(any(test, fuzzing))]
 mod bytes;
-pub mod codec;
-pub mod doctor;
-mod error;
+#[doc(hidden)] // for `named!`
+pub mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod guard;
 #[cfg(doctest)]
 mod guide;
 mod id;
@@ -105,12 +107,12 @@ mod serialization;
 pub mod store;
 mod sync;
 mod text;
-pub mod tier;
 
 /// For the macros alone.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::id::{checked, read};
+    pub use crate::recent::Recent;
     #[cfg(feature = "serde")]
     pub use crate::serialization::{read_id, write_id};
     #[cfg(feature = "serde")]
@@ -124,4 +126,4 @@ pub use name::SequenceName;
 pub use range::{Ids, Range, Ranges};
 pub use sequence::settings::Order;
 pub use sequence::snapshot::{Gaps, Health, Snapshot};
-pub use sequences::{HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble, connect};
+pub use sequences::{HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble};

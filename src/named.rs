@@ -1,5 +1,7 @@
 //! Values that have a name each, by which they are printed and read: in logs, labels, JSON and settings.
 
+#[doc(hidden)]
+#[macro_export]
 /// Gives a fieldless enum its names. A variant without a name does not compile.
 macro_rules! named {
     ($ty:ident, $what:literal: $($variant:ident = $name:literal),+ $(,)?) => {

@@ -8,7 +8,7 @@ use crate::name::SequenceName;
 /// Remembers at least the last [`MOST`](Self::MOST) names that something was put
 /// under, and twice as many at most.
 #[derive(Debug)]
-pub(crate) struct Recent<T> {
+pub struct Recent<T> {
     latest: HashMap<SequenceName, T>,
     before: HashMap<SequenceName, T>,
 }
@@ -22,18 +22,21 @@ impl<T> Default for Recent<T> {
 impl<T> Recent<T> {
     const MOST: usize = 1 << 15;
 
-    pub(crate) fn put(&mut self, name: &SequenceName, value: T) {
+    /// Remembers a value under this name.
+    pub fn put(&mut self, name: &SequenceName, value: T) {
         if self.latest.len() >= Self::MOST && !self.latest.contains_key(name) {
             self.before = mem::take(&mut self.latest);
         }
         self.latest.insert(name.clone(), value);
     }
 
-    pub(crate) fn get(&self, name: &SequenceName) -> Option<&T> {
+    /// The value under this name, if it is remembered.
+    pub fn get(&self, name: &SequenceName) -> Option<&T> {
         self.latest.get(name).or_else(|| self.before.get(name))
     }
 
-    pub(crate) fn take(&mut self, name: &SequenceName) -> Option<T> {
+    /// Forgets the name, and returns its value.
+    pub fn take(&mut self, name: &SequenceName) -> Option<T> {
         let before = self.before.remove(name);
         self.latest.remove(name).or(before)
     }

@@ -12,7 +12,7 @@ use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::sequence::settings::Order;
 use crate::sequence::snapshot::Health;
-use crate::store::{Bounds, Cursor, Durability, Identity, Mode, SequenceInfo};
+use crate::store::{Bounds, Cursor, Durability, Identity, SequenceInfo};
 
 fn read<'de, D: Deserializer<'de>, T: FromStr<Err = Error>>(from: D) -> Result<T, D::Error> {
     Cow::<str>::deserialize(from)?.parse().map_err(D::Error::custom)
@@ -34,7 +34,7 @@ macro_rules! text {
     )*};
 }
 
-text!(SequenceName, ErrorKind, Status, Operation, Order, Health, Mode, Durability, Identity, Cursor);
+text!(SequenceName, ErrorKind, Status, Operation, Order, Health, Durability, Identity, Cursor);
 
 /// A range as data has it. Not start and end: the end of the last range of `u64` is no `u64`.
 #[derive(serde::Serialize, serde::Deserialize)]

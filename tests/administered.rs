@@ -10,7 +10,10 @@ const LONG: Duration = Duration::from_secs(10);
 /// No runtime is anywhere near this thread.
 #[test]
 fn a_program_without_a_runtime_has_everything() {
-    let ids = Sequences::connect_blocking_with("memory:", |settings| settings.store_timeout(LONG)).unwrap();
+    let ids = Sequences::connect_blocking_with(async { Ok(MemoryStore::new()) }, |settings| {
+        settings.store_timeout(LONG)
+    })
+    .unwrap();
     let created = ids.create_blocking("orders", Bounds::new(5, 100).unwrap()).unwrap();
     assert_eq!(ids.inspect_blocking("orders").unwrap(), Some(created.clone()));
     assert_eq!(ids.list_blocking(Page::of("or")).unwrap().sequences, [created]);

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use allocation_counter::{AllocationInfo, measure};
-use idmill::guard::{Guarded, MemoryWitness};
 use idmill::store::{MemoryStore, Store};
 use idmill::{Allocator, Order, Sequences};
+use idmill_guard::{Guarded, MemoryWitness};
 
 const DRAWS: u64 = 10_000;
 

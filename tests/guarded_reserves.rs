@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idmill::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness, Write};
 use idmill::store::{Bounds, MemoryStore, Page, Reserve, Store, StoreFuture};
 use idmill::{Allocator, Result, SequenceName, Sequences};
+use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness, Write};
 
 /// What holds for a million holds for fewer, which is what a debug build has the time for.
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };

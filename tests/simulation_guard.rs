@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
-use idmill::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
 use idmill::store::{Bounds, Change, Fault, Faults, MemoryStore, Page, Snapshot, Store, StoreFuture};
 use idmill::{ErrorKind, Order, Result, SequenceName, Sequences};
+use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
 use idmill_testing::seeds;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};

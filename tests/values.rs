@@ -80,9 +80,10 @@ mod data {
     use std::fmt::Debug;
 
     use idmill::store::{
-        Bounds, Capabilities, Change, Durability, Identity, MemoryStore, Mode, SequenceInfo, Store,
+        Bounds, Capabilities, Change, Durability, Identity, MemoryStore, SequenceInfo, Store,
     };
     use idmill::{Health, Operation, Order, Snapshot, Status};
+    use idmill_kit::Mode;
     use proptest::prelude::*;
     use serde::de::DeserializeOwned;
 
@@ -136,7 +137,7 @@ mod data {
 
     #[tokio::test]
     async fn a_snapshot_survives() {
-        let ids = idmill::connect("memory:").await.unwrap();
+        let ids = idmill::Sequences::new(MemoryStore::new()).unwrap();
         let orders = ids.sequence::<u64>("orders").await.unwrap();
         orders.next().await.unwrap();
         survives::<Snapshot>(&orders.snapshot());

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use idmill::guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
 use idmill::store::{Bounds, MemoryStore, Page, Reserve, Store, StoreFuture};
 use idmill::{Allocator, SequenceName, Sequences};
 use idmill_bench::{PATIENCE, sequences, slow_store};
+use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use idmill::ErrorKind;
-use idmill::codec::{Format, Key};
+use idmill_codec::{Format, Key};
 
 libfuzzer_sys::fuzz_target!(|input: (&str, u64, &str)| {
     let (text, id, other) = input;

@@ -13,7 +13,6 @@ use crate::error::{Result, Status};
 use crate::sequence::snapshot::{Gaps, Health, Snapshot};
 use crate::sequence::state::Core;
 use crate::store::Grant;
-use crate::store::kit::history::CHANGES;
 use crate::sync::{Arc, Counter, Ordering};
 
 const COUNTERS: [(&str, Unit, &str); 10] = [
@@ -27,7 +26,7 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
     ("idmill_gaps_total", Unit::Count, "Ids never to be handed out, by reason"),
     ("idmill_healed_total", Unit::Count, "Times that a guarded store had gone back in time"),
     (
-        CHANGES,
+        "idmill_history_changes_total", // counted by idmill-kit
         Unit::Count,
         "Reserves of a sequence that was last written in another history of its store, by decision",
     ),

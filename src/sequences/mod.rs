@@ -21,7 +21,7 @@ use crate::sync::Arc;
 
 pub use builder::SequenceBuilder;
 pub use health::{HealthReport, Trouble};
-pub use start::{SequencesBuilder, connect};
+pub use start::SequencesBuilder;
 
 /// The sequences of one store: name → allocator, with one refill actor for all of them.
 ///

@@ -11,14 +11,13 @@ use super::freshness::Freshness;
 use super::threads::Home;
 use crate::allocator::{Shared, block_on};
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::guard::{Guarded, Witness};
 use crate::refill::actor::{Actor, Duties};
 use crate::sequence::clock::Clock;
 use crate::sequence::metrics;
 use crate::sequence::registry::Registry;
 use crate::sequence::state::Mailbox;
 use crate::sequence::task::{Task, lost};
-use crate::store::{self, Capabilities, Store};
+use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
 const LEAST_FRESHNESS: Duration = Duration::from_millis(1);
@@ -46,33 +45,34 @@ impl Sequences {
         }
     }
 
-    /// Opens the store at `url` and its sequences on a thread of their own, for programs without an async
-    /// runtime.
+    /// Opens a store and its sequences on a thread of their own, for programs without an async runtime.
+    ///
+    /// ```
+    /// use idmill::Sequences;
+    /// use idmill::store::MemoryStore;
+    ///
+    /// let ids = Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?;
+    /// # Ok::<(), idmill::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// Those of [`connect`].
-    pub fn connect_blocking(url: &str) -> Result<Self> {
-        Self::connect_blocking_with(url, |settings| settings)
+    /// Those of opening the store and of [`SequencesBuilder::start`].
+    pub fn connect_blocking<S: Store + 'static>(
+        store: impl Future<Output = Result<S>> + Send + 'static,
+    ) -> Result<Self> {
+        Self::connect_blocking_with(store, |settings| settings)
     }
 
     /// [`connect_blocking`](Self::connect_blocking), with settings of your own.
     ///
-    /// ```
-    /// # fn main() -> idmill::Result<()> {
-    /// let ids = idmill::Sequences::connect_blocking_with("memory:", |settings| settings.max_waiting(100))?;
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
-    /// Those of [`connect`] and of [`SequencesBuilder::start`].
-    pub fn connect_blocking_with(
-        url: &str,
+    /// Those of [`connect_blocking`](Self::connect_blocking).
+    pub fn connect_blocking_with<S: Store + 'static>(
+        store: impl Future<Output = Result<S>> + Send + 'static,
         settings: impl FnOnce(SequencesBuilder) -> SequencesBuilder,
     ) -> Result<Self> {
         let home = Home::of_its_own()?;
-        let url = url.to_owned();
-        let connect = Task::spawn(&home.store, async move { store::connect(&url).await });
-        let store = block_on(connect).map_err(lost)??;
+        let store = block_on(Task::spawn(&home.store, store)).map_err(lost)??;
         settings(Self::builder(store)).start_at(home)
     }
 }
@@ -91,14 +91,6 @@ pub struct SequencesBuilder {
 }
 
 impl SequencesBuilder {
-    /// Has each range claimed at a witness before it is used, so that no id comes twice although the store
-    /// went back in time: see [`guard`](crate::guard), and `guard=URL` in the store's URL. Each call adds a
-    /// witness. Only the URL's option checks that it is another place than the store.
-    pub fn guard(mut self, witness: impl Witness + 'static) -> Self {
-        self.store = Arc::new(Guarded::new(self.store, Arc::new(witness)));
-        self
-    }
-
     /// Sets how long the store may take to answer a reserve before the outcome counts as unknown (a gap, and
     /// another attempt). Default: 10 s.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
@@ -231,14 +223,4 @@ fn capabilities(store: &dyn Store) -> Result<Capabilities> {
         let message = "the store panicked when it was asked what it can do";
         Error::new(ErrorKind::StoreViolation, message).during(Operation::Configure)
     })
-}
-
-/// Opens the store at `url`, such as `sqlite:ids.db`, and its sequences.
-///
-/// Runs on the current tokio runtime; see [`Sequences::connect_blocking`] for programs without one.
-///
-/// # Errors
-/// [`ErrorKind::InvalidInput`] for an invalid URL, naming the remedy; otherwise errors of the store.
-pub async fn connect(url: &str) -> Result<Sequences> {
-    Sequences::new(store::connect(url).await?)
 }

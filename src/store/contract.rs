@@ -7,7 +7,7 @@ use std::pin::Pin;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::{
-    Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, records,
+    Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, no_records,
 };
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
@@ -223,7 +223,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// As [`inspect`](Self::inspect); [`ErrorKind::Unsupported`] if this store keeps none, as
     /// [`Capabilities::records`] says.
     fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(async move { Err(records::unsupported().of(name).during(Operation::Inspect)) })
+        Box::pin(async move { Err(no_records().of(name).during(Operation::Inspect)) })
     }
 
     /// Writes a record if `seen` (`None`: nothing) is still what is kept, in one atomic step; returns whether
@@ -243,7 +243,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         wanted: &'a str,
     ) -> StoreFuture<'a, Result<bool>> {
         let _ = (seen, wanted);
-        Box::pin(async move { Err(records::unsupported().of(name).during(Operation::Set)) })
+        Box::pin(async move { Err(no_records().of(name).during(Operation::Set)) })
     }
 
     /// Reads a page of the records. All pages together have what those of [`list`](Self::list) have of
@@ -253,7 +253,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// As [`list`](Self::list); [`ErrorKind::Unsupported`] if this store keeps no records.
     fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
         let _ = page;
-        Box::pin(async { Err(records::unsupported().during(Operation::List)) })
+        Box::pin(async { Err(no_records().during(Operation::List)) })
     }
 }
 
@@ -261,7 +261,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 const ROUNDS: usize = 8;
 
 /// Reads a sequence, and creates it first if it does not exist. Several may create it at once, and remove it.
-pub(crate) async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+pub async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
     for _ in 0..ROUNDS {
         if let Some(info) = store.inspect(name).await? {
             return Ok(info);

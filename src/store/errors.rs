@@ -21,3 +21,9 @@ pub fn not_found(name: &SequenceName) -> Error {
 pub fn already_exists(name: &SequenceName) -> Error {
     Error::new(ErrorKind::AlreadyExists, "a sequence of this name exists already").of(name)
 }
+
+/// The error of every store that keeps no records.
+pub fn no_records() -> Error {
+    let message = "this store keeps no records, so it cannot be the witness of another store";
+    Error::new(ErrorKind::Unsupported, message)
+}

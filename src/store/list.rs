@@ -142,6 +142,13 @@ pub struct Unreadable {
     pub error: Error,
 }
 
+impl Unreadable {
+    /// Something of this name, and what is wrong with it.
+    pub fn new(name: impl Into<String>, error: Error) -> Self {
+        Self { name: name.into(), error }
+    }
+}
+
 impl Listing {
     /// These sequences, and where the next page begins; `None` if this is the last.
     pub fn new(sequences: Vec<SequenceInfo>, next: Option<Cursor>) -> Self {
@@ -169,7 +176,7 @@ impl Listing {
 }
 
 /// The rows of a page, and where the next one begins.
-pub(crate) fn page_of<'a, T>(
+pub fn page_of<'a, T>(
     rows: &'a BTreeMap<SequenceName, T>,
     page: &Page,
 ) -> (Vec<(&'a SequenceName, &'a T)>, Option<Cursor>) {

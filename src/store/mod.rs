@@ -20,41 +20,26 @@
 //! store is loud; but it cannot see what other processes were granted.
 
 mod bounds;
-mod column;
+mod calls;
 mod contract;
 mod errors;
-mod existing;
 mod grant;
 mod identity;
-pub mod kit;
 mod list;
 mod memory;
-mod raise;
 mod records;
-mod schemes;
 mod sequence;
 mod shared;
-mod target;
-mod url;
 
 pub use bounds::Bounds;
-pub use column::{ColumnPath, Largest};
-pub(crate) use contract::ensure;
-pub use contract::{Capabilities, Durability, Pages, Store, StoreFuture};
-pub use errors::{already_exists, exhausted, not_found};
-pub use existing::Existing;
+pub use contract::{Capabilities, Durability, Pages, Store, StoreFuture, ensure};
+pub use errors::{already_exists, exhausted, no_records, not_found};
 pub use grant::{GiveBack, Grant, Reserve};
 pub use identity::Identity;
-pub use kit::mode::Mode;
-pub(crate) use list::page_of;
-pub use list::{Cursor, Listing, Page, Unreadable};
+pub use list::{Cursor, Listing, Page, Unreadable, page_of};
 pub use memory::{Fault, Faults, MemoryStore, Snapshot};
-pub use raise::{create_at, raise};
 pub use records::Records;
-pub use schemes::{Scheme, Schemes, register};
 pub use sequence::{Change, SequenceInfo};
-pub use target::{Target, WindowTarget, WindowView};
-pub use url::{StoreUrl, WitnessUrl, connect};
 
 #[cfg(test)]
 mod tests;

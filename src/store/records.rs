@@ -1,7 +1,7 @@
 //! Short texts that a store keeps beside its sequences, for the witness of another store.
 
 use super::{Cursor, Unreadable};
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Operation, Result};
 use crate::name::SequenceName;
 
 /// A page of a store's [records](super::Store::swap_record).
@@ -36,9 +36,4 @@ impl Records {
             }
         }
     }
-}
-
-pub(super) fn unsupported() -> Error {
-    let message = "this store keeps no records, so it cannot be the witness of another store";
-    Error::new(ErrorKind::Unsupported, message)
 }

@@ -84,7 +84,7 @@ fn a_thread_that_is_not_to_be_had_is_an_error() {
         runtime.block_on(async {
             let error = builder(MemoryStore::new()).own_thread().start().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-            let error = Sequences::connect_blocking("memory:").unwrap_err();
+            let error = Sequences::connect_blocking(async { Ok(MemoryStore::new()) }).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         });
         return;

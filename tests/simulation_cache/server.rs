@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
-use idmill::tier::cache::Layout;
+use idmill_shared_cache::cache::Layout;
 use tokio::time::Instant;
 
 /// What a cache does that it must not, to see it found.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use idmill::store::{Bounds, Fault, Faults, MemoryStore, Reserve, Store};
-use idmill::tier::Tiered;
 use idmill::{Range, SequenceName, Status};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+use idmill_shared_cache::Tiered;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use idmill::ErrorKind;
-use idmill::tier::datacenter::Span;
+use idmill_shared_cache::datacenter::Span;
 
 use crate::world::{Call, History, World};
 

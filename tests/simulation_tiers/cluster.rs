@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use idmill::store::{Bounds, Identity};
-use idmill::tier::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Install, Outcome, Span, Take, WindowRow};
+use idmill_shared_cache::datacenter::{
+    Claim, ClaimWrite, Era, GlobalRow, Install, Outcome, Span, Take, WindowRow,
+};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use idmill::tier::Sizing;
+use idmill_shared_cache::Sizing;
 
 use crate::cluster::Weather;
 use crate::window::Bug;

@@ -5,11 +5,11 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, SequenceInfo, Store,
     StoreFuture, exhausted,
 };
-use idmill::tier::datacenter::{
+use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_shared_cache::datacenter::{
     ClaimStep, Draw, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
 };
-use idmill::tier::{Claimed, Drawn, Installed, Source, Window};
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_shared_cache::{Claimed, Drawn, Installed, Source, Window};
 
 use crate::cluster::{Answer, Cluster, Silence, outcome};
 use crate::gate::Gate;
@@ -110,9 +110,10 @@ impl Place {
         loop {
             let mut global = self.read(cluster.read_global(datacenter)).await?;
             if blindly {
-                global.claim = global
-                    .claim
-                    .map(|claim| idmill::tier::datacenter::Claim { token: token.generation - 1, ..claim });
+                global.claim = global.claim.map(|claim| idmill_shared_cache::datacenter::Claim {
+                    token: token.generation - 1,
+                    ..claim
+                });
             }
             if self.bug == Bug::EndTestedFirst && global.next > u128::from(global.bounds.max()) {
                 return Err(exhausted(&request.name, global.bounds.max()));

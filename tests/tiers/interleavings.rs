@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Fault, Faults, MemoryStore, Reserve, Store};
-use idmill::tier::Tiered;
 use idmill::{SequenceName, Status};
+use idmill_shared_cache::Tiered;
 use tokio::task::LocalSet;
 
 use crate::shelf::Shelf;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idmill::store::{Bounds, Grant, MemoryStore, Reserve, Store, StoreFuture};
-use idmill::tier::{Drawn, Installed, Tiered, Window};
 use idmill::{ErrorKind, Result, SequenceName, Sequences};
+use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 
 use crate::shelf::Shelf;
 

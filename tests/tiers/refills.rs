@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Change, Fault, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
-use idmill::tier::{Claimed, Source, Tiered};
 use idmill::{ErrorKind, Result, SequenceName};
+use idmill_shared_cache::{Claimed, Source, Tiered};
 use tokio::sync::Semaphore;
 
 use crate::shelf::{Item, Shelf};

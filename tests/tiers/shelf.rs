@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture};
-use idmill::tier::{Drawn, Installed, Window};
 use idmill::{Error, ErrorKind, Range, Result};
+use idmill_shared_cache::{Drawn, Installed, Window};
 use parking_lot::Mutex;
 
 /// One process's view of the shelf.

@@ -9,7 +9,7 @@
 pub mod postgres;
 
 pub use idmill;
-pub use idmill::store::Mode;
-pub use idmill::store::kit::history::Failover;
+pub use idmill_kit::Mode;
+pub use idmill_kit::history::Failover;
 /// The driver, in the version whose connections and transactions are taken here.
 pub use sea_orm as driver;

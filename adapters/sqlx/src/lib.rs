@@ -13,8 +13,8 @@ pub mod sqlite;
 mod version;
 
 pub use idmill;
-pub use idmill::store::Mode;
-pub use idmill::store::kit::history::Failover;
+pub use idmill_kit::Mode;
+pub use idmill_kit::history::Failover;
 /// The driver, in the version whose pools and connections are taken here.
 pub use sqlx as driver;
 

@@ -4,7 +4,8 @@
 //! [crates.io](https://crates.io/crates/idmill-any).
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
-use idmill::store::{Scheme, Schemes};
+use idmill_kit::Scheme;
+pub use idmill_url::{Schemes, StoreUrl, connect, open_store};
 
 pub use idmill;
 
@@ -79,13 +80,13 @@ const SCHEMES: &[&[Scheme]] = &[
     &[Scheme::missing("memcached", "memcached://HOST:PORT", "build with the cargo feature `memcached`")],
 ];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) read the URLs of every store that is
+/// Makes [`idmill_url::connect`] and [`StoreUrl`](idmill_url::StoreUrl) read the URLs of every store that is
 /// compiled in, everywhere in this process. A second call changes nothing.
 ///
 /// # Errors
 /// [`Conflict`](idmill::ErrorKind::Conflict) if another crate has one of the schemes.
 pub fn register() -> idmill::Result<()> {
-    SCHEMES.iter().try_for_each(|schemes| idmill::store::register(schemes))
+    SCHEMES.iter().try_for_each(|schemes| idmill_url::register(schemes))
 }
 
 /// The same schemes as a value, which changes nothing in the process.

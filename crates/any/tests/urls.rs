@@ -1,6 +1,6 @@
 //! The URLs of stores, read by what is registered; each feature alone, as well as all of them.
 
-use idmill_any::idmill::store::StoreUrl;
+use idmill_any::StoreUrl;
 use idmill_any::idmill::{ErrorKind, Operation, Result};
 
 /// As a program reads it that has registered what is compiled in.

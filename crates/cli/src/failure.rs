@@ -5,8 +5,8 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as UsageKind;
-use idmill::store::StoreUrl;
 use idmill::{Error, ErrorKind, Operation, Status};
+use idmill_url::StoreUrl;
 use serde::Serialize;
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, StdoutLock, Write, stdin, stdout};
 
-use idmill::codec::Format;
 use idmill::{Range, Ranges};
+use idmill_codec::Format;
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};

@@ -4,7 +4,7 @@
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
-//!     toy_store::register().expect("nobody else has `toy:`");
+//!     idmill_url::register(toy_store::SCHEMES).expect("nobody else has `toy:`");
 //!     idmill_cli::main()
 //! }
 //! ```
@@ -46,7 +46,7 @@ pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Runs the command with the arguments of this process. Knows the stores that are compiled in, and those that
-/// the program has [registered](idmill::store::register).
+/// the program has [registered](idmill_url::register).
 pub fn main() -> ExitCode {
     let cli = match Cli::read() {
         Ok(cli) => cli,

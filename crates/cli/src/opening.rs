@@ -4,9 +4,11 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::guard::{Witness, WitnessUrl};
-use idmill::store::{Durability, Store, StoreUrl};
+use idmill::store::{Durability, Store};
+use idmill_guard::Witness;
 use idmill_sqlite::SqliteOptions;
+use idmill_url::StoreUrl;
+use idmill_url::WitnessUrl;
 use tempfile::TempDir;
 
 use crate::args::Global;

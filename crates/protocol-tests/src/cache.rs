@@ -1,4 +1,4 @@
-//! The cache window: every process runs the decisions of `idmill::tier::cache`, over a
+//! The cache window: every process runs the decisions of `idmill_shared_cache::cache`, over a
 //! cache that forgets and restarts.
 //!
 //! The cache numbers its items (cas) as they are written, and begins again when it is restarted; connections
@@ -12,7 +12,8 @@ mod ahead;
 mod server;
 
 use idmill::Range;
-use idmill::tier::cache::{self, Command, Fence, Layout, Next, Refill, Seen, Taken};
+use idmill_shared_cache::cache;
+use idmill_shared_cache::cache::{Command, Fence, Layout, Next, Refill, Seen, Taken};
 
 use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};

@@ -1,4 +1,4 @@
-//! Datacenter windows: every process runs the decisions of `idmill::tier::datacenter`, over rows that are
+//! Datacenter windows: every process runs the decisions of `idmill_shared_cache::datacenter`, over rows that are
 //! registers with linearizable conditional writes.
 //!
 //! The global row and the window of each datacenter are registers of their own, as partitions are that are
@@ -10,7 +10,7 @@
 mod steps;
 
 use idmill::store::{Bounds, Identity};
-use idmill::tier::datacenter::{ClaimWrite, Draw, Era, GlobalRow, Span, Take, Token, WindowRow};
+use idmill_shared_cache::datacenter::{ClaimWrite, Draw, Era, GlobalRow, Span, Take, Token, WindowRow};
 
 use crate::explore::{Fate, Protocol};
 use crate::promises::{ACCOUNTED, BOUNDED, DRAINED, GROWING, UNIQUE};
@@ -232,8 +232,8 @@ impl Windows {
 }
 
 impl Claim {
-    fn wide(self) -> idmill::tier::datacenter::Claim {
-        idmill::tier::datacenter::Claim { token: self.token.into(), span: span(self.ids) }
+    fn wide(self) -> idmill_shared_cache::datacenter::Claim {
+        idmill_shared_cache::datacenter::Claim { token: self.token.into(), span: span(self.ids) }
     }
 }
 

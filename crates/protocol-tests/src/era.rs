@@ -7,7 +7,7 @@
 //! while what they sent may still arrive.
 
 use idmill::store::{Bounds, Identity};
-use idmill::tier::datacenter::{
+use idmill_shared_cache::datacenter::{
     Claim, ClaimStep, ClaimWrite, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Reset, Span, Take,
     Taken, Token, WindowRow, prepare,
 };

@@ -1,4 +1,4 @@
-//! The window on Redis: every process runs the decisions of `idmill::tier::fenced`, over two
+//! The window on Redis: every process runs the decisions of `idmill_shared_cache::fenced`, over two
 //! servers that replace one another.
 //!
 //! One is the master and the other follows it, some way behind. The follower may be promoted at any time, as
@@ -12,7 +12,8 @@ mod befalls;
 mod served;
 
 use idmill::Range;
-use idmill::tier::fenced::{self, Draw, Kept};
+use idmill_shared_cache::fenced;
+use idmill_shared_cache::fenced::{Draw, Kept};
 
 use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};

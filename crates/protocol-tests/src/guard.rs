@@ -12,8 +12,8 @@ mod state;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use idmill::Range;
-use idmill::guard::{Heal, Ledger, Refusal};
 use idmill::store::Identity;
+use idmill_guard::{Heal, Ledger, Refusal};
 
 pub(crate) use self::bugs::Bug;
 use self::state::{At, Granted, Known, Process, Row, State, info};

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use axum::http::HeaderMap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use idmill::store::StoreUrl;
 use idmill::{Result, Sequences};
+use idmill_url::StoreUrl;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -111,7 +111,7 @@ impl ServerBuilder {
     }
 
     /// What administration and looking go to. Default: what ids are drawn from. It is another view of the
-    /// same store where ids are drawn from what [exists](idmill::store::Existing) alone.
+    /// same store where ids are drawn from what [exists](idmill_kit::Existing) alone.
     pub fn administers(mut self, sequences: Sequences) -> Self {
         self.administered = sequences;
         self

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use idmill::store::{ColumnPath, Largest};
 use idmill::{Error, Id, Result};
+use idmill_kit::{ColumnPath, Largest};
 
 /// Returns what a column holds for an id.
 ///

@@ -3,7 +3,7 @@
 
 use idmill::{Error, ErrorKind};
 
-pub(crate) use idmill::store::kit::witness_beside as name_beside;
+pub(crate) use idmill_kit::witness_beside as name_beside;
 
 /// Its columns, in the order in which rows are read.
 pub(crate) const COLUMNS: [&str; 2] = ["name", "record"];

@@ -15,9 +15,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::guard::{FileWitness, Guarded};
-use idmill::store::{Bounds, Change, Store, connect};
+use idmill::store::{Bounds, Change, Store};
 use idmill::{Allocator, Error, ErrorKind, Result, SequenceName, Sequences, Status};
+use idmill_guard::{FileWitness, Guarded};
+use idmill_url::open_store;
 
 #[cfg(feature = "engines")]
 use crate::engines::Engine;
@@ -52,7 +53,7 @@ impl Drawn {
 
     /// A process that starts now, behind the guard.
     pub async fn process(&self) -> Result<Process> {
-        let guarded = Arc::new(Guarded::new(connect(&self.url).await?, Arc::new(self.witness.clone())));
+        let guarded = Arc::new(Guarded::new(open_store(&self.url).await?, Arc::new(self.witness.clone())));
         Ok(Process { sequence: sequence(guarded.clone()).await?, guarded })
     }
 
@@ -81,7 +82,7 @@ impl Drawn {
     /// A process that starts now *without a guard* draws so many ids; returns how many of them were drawn
     /// before.
     pub async fn repeated(&self, count: u32) -> usize {
-        self.repeated_of(connect(&self.url).await.unwrap(), count).await
+        self.repeated_of(open_store(&self.url).await.unwrap(), count).await
     }
 
     /// The same behind the guard, where the witness was put back as well.

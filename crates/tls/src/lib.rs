@@ -6,8 +6,8 @@ pub mod client;
 
 use std::path::Path;
 
-use idmill::store::kit::refuse;
 use idmill::{Error, Result};
+use idmill_kit::refuse;
 use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use idmill::{Allocator, Result, Sequences};
+use idmill_sqlite::SqliteStore;
 
 const THREADS: usize = 4;
 
@@ -15,11 +16,10 @@ const THREADS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
-    idmill_sqlite::register()?; // once, early: `sqlite:` is read from now on
     let path = env::args().nth(1).unwrap_or_else(|| "ids.db".to_owned());
     // Where there is no async runtime, refills run on threads of idmill's own. (A program that has one, but
     // whose threads are not for that, says `Sequences::builder(store).own_thread()`.)
-    let ids = Sequences::connect_blocking(&format!("sqlite:{path}"))?;
+    let ids = Sequences::connect_blocking(SqliteStore::open(path))?;
     // A program that ends soon reserves nothing ahead: a refill that is under way as it ends goes to nobody.
     let orders = ids.sequence::<u64>("orders").step(100).watermark(0).open_blocking()?;
 

@@ -9,18 +9,20 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::kit::{CompareAndSet, Resend, Seen, Swapped, query, refuse};
-use idmill::store::{
-    Bounds, Capabilities, Cursor, Durability, Identity, Listing, Page, Scheme, SequenceInfo,
-    Store, StoreFuture, Target,
-};
+use idmill_kit::{CompareAndSet, Resend, Seen, Swapped, Swapping, query, refuse};
+use idmill::store::{Bounds, Capabilities, Cursor, Durability, Identity, Listing, Page, SequenceInfo, Store, StoreFuture};
+use idmill_kit::Scheme;
+use idmill_kit::Target;
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<ToyStore>("toy", "toy:PATH")];
 
-/// Has `idmill::connect` know `toy:PATH`.
-pub fn register() -> Result<()> {
-    idmill::store::register(SCHEMES)
+/// Opens the store at a URL such as `toy:PATH`, and its sequences, on the current tokio runtime.
+///
+/// # Errors
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> Result<idmill::Sequences> {
+    idmill_kit::connect::<ToyStore>(url).await
 }
 
 /// The store, and its options too: there is no connection to open.
@@ -42,6 +44,11 @@ impl ToyStore {
         let done = tokio::task::spawn_blocking(move || work(&path)).await;
         done.map_err(|error| Error::new(ErrorKind::UnknownOutcome, "it panicked").because(error))?
     }
+}
+
+impl Store for ToyStore {
+    idmill::store_calls!(|this| Swapping(this) =>
+        capabilities reserve give_back create inspect list set remove);
 }
 
 impl CompareAndSet for ToyStore {

@@ -1,6 +1,6 @@
 //! The command `idmill`, which knows `toy:PATH` too.
 
 fn main() -> std::process::ExitCode {
-    toy_store::register().expect("nobody else has `toy:`");
+    idmill_url::register(toy_store::SCHEMES).expect("nobody else has `toy:`");
     idmill_cli::main()
 }

@@ -3,7 +3,6 @@
 
 mod faults;
 mod state;
-mod url;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,6 @@ use crate::name::SequenceName;
 
 pub use self::faults::{Fault, Faults};
 pub use self::state::Snapshot;
-pub(super) use self::url::MemoryTarget;
 
 /// A store in memory, for tests and for ids that need not outlive the process.
 ///

@@ -14,9 +14,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use idmill::{Allocator, Sequences, Status, connect};
+use idmill::{Allocator, Sequences, Status};
 use idmill_cassandra::Sizing;
 use idmill_conformance::{Daemon, free_port};
+use idmill_url::connect;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/engines/cassandra");
 const DATACENTERS: [&str; 2] = ["dc1", "dc2"];

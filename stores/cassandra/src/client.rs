@@ -13,9 +13,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::kit::options::Word;
-use idmill::tier::datacenter::Outcome;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::options::Word;
+use idmill_shared_cache::datacenter::Outcome;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
 use scylla::frame::types::{Consistency, SerialConsistency};

@@ -49,11 +49,12 @@ mod values;
 
 use std::sync::Arc;
 
+use idmill::store;
 use idmill::store::{
-    self, Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, Scheme, SequenceInfo,
-    Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
 };
 use idmill::{Error, Operation, Result, SequenceName};
+use idmill_kit::Scheme;
 use scylla::client::session::Session;
 
 use self::client::Client;
@@ -65,23 +66,21 @@ use self::sequences::Sequences;
 
 pub use self::client::Serial;
 pub use self::options::{CassandraOptions, Mode};
-pub use idmill::tier::{RangeSize, Sizing};
+pub use idmill_shared_cache::{RangeSize, Sizing};
 
 pub use idmill;
 /// The driver, in the version whose sessions [`CassandraStore::from_session`] takes.
 pub use scylla;
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<CassandraOptions>("cassandra", "cassandra://HOST/KEYSPACE")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `cassandra://HOST/KEYSPACE`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<CassandraOptions>(url).await
 }
 
 /// Sequences in a keyspace of a Cassandra or ScyllaDB cluster. See the [crate docs](self) for its guarantees.

@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::kit::options::Word;
-use idmill::store::kit::{Address, refuse};
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::options::Word;
+use idmill_kit::{Address, refuse};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::TranslationError;

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use idmill::store::kit::options::{self, Kind};
-use idmill::store::kit::witness_beside;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::options;
+use idmill_kit::options::Kind;
+use idmill_kit::witness_beside;
 use scylla::value::CqlValue;
 use tokio::time::Instant;
 

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use idmill::store::kit::Contention;
 use idmill::store::{
     Bounds, Change, Cursor, Grant, Identity, Listing, Page, Reserve, SequenceInfo, already_exists, exhausted,
     not_found,
 };
-use idmill::tier::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Contention;
+use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use scylla::value::CqlValue;
 
 use super::classify::Effect;

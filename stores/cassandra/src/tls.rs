@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idmill::Result;
-use idmill::store::kit::refuse;
+use idmill_kit::refuse;
 use idmill_tls::{roots, showing};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use idmill::store::{Bounds, Identity};
-use idmill::tier::datacenter::{Claim, Era, Span};
+use idmill_shared_cache::datacenter::{Claim, Era, Span};
 use scylla::frame::response::result::ColumnSpec;
 use scylla::value::{CqlValue, CqlVarint, Row};
 

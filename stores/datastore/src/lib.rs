@@ -29,11 +29,12 @@ mod schema;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::kit::{CompareAndSet, Contention, Resend, Swapped};
 use idmill::store::{
-    Capabilities, Cursor, Durability, Listing, Page, Records, Scheme, SequenceInfo, StoreFuture,
+    Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, Store, StoreFuture,
 };
 use idmill::{Operation, Result, SequenceName};
+use idmill_kit::Scheme;
+use idmill_kit::{CompareAndSet, Contention, Resend, Swapped, Swapping};
 use serde_json::{Value, json};
 
 use self::classify::Verdict;
@@ -44,17 +45,15 @@ pub use self::options::DatastoreOptions;
 pub use idmill;
 pub use token_source::TokenSource;
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<DatastoreOptions>("datastore", "datastore://PROJECT")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `datastore://PROJECT`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<DatastoreOptions>(url).await
 }
 
 /// Sequences in a kind of a Datastore database. See the [crate docs](self) for its guarantees.
@@ -158,6 +157,11 @@ impl DatastoreStore {
 /// over the other version and tells nobody.
 fn over(operation: &str, value: &Value, version: &str) -> Value {
     json!({ operation: value, "baseVersion": version, "conflictResolutionStrategy": "FAIL" })
+}
+
+impl Store for DatastoreStore {
+    idmill::store_calls!(|this| Swapping(this) =>
+        capabilities reserve give_back create inspect list set remove record swap_record list_records);
 }
 
 impl CompareAndSet for DatastoreStore {

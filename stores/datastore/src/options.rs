@@ -5,12 +5,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Target;
-use idmill::store::kit::options::{ADDRESS, Kind, TIMEOUT, Table, option, text};
-use idmill::store::kit::query::{self, ESCAPED};
-use idmill::store::kit::refuse;
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
+use idmill_kit::Target;
+use idmill_kit::options::{ADDRESS, Kind, TIMEOUT, Table, option, text};
+use idmill_kit::query;
+use idmill_kit::query::ESCAPED;
+use idmill_kit::refuse;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use super::DatastoreStore;

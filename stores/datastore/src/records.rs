@@ -3,9 +3,9 @@
 //! A record is read, and written on the condition that its entity has the version that was read. A commit is
 //! sent once: what was not answered is an unknown outcome.
 
-use idmill::store::kit::CompareAndSet as _;
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
+use idmill_kit::CompareAndSet as _;
 use serde_json::json;
 
 use super::classify::Verdict;

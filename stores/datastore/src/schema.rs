@@ -4,9 +4,9 @@
 //! reads in the console as what it is, and what is above as itself minus 2^64 (`u64::MAX` is -1). Nothing is
 //! compared or added by the server.
 
-use idmill::store::kit::Seen;
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Seen;
 use serde_json::{Value, json};
 
 use super::options::DatastoreOptions;

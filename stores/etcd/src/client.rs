@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use idmill::store::kit::{Address, Resend, refuse};
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::{Address, Resend, refuse};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, sleep, timeout_at};

@@ -33,12 +33,13 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use idmill::ErrorKind;
-use idmill::store::kit::{CompareAndSet as _, cas};
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
-    Store, StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{Operation, Result, SequenceName};
+use idmill_kit::Scheme;
+use idmill_kit::{CompareAndSet as _, cas};
 
 use self::client::Client;
 use self::schema::Place;
@@ -47,17 +48,15 @@ use self::sequences::Sequences;
 pub use self::options::EtcdOptions;
 pub use idmill;
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<EtcdOptions>("etcd", "etcd://HOST:PORT")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `etcd://HOST:PORT`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<EtcdOptions>(url).await
 }
 
 /// Sequences under a prefix of an etcd cluster. See the [crate docs](self) for its guarantees.

@@ -6,12 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Target;
-use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table, option, text, words};
-use idmill::store::kit::secrets::check_login;
-use idmill::store::kit::{Address, query, refuse};
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
+use idmill_kit::Target;
+use idmill_kit::options::{FILE, Kind, TIMEOUT, Table, option, text, words};
+use idmill_kit::secrets::check_login;
+use idmill_kit::{Address, query, refuse};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::EtcdStore;

@@ -4,9 +4,9 @@
 //! again under a name, and nobody deletes the key of a record. So it may be sent again, as what changes a
 //! sequence may: see [`sequences`](super::sequences).
 
-use idmill::store::kit::Resend;
 use idmill::store::{Cursor, Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Resend;
 
 use super::classify::write_failed;
 use super::client::{Answered, Client};

@@ -4,9 +4,9 @@
 //! so no two writes of one key leave the same bytes: a process that finds the bytes it wrote
 //! knows that its write was applied.
 
-use idmill::store::kit::Seen;
 use idmill::store::{Bounds, Identity, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Seen;
 use serde_json::{Value, json};
 
 use super::wire::KeyValue;

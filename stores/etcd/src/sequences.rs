@@ -20,9 +20,9 @@
 
 use std::collections::HashMap;
 
-use idmill::store::kit::{CompareAndSet, Resend, Seen, Swapped};
 use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::{CompareAndSet, Resend, Seen, Swapped};
 use parking_lot::Mutex;
 
 use super::classify::{Failure, Fate, read_failed, write_failed};

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use idmill::store::{Store, StoreUrl};
-use idmill::tier::Tiered;
+use idmill::store::Store;
 use idmill::{Order, Sequences};
 use idmill_memcached::{MemcachedOptions, MemcachedStats, MemcachedWindow};
+use idmill_shared_cache::Tiered;
+use idmill_url::StoreUrl;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("start one with `memcached -p 11211`, or give its URL: memcached://HOST:PORT");
         std::process::exit(1);
     }
-    idmill_sqlite::register()?;
+    idmill_url::register(idmill_sqlite::SCHEMES)?;
     let behind = StoreUrl::parse(&store)?.connect().await?;
     let before = next(&*behind).await?;
 

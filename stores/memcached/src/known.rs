@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Identity, SequenceInfo};
-use idmill::tier::cache::Layout;
-use idmill::tier::pace::Pace;
+use idmill_shared_cache::cache::Layout;
+use idmill_shared_cache::pace::Pace;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::Instant;
 

@@ -21,15 +21,16 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::kit::SharedConnection;
-use idmill::store::{
-    Grant, Reserve, Scheme, SequenceInfo, Store, StoreFuture, WindowTarget, WindowView, exhausted,
-};
-use idmill::tier::acquainted::Acquainted;
-use idmill::tier::cache::{self, Command, Fence, Next, Seen, Taken};
-use idmill::tier::counts::{Count, Counts};
-use idmill::tier::{Drawn, Installed, Tiered, Window};
+use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
 use idmill::{Error, ErrorKind, Operation, Result};
+use idmill_kit::Scheme;
+use idmill_kit::SharedConnection;
+use idmill_kit::{WindowTarget, WindowView};
+use idmill_shared_cache::acquainted::Acquainted;
+use idmill_shared_cache::cache;
+use idmill_shared_cache::cache::{Command, Fence, Next, Seen, Taken};
+use idmill_shared_cache::counts::{Count, Counts};
+use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use tokio::time::Instant;
 
 use self::connection::{Connection, Failure};
@@ -42,18 +43,8 @@ pub use self::dial::{Dial, Stream};
 pub use self::options::MemcachedOptions;
 pub use idmill;
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::window::<MemcachedOptions>("memcached", "memcached://HOST:PORT")];
-
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
-///
-/// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
-}
 
 /// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
 const WAIT: Duration = Duration::from_millis(2);
@@ -74,10 +65,10 @@ const NEAR_THE_END: u64 = 1_000;
 /// use std::sync::Arc;
 ///
 /// use idmill::store::Store;
-/// use idmill::tier::Tiered;
+/// use idmill_shared_cache::Tiered;
 /// use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 ///
-/// let store = idmill::store::connect("sqlite:ids.db").await?;
+/// let store = idmill_url::open_store("sqlite:ids.db").await?;
 /// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
 /// let tier = Tiered::new(store, window);
 /// let ids = idmill::Sequences::builder(tier).start()?;

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use idmill::store::kit::options::{Table, duration};
-use idmill::store::kit::{Address, refuse};
-use idmill::tier::options::{self, WindowOptions, Windowed};
 use idmill::{Error, Result};
+use idmill_kit::options::{Table, duration};
+use idmill_kit::{Address, refuse};
+use idmill_shared_cache::options;
+use idmill_shared_cache::options::{WindowOptions, Windowed};
 
 const DEFAULT_PORT: u16 = 11211;
 const OPTIONS: Table<MemcachedOptions> = Table(&[
@@ -41,7 +42,7 @@ impl MemcachedOptions {
         OPTIONS.with_defaults(Self { address: address.into(), window: WindowOptions::default() })
     }
 
-    idmill::window_setters!();
+    idmill_shared_cache::window_setters!();
 
     /// The address of the server, as given.
     pub fn address(&self) -> &str {
@@ -112,7 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use idmill::ErrorKind;
-    use idmill::tier::cache::Layout;
+    use idmill_shared_cache::cache::Layout;
     use proptest::prelude::*;
 
     use super::*;

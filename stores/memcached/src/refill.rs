@@ -1,10 +1,11 @@
 //! What becomes of a range that was reserved for a window.
 
 use idmill::store::{Grant, Reserve};
-use idmill::tier::Installed;
-use idmill::tier::cache::{self, Command, Fence};
-use idmill::tier::counts::late;
 use idmill::{ErrorKind, Result};
+use idmill_shared_cache::Installed;
+use idmill_shared_cache::cache;
+use idmill_shared_cache::cache::{Command, Fence};
+use idmill_shared_cache::counts::late;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Failure};

@@ -1,8 +1,9 @@
 //! The window as others see it, who do not draw.
 
 use idmill::Result;
-use idmill::store::{SequenceInfo, StoreFuture, WindowView};
-use idmill::tier::cache::{Command, Layout, Seen};
+use idmill::store::{SequenceInfo, StoreFuture};
+use idmill_kit::WindowView;
+use idmill_shared_cache::cache::{Command, Layout, Seen};
 
 use super::connection::Failure;
 use super::known::Known;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use idmill::tier::cache::{Added, Command, Seen};
+use idmill_shared_cache::cache::{Added, Command, Seen};
 
 /// Longer than any line that memcached answers ours with.
 const LONGEST_LINE: usize = 512;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use idmill::Result;
 use idmill::store::{MemoryStore, Store};
-use idmill::tier::Tiered;
 use idmill_conformance::{Endpoint, Suite};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+use idmill_shared_cache::Tiered;
 use idmill_sqlite::SqliteStore;
 use idmill_testing::engines::OnDemand;
 

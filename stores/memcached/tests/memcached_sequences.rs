@@ -7,9 +7,10 @@ use idmill::Sequences;
 /// The thread of a program without a runtime has sockets too, not only timers.
 #[test]
 fn a_store_over_the_network_is_opened_without_a_runtime() {
-    idmill_memcached::register().unwrap();
+    idmill_url::register(idmill_memcached::SCHEMES).unwrap();
     // Nobody listens there; without sockets it would end in a panic.
-    let opened = Sequences::connect_blocking("memory:?window=memcached://127.0.0.1:1").and_then(|ids| {
+    let url = "memory:?window=memcached://127.0.0.1:1";
+    let opened = Sequences::connect_blocking(idmill_url::open_store(url)).and_then(|ids| {
         let orders = ids.sequence::<u64>("orders").lazy()?;
         // Time enough to be refused once: the error says what the last attempt said.
         orders.next_blocking(Duration::from_secs(5))

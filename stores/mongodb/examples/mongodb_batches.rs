@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
-use idmill::store::connect;
 use idmill::{Allocator, Result, SequenceName, Sequences};
+use idmill_url::open_store;
 
 const CALLERS: u64 = 100;
 const BATCH: u64 = 10;
@@ -25,8 +25,8 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
         eprintln!("{HELP}");
         std::process::exit(2);
     };
-    idmill_mongodb::register().unwrap();
-    let store = connect(&url).await.unwrap_or_else(|error| {
+    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
+    let store = open_store(&url).await.unwrap_or_else(|error| {
         eprintln!("{error}\n\n{HELP}");
         std::process::exit(1)
     });
@@ -66,7 +66,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
 
 /// Batches, and nothing ahead of need: whoever finds memory empty waits for the one fetch that is under way.
 async fn instance(url: &str) -> Result<(Sequences, Allocator<u64>)> {
-    let ids = idmill::connect(url).await?;
+    let ids = idmill_url::connect(url).await?;
     let orders = ids.sequence::<u64>("example-batches").step(BATCH).watermark(0).await?;
     Ok((ids, orders))
 }

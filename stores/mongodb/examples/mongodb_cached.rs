@@ -7,8 +7,8 @@
 
 use std::error::Error;
 
-use idmill::store::connect;
 use idmill::{Allocator, ErrorKind, SequenceName};
+use idmill_url::open_store;
 
 const START: u64 = 1_000;
 const STEP: u64 = 10;
@@ -24,15 +24,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("{HELP}");
         std::process::exit(2);
     };
-    idmill_mongodb::register()?;
-    let store = connect(&url).await.unwrap_or_else(|error| {
+    idmill_url::register(idmill_mongodb::SCHEMES)?;
+    let store = open_store(&url).await.unwrap_or_else(|error| {
         eprintln!("{error}\n\n{HELP}");
         std::process::exit(1)
     });
     let name = SequenceName::new("example-cached")?;
     store.remove(&name).await?; // from the last time
 
-    let ids = idmill::connect(&url).await?;
+    let ids = idmill_url::connect(&url).await?;
     let users = ids.sequence::<i32>("example-cached").start(START).max(LAST).step(STEP).watermark(0).await?;
 
     let first: Vec<i32> = vec![users.next().await?, users.next().await?, users.next().await?];

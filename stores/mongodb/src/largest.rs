@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idmill::Result;
-use idmill::store::{ColumnPath, Largest};
+use idmill_kit::{ColumnPath, Largest};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 

@@ -38,10 +38,11 @@ use std::time::Duration;
 use ::mongodb::Collection;
 use ::mongodb::bson::Document;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, Scheme,
-    SequenceInfo, Store, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    Store, already_exists, not_found,
 };
 use idmill::{Operation, Result, SequenceName};
+use idmill_kit::Scheme;
 use parking_lot::Mutex;
 
 use self::classify::{Asked, failed};
@@ -56,17 +57,15 @@ pub use idmill;
 
 const STORE: Scheme = Scheme::store::<MongoOptions>("mongodb", "mongodb://HOST/DATABASE");
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mongodb+srv")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `mongodb://HOST/DATABASE`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<MongoOptions>(url).await
 }
 
 /// How long one command may take unless told otherwise.

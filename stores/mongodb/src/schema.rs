@@ -4,10 +4,10 @@
 //! next one, which for a sequence that is used up to `i64::MAX` would not fit. Every number is a 64-bit
 //! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
 
-use idmill::store::kit::options::{Kind, text};
-use idmill::store::kit::witness_beside;
 use idmill::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill_kit::options::{Kind, text};
+use idmill_kit::witness_beside;
 use mongodb::bson::{Bson, Document, doc};
 
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";

@@ -29,10 +29,10 @@ mod transaction;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
-    Store,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
 };
 use idmill::{Error, Operation, Result, SequenceName};
+use idmill_kit::Scheme;
 use idmill_sql::Asked;
 use idmill_sql::mysql::{CAPABILITIES, Calls, DEFAULT_TABLE, Table};
 use mysql_async::Pool;
@@ -45,22 +45,20 @@ pub use self::transaction::{InTransaction, next_in, reserve_in};
 /// The driver, in the version whose transactions [`reserve_in`] takes.
 pub use ::mysql_async as driver;
 pub use idmill;
-pub use idmill::store::Mode;
-pub use idmill::store::kit::history::Failover;
+pub use idmill_kit::Mode;
+pub use idmill_kit::history::Failover;
 
 const STORE: Scheme = Scheme::store::<MysqlOptions>("mysql", "mysql://HOST/DATABASE");
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mariadb")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `mysql://HOST/DATABASE`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<MysqlOptions>(url).await
 }
 
 /// How long one statement may take unless told otherwise.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
 use idmill::Result;
-use idmill::store::Mode;
-use idmill::store::kit::history::Failover;
-use idmill::store::kit::refuse;
+use idmill_kit::Mode;
+use idmill_kit::history::Failover;
+use idmill_kit::refuse;
 use idmill_sql::mysql::{Table, must_be_durable, settings};
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};

@@ -1,8 +1,8 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
-use idmill::store::kit::history::Failover;
 use idmill::{Id, Range, Result};
+use idmill_kit::history::Failover;
 use idmill_sql::mysql;
 use mysql_async::Transaction;
 

@@ -29,8 +29,8 @@ mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Scheme;
 use idmill::{Operation, Result};
+use idmill_kit::Scheme;
 use idmill_sql::Asked;
 use idmill_sql::postgres::{Calls, DEFAULT_TABLE, Table, failed};
 use tokio_postgres::{Client, Config};
@@ -46,8 +46,8 @@ pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
 #[cfg(feature = "deadpool")]
 pub use deadpool_postgres as deadpool;
 pub use idmill;
-pub use idmill::store::Mode;
-pub use idmill::store::kit::history::Failover;
+pub use idmill_kit::Mode;
+pub use idmill_kit::history::Failover;
 pub use idmill_sql::postgres::Keeps;
 pub use idmill_sql::postgres::native::Values;
 /// The driver, in the version whose clients and transactions this crate takes.
@@ -55,17 +55,15 @@ pub use tokio_postgres as driver;
 
 const STORE: Scheme = Scheme::store::<PostgresOptions>("postgres", "postgres://HOST/DATABASE");
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("postgresql")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `postgres://HOST/DATABASE`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<PostgresOptions>(url).await
 }
 
 /// How long one statement may take unless told otherwise.

@@ -5,11 +5,11 @@ mod url;
 use std::str::FromStr;
 use std::time::Duration;
 
-use idmill::store::Mode;
-use idmill::store::kit::history::Failover;
-use idmill::store::kit::options::Word;
-use idmill::store::kit::refuse;
 use idmill::{Error, Operation, Result};
+use idmill_kit::Mode;
+use idmill_kit::history::Failover;
+use idmill_kit::options::Word;
+use idmill_kit::refuse;
 use idmill_sql::postgres::native::Values;
 use idmill_sql::postgres::{Keeps, Table};
 use tokio_postgres::config::{Host, TargetSessionAttrs};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use idmill::Result;
-use idmill::store::kit::options::Word;
+use idmill_kit::options::Word;
 use idmill_tls::roots;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -103,7 +103,7 @@ impl ServerCertVerifier for Unverified {
 
 #[cfg(test)]
 mod tests {
-    use idmill::store::kit::options::Word;
+    use idmill_kit::options::Word;
 
     use super::*;
 

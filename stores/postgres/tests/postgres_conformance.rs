@@ -26,8 +26,8 @@ fn suite(name: &str, options: &'static str) -> Suite {
             endpoint.address(),
             endpoint.timeout().as_millis()
         );
-        idmill_postgres::register()?;
-        let store: Arc<dyn Store> = idmill::store::connect(&url).await?;
+        idmill_url::register(idmill_postgres::SCHEMES)?;
+        let store: Arc<dyn Store> = idmill_url::open_store(&url).await?;
         Ok(store)
     })
     .engine(OnDemand::new("postgres"))

@@ -31,12 +31,13 @@ pub mod window;
 
 use std::fmt;
 
-use idmill::store::kit::history::Histories;
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Pages,
-    Records, Reserve, Scheme, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
+    Records, Reserve, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+use idmill_kit::Scheme;
+use idmill_kit::history::Histories;
 
 use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
@@ -45,23 +46,21 @@ use self::schema::{GRANTED_BY, REFUSED_BY, Schema};
 pub(crate) use self::options::{CA, split_scheme};
 pub use self::options::{Keeps, RedisOptions};
 pub use idmill;
-pub use idmill::store::kit::history::Failover;
+pub use idmill_kit::history::Failover;
 pub use window::{RedisWindow, RedisWindowOptions};
 
 const STORE: Scheme = Scheme::store::<RedisOptions>("redis", "redis://HOST:PORT");
 const WINDOW: Scheme = Scheme::window::<window::RedisWindowOptions>("redis", "redis://HOST:PORT");
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("rediss"), WINDOW, WINDOW.alias("rediss")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `redis://HOST:PORT`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<RedisOptions>(url).await
 }
 
 /// How often others may get in between before a `set` gives up. Each time one of them got on.

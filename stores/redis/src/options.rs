@@ -5,14 +5,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Target;
-use idmill::store::kit::history::{FAILOVER, Failover};
-use idmill::store::kit::options::{FILE, Table, Word, option, whole, words};
-use idmill::store::kit::refuse;
-use idmill::store::kit::secrets::check_login;
 use idmill::store::{Durability, Store, StoreFuture};
-use idmill::tier::options::{PREFIX, WAIT};
 use idmill::{Error, Result, SequenceName};
+use idmill_kit::Target;
+use idmill_kit::history::{FAILOVER, Failover};
+use idmill_kit::options::{FILE, Table, Word, option, whole, words};
+use idmill_kit::refuse;
+use idmill_kit::secrets::check_login;
+use idmill_shared_cache::options::{PREFIX, WAIT};
 
 use super::link::Terms;
 use super::place::Place;

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use idmill::Result;
-use idmill::store::kit::query::{self, ESCAPED_VALUE};
-use idmill::store::kit::{Address, refuse};
+use idmill_kit::query;
+use idmill_kit::query::ESCAPED_VALUE;
+use idmill_kit::{Address, refuse};
 use percent_encoding::utf8_percent_encode;
 
 const DEFAULT_PORT: u16 = 6379;

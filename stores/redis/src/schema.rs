@@ -1,8 +1,8 @@
 //! How sequences lie in Redis, and what the scripts are asked and answer.
 
-use idmill::store::kit::history::Failover;
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill_kit::history::Failover;
 
 use super::classify::{Asked, Fault};
 use super::link::{Answer, Call};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use idmill::Result;
 use idmill::store::{MemoryStore, Store};
-use idmill::tier::Tiered;
 use idmill_conformance::{Endpoint, Suite};
 use idmill_redis::RedisStore;
 use idmill_redis::window::{RedisWindow, RedisWindowOptions};
+use idmill_shared_cache::Tiered;
 use idmill_sqlite::SqliteStore;
 use idmill_testing::engines::OnDemand;
 

@@ -21,5 +21,5 @@ mod client;
 pub mod protocol;
 
 #[cfg(feature = "client")]
-pub use client::{RemoteOptions, RemoteStore, SCHEMES, register};
+pub use client::{RemoteOptions, RemoteStore, SCHEMES, connect};
 pub use idmill;

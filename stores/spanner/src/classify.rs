@@ -8,8 +8,8 @@ use gcloud_gax::conn::Error as ConnectionError;
 use gcloud_gax::grpc::{Code, Status};
 use gcloud_spanner::client::Error as ClientError;
 use gcloud_spanner::session::SessionError;
-use idmill::store::kit::mode::GONE;
 use idmill::{Error, ErrorKind};
+use idmill_kit::mode::GONE;
 
 /// What an error of any request but COMMIT means.
 pub(super) fn classify(status: &Status) -> ErrorKind {

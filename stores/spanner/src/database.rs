@@ -20,8 +20,9 @@ use gcloud_spanner::session::SessionError;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
 use gcloud_spanner::transaction_rw::{CommitOptions, ReadWriteTransaction};
-use idmill::store::{Mode, SequenceInfo, StoreFuture};
+use idmill::store::{SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Mode;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 

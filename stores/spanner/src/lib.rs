@@ -43,9 +43,10 @@ mod transaction;
 use gcloud_spanner::client::Client;
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Records, Reserve,
-    Scheme, SequenceInfo, Store, already_exists, not_found,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill_kit::Scheme;
 
 use self::database::Database;
 use self::schema::{Layout, Table};
@@ -56,20 +57,18 @@ pub use self::transaction::{InTransaction, SequenceTransaction, next_in, reserve
 /// The driver, in the version whose transactions [`reserve_in`] takes.
 pub use gcloud_spanner;
 pub use idmill;
-pub use idmill::store::Mode;
+pub use idmill_kit::Mode;
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] =
     &[Scheme::store::<SpannerOptions>("spanner", "spanner://projects/P/instances/I/databases/D")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `spanner://projects/P/instances/I/databases/D`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<SpannerOptions>(url).await
 }
 
 /// Sequences in a table of a Spanner database. See the [crate docs](self) for its guarantees.

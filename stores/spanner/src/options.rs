@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::Target;
-use idmill::store::kit::options::{ADDRESS, Table as Options, option, words};
-use idmill::store::kit::{query, refuse};
-use idmill::store::{Mode, Store, StoreFuture};
+use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
+use idmill_kit::Mode;
+use idmill_kit::Target;
+use idmill_kit::options::{ADDRESS, Table as Options, option, words};
+use idmill_kit::{query, refuse};
 
 use super::SpannerStore;
 use super::schema::{DEFAULT_TABLE, NAME, Table};

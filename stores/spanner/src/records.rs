@@ -6,9 +6,9 @@ use gcloud_spanner::row::Row;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::Transaction;
 use gcloud_spanner::transaction_rw::ReadWriteTransaction;
-use idmill::store::kit::witness_beside;
 use idmill::store::{Cursor, Page, Records, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::witness_beside;
 
 use super::classify::{client_failed, failed, is_missing_table};
 use super::database::{Database, Mutations, Step, is, query_once};

@@ -15,9 +15,9 @@ use gcloud_spanner::key::Key;
 use gcloud_spanner::mutation;
 use gcloud_spanner::row::Row;
 use gcloud_spanner::statement::{Statement, ToKind};
-use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill_kit::options::{Kind, text};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use idmill::store::Mode;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Mode;
 use idmill_sql::sqlite::{Files, Session, Settings, failed, passes};
 use idmill_sql::{Asked, Fault};
 use rusqlite::{Connection, OpenFlags};

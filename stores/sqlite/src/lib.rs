@@ -34,10 +34,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
-    Store, StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill_kit::Scheme;
 use idmill_sql::sqlite::{CAPABILITIES, Session};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -49,21 +50,19 @@ use self::executor::{Own, at_once};
 pub use self::options::SqliteOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
 pub use idmill;
-pub use idmill::store::Mode;
+pub use idmill_kit::Mode;
 /// The driver, in the version whose transactions [`reserve_in`] takes.
 pub use rusqlite;
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<SqliteOptions>("sqlite", "sqlite:PATH")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `sqlite:PATH`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> idmill::Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
+    idmill_kit::connect::<SqliteOptions>(url).await
 }
 
 /// Sequences in a table of an SQLite database. See the [crate docs](self) for its guarantees.

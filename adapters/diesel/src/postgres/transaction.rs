@@ -1,7 +1,7 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
-use idmill::store::kit::history::Failover;
+use idmill_kit::history::Failover;
 use idmill::{Id, Result};
 use idmill_sql::postgres::InTransaction as Draws;
 

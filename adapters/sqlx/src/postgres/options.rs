@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idmill::store::Mode;
-use idmill::store::kit::history::Failover;
+use idmill_kit::Mode;
+use idmill_kit::history::Failover;
 use idmill::{Error, ErrorKind, Result};
 use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, Table};
 

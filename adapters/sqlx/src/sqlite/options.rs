@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idmill::store::Mode;
+use idmill_kit::Mode;
 use idmill::{Error, ErrorKind, Result};
 use idmill_sql::sqlite::{DEFAULT_TABLE, Table};
 

@@ -1,6 +1,6 @@
 //! `idmill create`: a sequence with bounds of its own.
 
-use idmill::store::StoreUrl;
+use idmill_url::StoreUrl;
 
 use crate::args::{Create, Global};
 use crate::failure::Outcome;

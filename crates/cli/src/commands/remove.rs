@@ -1,7 +1,8 @@
 //! `idmill remove`: takes a sequence out of its store, if that is really meant.
 
+use idmill::ErrorKind;
 use idmill::store::{SequenceInfo, Store, not_found};
-use idmill::{ErrorKind, guard};
+use idmill_guard as guard;
 use serde::Serialize;
 
 use super::inspect;

@@ -1,6 +1,6 @@
 //! `idmill schema`: the statement that creates the table of a store, or of a witness.
 
-use idmill::store::StoreUrl;
+use idmill_url::StoreUrl;
 
 use crate::args::{Global, Schema};
 use crate::failure::{Failure, Outcome};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use idmill::guard::{Guarded, Ledger, MemoryWitness, StoreWitness};
 use idmill::store::{Bounds, Change, MemoryStore, Reserve, Store as _};
 use idmill::{ErrorKind, Range};
+use idmill_guard::{Guarded, Ledger, MemoryWitness, StoreWitness};
 use tokio::task::JoinSet;
 
 use crate::client::Client;

@@ -1,6 +1,7 @@
 //! The next range, prepared before the window is empty; by a task of its own, which may stand still for ever.
 
-use idmill::tier::cache::{self, Command, Extend, Layout, Seen, Standing, Taken};
+use idmill_shared_cache::cache;
+use idmill_shared_cache::cache::{Command, Extend, Layout, Seen, Standing, Taken};
 
 use super::server::{Reply, Sent, small};
 use super::{Bug, CacheWindow, Ids, LAYOUT, SIZE, State, Step, ids};

@@ -1,6 +1,6 @@
 //! The cache: one item, which is only ever written whole.
 
-use idmill::tier::cache::{Added, Command, Seen};
+use idmill_shared_cache::cache::{Added, Command, Seen};
 
 use super::{Bug, COUNT};
 

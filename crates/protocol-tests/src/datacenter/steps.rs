@@ -1,6 +1,6 @@
 //! What each step does to the rows and to the process that makes it.
 
-use idmill::tier::datacenter::{ClaimStep, ClaimWrite, Install, Outcome, Span, Taken};
+use idmill_shared_cache::datacenter::{ClaimStep, ClaimWrite, Install, Outcome, Span, Taken};
 
 use super::{
     Bug, Claim, Claiming, ERA, Fate, Flight, Installing, Process, Refilling, State, Taking, Windows, bits,

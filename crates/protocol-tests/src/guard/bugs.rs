@@ -1,6 +1,6 @@
 //! Decisions that are made wrongly.
 
-use idmill::guard::{Announced, Ledger, Refusal};
+use idmill_guard::{Announced, Ledger, Refusal};
 
 use super::state::{At, Granted};
 

@@ -1,8 +1,8 @@
 //! What there is: the store, the witness, what each process is about to do, and what is under way.
 
 use idmill::Range;
-use idmill::guard::{Announced, Ledger};
 use idmill::store::{Bounds, Identity, SequenceInfo};
+use idmill_guard::{Announced, Ledger};
 
 use super::MAX;
 use crate::promises::UNIQUE;

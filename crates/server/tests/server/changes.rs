@@ -1,7 +1,8 @@
 //! Ids in memory of a sequence that is changed or removed through the server.
 
-use idmill::store::{Bounds, Change, Existing, MemoryStore, Store};
+use idmill::store::{Bounds, Change, MemoryStore, Store};
 use idmill::{SequenceName, Sequences};
+use idmill_kit::Existing;
 use idmill_remote::protocol::Ask;
 use reqwest::{Client as Http, Method, StatusCode};
 

@@ -1,7 +1,8 @@
 //! HTTP: ids and administration.
 
 use idmill::Sequences;
-use idmill::store::{Bounds, Existing, MemoryStore, Store};
+use idmill::store::{Bounds, MemoryStore, Store};
+use idmill_kit::Existing;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use idmill::SequenceName;
-use idmill::store::{Existing, MemoryStore, Store};
+use idmill::store::{MemoryStore, Store};
+use idmill_kit::Existing;
 use idmill_remote::protocol::{Ask, Reserve};
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use reqwest::{Client as Http, StatusCode};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use idmill::Sequences;
-use idmill::store::{Existing, MemoryStore};
+use idmill::store::MemoryStore;
+use idmill_kit::Existing;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value, json};
 

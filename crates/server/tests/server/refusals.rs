@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idmill::SequenceName;
-use idmill::store::{Bounds, Existing, Store};
+use idmill::store::{Bounds, Store};
+use idmill_kit::Existing;
 use tokio::time::sleep;
 
 use crate::audit::Log;

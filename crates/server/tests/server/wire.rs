@@ -1,6 +1,7 @@
 //! Commands and their answers, byte for byte.
 
-use idmill::store::{Existing, MemoryStore};
+use idmill::store::MemoryStore;
+use idmill_kit::Existing;
 use idmill_server::{Access, Pattern, Right, Secret, Token};
 
 use crate::common::{Running, with_orders};

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use idmill::store::kit::history::Failover;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
-    SequenceInfo, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Mode;
+use idmill_kit::history::Failover;
 use parking_lot::Mutex;
 
 use super::classify::{failed, is_duplicate};

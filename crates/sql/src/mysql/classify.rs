@@ -6,8 +6,8 @@
 
 use std::error::Error as StdError;
 
-use idmill::store::kit::mode::GONE;
 use idmill::{Error, ErrorKind};
+use idmill_kit::mode::GONE;
 
 use crate::{Asked, EngineError, Fault, chain};
 

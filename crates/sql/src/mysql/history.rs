@@ -6,9 +6,9 @@
 //! `server_uid` is made of a network card and a port, which change when a container is made anew, and are the
 //! same in many.)
 
-use idmill::store::kit::history::{Failover, Histories};
 use idmill::store::{Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::history::{Failover, Histories};
 
 use super::calls::Calls;
 use super::classify::failed;

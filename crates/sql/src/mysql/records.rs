@@ -2,8 +2,9 @@
 //!
 //! They are bytes, as names are: no collation takes one of them for another.
 
-use idmill::store::{Cursor, Mode, Page, Records};
+use idmill::store::{Cursor, Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Mode;
 
 use super::calls::Calls;
 use super::classify::{failed, is_duplicate};

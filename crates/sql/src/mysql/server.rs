@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use idmill::store::Mode;
-use idmill::store::kit::mode::NEVER_MADE;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Mode;
+use idmill_kit::mode::NEVER_MADE;
 
 use super::classify::failed;
 use super::records::RECORDS_LAYOUT;

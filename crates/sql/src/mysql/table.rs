@@ -9,9 +9,9 @@
 
 use std::fmt::{self, Write};
 
-use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
+use idmill_kit::options::{Kind, text};
 
 use super::history::{HERE, History};
 

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, GiveBack, Mode, Page, Reserve, SequenceInfo};
+use idmill::store::{Bounds, Change, GiveBack, Page, Reserve, SequenceInfo};
 use idmill::{ErrorKind, Range, Result, SequenceName};
+use idmill_kit::Mode;
 
 use super::{Calls, InTransaction, Table, must_be_durable, settings};
 use crate::{Answer, EngineError, Executor, Fault, Row, Statement, Value};

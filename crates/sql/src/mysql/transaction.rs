@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use idmill::store::kit::history::Failover;
 use idmill::store::{Bounds, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Id, Operation, Range, Result, SequenceName};
+use idmill_kit::history::Failover;
 
 use super::classify::{failed, is_duplicate};
 use super::history::{History, adopt};

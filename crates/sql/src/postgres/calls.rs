@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use idmill::store::kit::history::Failover;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Mode, Page, Reserve,
-    SequenceInfo, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Mode;
+use idmill_kit::history::Failover;
 
 use super::durable::{Keeps, must_sync};
 use super::history::{Adopted, History};

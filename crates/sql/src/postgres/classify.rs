@@ -9,8 +9,8 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use idmill::store::kit::mode::GONE;
 use idmill::{Error, ErrorKind};
+use idmill_kit::mode::GONE;
 
 use crate::{Asked, EngineError, Fault, chain};
 

@@ -1,8 +1,8 @@
 //! Whether what was committed survives a crash: what is asked of the server, with
 //! each statement, and of a table.
 
-use idmill::store::kit::options::Word;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::options::Word;
 
 use super::run::read;
 use crate::Executor;

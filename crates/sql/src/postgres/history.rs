@@ -1,9 +1,10 @@
 //! Which cluster writes, and on which of its timelines. A row that was last written on another may have lost
 //! what was reserved last: the server is a standby that was promoted, or a backup that was put back.
 
-use idmill::store::kit::history::{Failover, Histories};
-use idmill::store::{Mode, Page, Reserve, SequenceInfo};
+use idmill::store::{Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Mode;
+use idmill_kit::history::{Failover, Histories};
 
 use super::calls::Calls;
 use super::classify::failed;

@@ -1,7 +1,7 @@
 //! The largest id in a column of the user's own.
 
 use idmill::Result;
-use idmill::store::{ColumnPath, Largest};
+use idmill_kit::{ColumnPath, Largest};
 
 use super::quoted;
 use super::run::read;

@@ -1,8 +1,8 @@
 //! A sequence as PostgreSQL has it: how it is read and drawn from, in SQL, and what of it is refused.
 
-use idmill::store::kit::options::Word;
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::options::Word;
 
 use super::durable::DURABLE;
 use crate::Row;

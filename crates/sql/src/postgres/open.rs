@@ -1,8 +1,8 @@
 //! Opening a table: it is found where PostgreSQL itself would find it, and created where it is not.
 
-use idmill::store::Mode;
-use idmill::store::kit::mode::NEVER_MADE;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Mode;
+use idmill_kit::mode::NEVER_MADE;
 
 use super::calls::{TRIES, crowded};
 use super::classify::not_created;

@@ -1,7 +1,8 @@
 //! Records, in a table of their own, which is created when the first of them is written.
 
-use idmill::store::{Cursor, Mode, Page, Records};
+use idmill::store::{Cursor, Page, Records};
 use idmill::{Result, SequenceName};
+use idmill_kit::Mode;
 
 use super::calls::{Calls, TRIES, crowded};
 use super::durable::WRITTEN;

@@ -7,8 +7,8 @@
 //! locks. Settings of the session would not do: behind a pooler the next statement may run in another, and
 //! they would stay behind for strangers.
 
-use idmill::store::kit::options::{Kind, text};
 use idmill::{Error, ErrorKind, Operation, Result};
+use idmill_kit::options::{Kind, text};
 
 use super::durable::{DURABLE, WRITTEN};
 use super::history::{History, published};

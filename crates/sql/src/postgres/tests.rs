@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use idmill::store::kit::history::Failover;
-use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Mode, Reserve};
+use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve};
 use idmill::{Error, ErrorKind, Range, SequenceName};
+use idmill_kit::Mode;
+use idmill_kit::history::Failover;
 use parking_lot::Mutex;
 
 use super::history::History;

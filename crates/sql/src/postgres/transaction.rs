@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use idmill::store::kit::history::Failover;
 use idmill::store::{Bounds, Reserve};
 use idmill::{Error, Id, Operation, Range, Result, SequenceName};
+use idmill_kit::history::Failover;
 
 use super::calls::{Calls, Fit};
 use super::history::History;

@@ -7,8 +7,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use idmill::store::kit::mode::GONE;
 use idmill::{Error, ErrorKind};
+use idmill_kit::mode::GONE;
 
 use super::codes as code;
 use crate::{Asked, EngineError, Fault, chain};

@@ -11,8 +11,8 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use idmill::store::Mode;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Mode;
 
 use super::classify::failed;
 use super::durable::journal;

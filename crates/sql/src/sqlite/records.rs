@@ -1,7 +1,8 @@
 //! Records, in a table of their own, which is created when the first of them is written.
 
-use idmill::store::{Mode, Page, Records};
+use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
+use idmill_kit::Mode;
 
 use super::rows::{columns, next_page, text};
 use super::session::{Session, in_transaction};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use idmill::store::Mode;
-use idmill::store::kit::mode::NEVER_MADE;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Mode;
+use idmill_kit::mode::NEVER_MADE;
 
 use super::classify::{commit_failed, failed, has_not_begun, is_busy, is_over, refused};
 use super::durable::{be_patient, make_durable};

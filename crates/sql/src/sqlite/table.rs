@@ -1,8 +1,8 @@
 //! The table, and every statement that touches it.
 
-use idmill::store::kit::options::{Kind, text};
 use idmill::store::{Cursor, Page, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
+use idmill_kit::options::{Kind, text};
 
 use super::rows::{FORMAT, encode};
 use crate::{Statement, Value};

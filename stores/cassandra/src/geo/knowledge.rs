@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use idmill::SequenceName;
-use idmill::tier::datacenter::{Era, Floor};
+use idmill_shared_cache::datacenter::{Era, Floor};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! Datacenter windows: every datacenter hands out ids by itself, and asks the others only for the next range.
 //!
-//! The decisions are those of [`datacenter`](idmill::tier::datacenter), where the protocol is
+//! The decisions are those of [`datacenter`](idmill_shared_cache::datacenter), where the protocol is
 //! described; this executes them. The global counter is a partition that is only ever touched with
 //! SERIAL, each window one that is only ever touched with LOCAL_SERIAL: the two kinds of agreement do
 //! not see each other's unfinished work.
@@ -14,11 +14,12 @@ use std::time::Duration;
 use idmill::store::{
     Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
 };
-use idmill::tier::datacenter::{
-    self, ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
-};
-use idmill::tier::{Claimed, Drawn, Installed, Source, Tiered, Window};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_shared_cache::datacenter;
+use idmill_shared_cache::datacenter::{
+    ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
+};
+use idmill_shared_cache::{Claimed, Drawn, Installed, Source, Tiered, Window};
 
 use self::knowledge::{Check, Knowledge};
 use self::windows::Windows;

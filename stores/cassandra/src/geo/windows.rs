@@ -1,7 +1,7 @@
 //! The table of windows: one partition for each datacenter and sequence, agreed on in that datacenter alone.
 
-use idmill::tier::datacenter::{Era, Install, Outcome, Reset, Span, Take, WindowRow};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_shared_cache::datacenter::{Era, Install, Outcome, Reset, Span, Take, WindowRow};
 
 use crate::classify::Effect;
 use crate::client::{Client, Serial, Statement, outcome};

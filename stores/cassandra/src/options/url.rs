@@ -4,14 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::Target;
-use idmill::store::kit::options::{
-    FILE, Kind, TIMEOUT, Table, Typed, Value, duration, option, text, whole, words,
-};
-use idmill::store::kit::secrets::check_login;
-use idmill::store::kit::{query, refuse};
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
+use idmill_kit::Target;
+use idmill_kit::options::{FILE, Kind, TIMEOUT, Table, Typed, Value, duration, option, text, whole, words};
+use idmill_kit::secrets::check_login;
+use idmill_kit::{query, refuse};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{CassandraOptions, Mode};

@@ -17,7 +17,7 @@ fn url(engine: &Engine) -> String {
 
 /// What was drawn from this etcd, which is alone.
 async fn drawn() -> Option<(Engine, Drawn)> {
-    idmill_etcd::register().unwrap();
+    idmill_url::register(idmill_etcd::SCHEMES).unwrap();
     let engine = Engine::start("etcd").await?;
     let ids = Drawn::from(url(&engine));
     Some((engine, ids))

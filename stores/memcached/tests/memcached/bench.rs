@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Reserve, Store};
-use idmill::tier::Tiered;
-use idmill::tier::cache::Layout;
 use idmill::{Error, Range, SequenceName};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+use idmill_shared_cache::Tiered;
+use idmill_shared_cache::cache::Layout;
 use idmill_testing::engines::Engine;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

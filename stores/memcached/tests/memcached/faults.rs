@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
-use idmill::tier::Tiered;
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
+use idmill_shared_cache::Tiered;
 use idmill_testing::engines::Engine;
 use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::sync::Semaphore;

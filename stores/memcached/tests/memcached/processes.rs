@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use idmill::ErrorKind;
-use idmill::store::StoreUrl;
 use idmill_conformance::Daemon;
 use idmill_testing::engines::Engine;
+use idmill_url::StoreUrl;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Raw, name, passes, request, server};
@@ -28,9 +28,9 @@ fn child() {
     let (Ok(url), Ok(clock)) = (std::env::var(URL), std::env::var(CLOCK)) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        idmill_datastore::register().unwrap();
-        idmill_sqlite::register().unwrap();
-        idmill_memcached::register().unwrap();
+        idmill_url::register(idmill_datastore::SCHEMES).unwrap();
+        idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
+        idmill_url::register(idmill_memcached::SCHEMES).unwrap();
         let store = StoreUrl::parse(&url).unwrap().connect().await.unwrap();
         let mut clock = Raw::connect(clock.parse().unwrap()).await;
         for _ in 0..DRAWS {
@@ -109,9 +109,9 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
     let window = format!("memcached://{}%3Fblock=40%26stub=2s%26timeout=500ms", server.address());
     let separator = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{separator}window={window}");
-    idmill_datastore::register().unwrap();
-    idmill_sqlite::register().unwrap();
-    idmill_memcached::register().unwrap();
+    idmill_url::register(idmill_datastore::SCHEMES).unwrap();
+    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
+    idmill_url::register(idmill_memcached::SCHEMES).unwrap();
     let store = StoreUrl::parse(&url).unwrap().connect().await.unwrap();
     let identity = store.create(&name(), request(1).create.unwrap()).await.unwrap().identity;
     let key = format!("idmill:2:{:x}:0:orders%20of%20the%20day", identity.incarnation);
@@ -172,10 +172,10 @@ async fn the_url_with_a_window_says_which_server_it_missed() {
     let dir = tempfile::tempdir().unwrap();
     let port = idmill_conformance::free_port();
     let url = format!("sqlite:{}?window=memcached://127.0.0.1:{port}", dir.path().join("ids.db").display());
-    idmill_datastore::register().unwrap();
-    idmill_sqlite::register().unwrap();
-    idmill_memcached::register().unwrap();
-    let store = idmill::store::connect(&url).await.unwrap();
+    idmill_url::register(idmill_datastore::SCHEMES).unwrap();
+    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
+    idmill_url::register(idmill_memcached::SCHEMES).unwrap();
+    let store = idmill_url::open_store(&url).await.unwrap();
     let error = store.reserve(&request(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains(&format!("memcached at 127.0.0.1:{port}")), "{error}");

@@ -243,8 +243,8 @@ async fn passwords_stay_out_of_what_is_printed() {
     let store = MongoStore::open(&good).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap(), (1, 1));
     let bad = MongoStore::open(&format!("mongodb://app:hunter2@{address}/")).await.unwrap_err();
-    idmill_mongodb::register().unwrap();
-    let existing = idmill::store::StoreUrl::parse(&good.replace('?', "nowhere?")).unwrap().existing();
+    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
+    let existing = idmill_url::StoreUrl::parse(&good.replace('?', "nowhere?")).unwrap().existing();
     let missing = existing.connect().await.unwrap_err();
     for shown in [
         format!("{store:?}"),

@@ -1,7 +1,7 @@
 //! The largest id in a field of the user's own documents.
 
 use idmill::ErrorKind;
-use idmill::doctor::ColumnUrl;
+use idmill_doctor::ColumnUrl;
 use idmill_mongodb::driver::Client;
 use idmill_mongodb::driver::bson::{Document, doc};
 
@@ -10,7 +10,7 @@ use crate::{server, url};
 #[tokio::test]
 async fn the_largest_id_is_that_of_the_users_own_field() {
     let Some(engine) = server().await else { return };
-    idmill_mongodb::register().unwrap();
+    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
     let client = Client::with_uri_str(url(engine.address(), "")).await.unwrap();
     let orders = client.database("test").collection::<Document>("orders");
     let look = async |column: &str| {

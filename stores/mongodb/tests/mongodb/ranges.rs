@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use idmill::store::{Bounds, Change, Grant, Page, Store, StoreUrl};
+use idmill::store::{Bounds, Change, Grant, Page, Store};
 use idmill::{Error, ErrorKind};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::{Bson, doc};
+use idmill_url::StoreUrl;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -308,7 +309,7 @@ async fn a_client_of_the_caller_s_serves_and_another_collection_is_another_names
 #[tokio::test]
 async fn what_must_exist_is_not_created_by_looking() {
     let Some(server) = server().await else { return };
-    idmill_mongodb::register().unwrap();
+    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
     let target = StoreUrl::parse(&url(server.address(), "&collection=c")).unwrap();
     let error = target.clone().existing().connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -326,8 +327,8 @@ async fn records_that_must_have_a_place_make_none() {
     let Some(engine) = server().await else { return };
     let (store, s) = (open(engine.address()).await, name("s"));
     reserve(&store, "s", 1).await.unwrap();
-    idmill_mongodb::register().unwrap();
-    let target = idmill::store::StoreUrl::parse(&url(engine.address(), "")).unwrap().existing();
+    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
+    let target = idmill_url::StoreUrl::parse(&url(engine.address(), "")).unwrap().existing();
     let existing = target.connect().await.unwrap();
     assert_eq!(existing.record(&s).await.unwrap(), None);
     assert!(!existing.swap_record(&s, Some("a"), "b").await.unwrap());

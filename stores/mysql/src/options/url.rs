@@ -4,14 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::kit::history::{FAILOVER, Failover};
-use idmill::store::kit::options::{FILE, TIMEOUT, Table as Options, option, words};
-use idmill::store::kit::{query, refuse};
-use idmill::store::{ColumnPath, Largest, Target};
-use idmill::store::{Mode, Store, StoreFuture, StoreUrl};
+use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result, SequenceName};
+use idmill_kit::Mode;
+use idmill_kit::history::{FAILOVER, Failover};
+use idmill_kit::options::{FILE, TIMEOUT, Table as Options, option, words};
+use idmill_kit::{ColumnPath, Largest, Target};
+use idmill_kit::{query, refuse};
 use idmill_sql::Asked;
 use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, end_reads_after, largest, refused};
+use idmill_url::StoreUrl;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{MysqlOptions, PORT, bracketed};

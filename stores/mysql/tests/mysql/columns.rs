@@ -1,15 +1,15 @@
 //! The largest id in a column of the user's own.
 
 use idmill::ErrorKind;
-use idmill::doctor::ColumnUrl;
-use idmill::store::Largest;
+use idmill_doctor::ColumnUrl;
+use idmill_kit::Largest;
 
 use crate::{one, root, run, server, url};
 
 #[tokio::test]
 async fn the_largest_id_is_that_of_the_users_own_column() {
     let Some(engine) = server().await else { return };
-    idmill_mysql::register().unwrap();
+    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let mut root = root(engine.address()).await;
     run(
         &mut root,
@@ -47,7 +47,7 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
 #[tokio::test]
 async fn a_column_says_what_limits_it_and_what_fills_it() {
     let Some(engine) = server().await else { return };
-    idmill_mysql::register().unwrap();
+    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let mut root = root(engine.address()).await;
     let made = "CREATE TABLE columns_kept (id INT AUTO_INCREMENT PRIMARY KEY, few DECIMAL(5,0), part DECIMAL(12,2), low BIGINT)";
     let row = "INSERT INTO columns_kept VALUES (4, 7, 8, -3), (2, 1, 1, -9)";
@@ -67,7 +67,7 @@ async fn a_column_says_what_limits_it_and_what_fills_it() {
 #[tokio::test]
 async fn a_slow_look_ends_on_the_server_too() {
     let Some(engine) = server().await else { return };
-    idmill_mysql::register().unwrap();
+    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let mut root = root(engine.address()).await;
     run(&mut root, &["CREATE VIEW columns_slow AS SELECT CAST(SLEEP(60) AS SIGNED) AS id"]).await;
     let url = url(engine.address(), "t", "&timeout=1s&column=columns_slow.id");

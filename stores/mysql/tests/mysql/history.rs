@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idmill::Range;
-use idmill::store::{Change, GiveBack, Target as _};
+use idmill::store::{Change, GiveBack};
+use idmill_kit::Target as _;
 use idmill_mysql::driver::TxOpts;
 use idmill_mysql::{Failover, InTransaction};
 

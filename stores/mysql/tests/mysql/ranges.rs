@@ -1,7 +1,8 @@
 //! Which ids are reserved, and by what.
 
 use idmill::Range;
-use idmill::store::{Change, GiveBack, Mode};
+use idmill::store::{Change, GiveBack};
+use idmill_kit::Mode;
 
 use super::*;
 

@@ -1,20 +1,21 @@
 //! Records: their table, when it is made, and when it is not.
 
 use idmill::ErrorKind;
-use idmill::store::{Page, Store, StoreUrl, connect};
+use idmill::store::{Page, Store};
+use idmill_url::{StoreUrl, open_store};
 
 use crate::{name, open, root, run, server, url};
 
 #[tokio::test]
 async fn their_table_is_made_for_the_first_of_them() {
     let Some(engine) = server().await else { return };
-    idmill_mysql::register().unwrap();
+    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let address = engine.address();
     let (store, s) = (open(address, "recorded").await, name("s"));
     assert_eq!(store.record(&s).await.unwrap(), None);
     assert_eq!(store.list_records(&Page::default()).await.unwrap().records, []);
     assert!(!store.swap_record(&s, Some("a"), "b").await.unwrap());
-    let existing = connect(&url(address, "recorded", "&existing=true")).await.unwrap();
+    let existing = open_store(&url(address, "recorded", "&existing=true")).await.unwrap();
     let error = existing.swap_record(&s, None, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let ddl = url(address, "recorded", "").parse::<StoreUrl>().unwrap().witness_ddl().unwrap().unwrap();
@@ -24,7 +25,7 @@ async fn their_table_is_made_for_the_first_of_them() {
     assert!(!store.swap_record(&s, Some("A"), "b").await.unwrap());
     assert!(store.swap_record(&s, Some("a"), "a").await.unwrap());
     assert!(!store.swap_record(&s, Some("b"), "b").await.unwrap());
-    let look = connect(&url(address, "recorded", "&mode=ro")).await.unwrap();
+    let look = open_store(&url(address, "recorded", "&mode=ro")).await.unwrap();
     assert_eq!(look.record(&s).await.unwrap().as_deref(), Some("a"));
     let error = look.swap_record(&s, Some("a"), "c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

@@ -1,6 +1,6 @@
 //! Servers, tables and pools that a store is or is not made for.
 
-use idmill::store::Mode;
+use idmill_kit::Mode;
 use idmill_testing::engines::certificate::certify;
 
 use super::*;

@@ -4,15 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::kit::history::{FAILOVER, Failover};
-use idmill::store::kit::options::{FILE, Kind, TIMEOUT, Table as Options, option, text, whole, words};
-use idmill::store::kit::refuse;
-use idmill::store::kit::secrets::check_login;
-use idmill::store::{ColumnPath, Largest, Target};
-use idmill::store::{Mode, Store, StoreFuture, StoreUrl};
+use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Operation, Result, SequenceName};
+use idmill_kit::Mode;
+use idmill_kit::history::{FAILOVER, Failover};
+use idmill_kit::options::{FILE, Kind, TIMEOUT, Table as Options, option, text, whole, words};
+use idmill_kit::refuse;
+use idmill_kit::secrets::check_login;
+use idmill_kit::{ColumnPath, Largest, Target};
 use idmill_sql::postgres::native::Values;
 use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes, refused};
+use idmill_url::StoreUrl;
 
 use super::{PostgresOptions, Sequences, Session, SslMode};
 use crate::native::MOST_INCREMENT;

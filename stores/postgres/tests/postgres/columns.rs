@@ -1,8 +1,8 @@
 //! The largest id in a column of the user's own.
 
 use idmill::ErrorKind;
-use idmill::doctor::ColumnUrl;
-use idmill::store::Largest;
+use idmill_doctor::ColumnUrl;
+use idmill_kit::Largest;
 
 use crate::{client, server, url};
 

@@ -1,8 +1,9 @@
 //! What the real server says when something is wrong, and what the stores make of it.
 
-use idmill::store::{Page, Pages, Store, StoreUrl};
+use idmill::store::{Page, Pages, Store};
 use idmill::{Error, ErrorKind};
 use idmill_postgres::{InTransaction, NativeSequences, PostgresStore, next_in};
+use idmill_url::StoreUrl;
 
 use crate::{client, name, open, request, reserve, server, until_waiting, url};
 

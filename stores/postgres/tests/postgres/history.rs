@@ -5,11 +5,13 @@ use std::process::Command;
 
 use futures_util::future::join_all;
 use idmill::ErrorKind;
-use idmill::store::{Change, GiveBack, Store, connect, raise};
+use idmill::store::{Change, GiveBack, Store};
+use idmill_kit::raise;
 use idmill_postgres::driver::Client;
 use idmill_postgres::{Failover, InTransaction, PostgresStore, next_in_sql};
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::ran;
+use idmill_url::open_store;
 
 use crate::restores::{command, promote, replica, stop};
 use crate::{client, ids, inspect, name, open, request, reserve, server, url};
@@ -114,7 +116,7 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
     reserve(&open(&primary).await, "s", 50).await.unwrap();
     stop(&primary).await;
     // Before it is promoted it can be looked at.
-    let look = connect(&url(&replica, "&mode=ro")).await.unwrap();
+    let look = open_store(&url(&replica, "&mode=ro")).await.unwrap();
     assert_eq!(inspect(&*look, "s").await.next, Some(31));
     let standby = reserve(&open(&replica).await, "s", 1).await.unwrap_err();
     assert_eq!((standby.kind(), standby.refuses_waiters()), (ErrorKind::Unavailable, true), "{standby}");

@@ -25,7 +25,7 @@ use idmill_postgres::driver::{Client, NoTls};
 use idmill_testing::engines::Engine;
 
 async fn server() -> Option<Engine> {
-    idmill_postgres::register().unwrap();
+    idmill_url::register(idmill_postgres::SCHEMES).unwrap();
     Engine::start("postgres").await
 }
 

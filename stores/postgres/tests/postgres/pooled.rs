@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use idmill::store::{Store, connect};
+use idmill::store::Store;
 use idmill::{Range, Status};
 use idmill_testing::engines::Engine;
+use idmill_url::open_store;
 use tokio::task::JoinSet;
 
 use crate::{client, reserve, server, url};
@@ -25,7 +26,7 @@ async fn crowd(pooler: &Engine, options: &str) -> Vec<Range> {
     for _ in 0..8 {
         let url = url(pooler, options);
         crowd.spawn(async move {
-            let store = connect(&url).await.unwrap();
+            let store = open_store(&url).await.unwrap();
             let mut granted = Vec::new();
             for _ in 0..25 {
                 granted.push(reserve(&*store, "s", 3).await.unwrap().range);
@@ -56,7 +57,7 @@ async fn ids_are_as_they_are_without_it() {
 #[tokio::test]
 async fn a_server_that_is_killed_behind_it_repeats_nothing() {
     let Some((engine, pooler)) = pooled().await else { return };
-    let store = connect(&url(&pooler, "")).await.unwrap();
+    let store = open_store(&url(&pooler, "")).await.unwrap();
     let mut last = 0;
     for _ in 0..3 {
         let range = reserve(&*store, "s", 3).await.unwrap().range;

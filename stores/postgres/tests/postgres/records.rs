@@ -1,8 +1,9 @@
 //! Records: their table, when it is made, and when it is not.
 
 use idmill::ErrorKind;
-use idmill::store::{Page, Store, StoreUrl, connect};
+use idmill::store::{Page, Store};
 use idmill_postgres::PostgresStore;
+use idmill_url::{StoreUrl, open_store};
 
 use crate::{client, name, open, server, url};
 
@@ -15,7 +16,7 @@ async fn their_table_is_made_for_the_first_of_them() {
     assert_eq!(store.list_records(&Page::default()).await.unwrap().records, []);
     assert!(!store.swap_record(&s, Some("a"), "b").await.unwrap());
     assert!(!admin.query_one(there, &[]).await.unwrap().get::<_, bool>(0));
-    let existing = connect(&url(&engine, "&existing=true")).await.unwrap();
+    let existing = open_store(&url(&engine, "&existing=true")).await.unwrap();
     let error = existing.swap_record(&s, None, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let ddl = url(&engine, "&schema=public").parse::<StoreUrl>().unwrap().witness_ddl().unwrap().unwrap();
@@ -26,7 +27,7 @@ async fn their_table_is_made_for_the_first_of_them() {
     let written = futures_util::future::join_all(racing).await;
     assert_eq!(written.into_iter().filter(|written| *written.as_ref().unwrap()).count(), 1);
     assert!(existing.swap_record(&s, Some("a"), "b").await.unwrap());
-    let look = connect(&url(&engine, "&mode=ro")).await.unwrap();
+    let look = open_store(&url(&engine, "&mode=ro")).await.unwrap();
     assert_eq!(look.record(&s).await.unwrap().as_deref(), Some("b"));
     let error = look.swap_record(&s, Some("b"), "c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

@@ -142,8 +142,8 @@ async fn what_would_lose_ids_is_refused_with_the_remedy() {
         let error = PostgresStore::open(&url(&engine, "")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.to_string().contains(&format!("set {setting} = on")), "{error}");
-        idmill_postgres::register().unwrap();
-        let native = idmill::store::connect(&url(&engine, "&sequences=native")).await.unwrap_err();
+        idmill_url::register(idmill_postgres::SCHEMES).unwrap();
+        let native = idmill_url::open_store(&url(&engine, "&sequences=native")).await.unwrap_err();
         assert_eq!(native.kind(), ErrorKind::Conflict);
         admin.batch_execute(&format!("ALTER SYSTEM RESET {setting}")).await.unwrap();
         admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();

@@ -174,7 +174,7 @@ async fn native_creation_takes_the_ids_asked_for() {
     }
     let store = open(&engine, "&increment=10").await;
     let [large, small] = [100, 32].map(|max| Bounds::new(5, max).unwrap());
-    let created = idmill::store::create_at(&store, &name("imported"), large, 20).await.unwrap();
+    let created = idmill_kit::create_at(&store, &name("imported"), large, 20).await.unwrap();
     assert_eq!((created.next, created.bounds), (Some(25), large), "two whole blocks");
     let end = store.reserve(&Reserve::new(name("end"), 1_000).create(small)).await.unwrap();
     assert_eq!(ids(end.range), (5, 24), "what does not fill a block is left out");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Identity, SequenceInfo};
-use idmill::tier::pace::Pace;
+use idmill_shared_cache::pace::Pace;
 
 /// One sequence, as the store behind last told of it.
 #[derive(Clone, Debug)]

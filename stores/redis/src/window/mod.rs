@@ -1,7 +1,7 @@
 //! A window on Redis or Valkey: ids that grow across processes at the speed of a cache, each draw
 //! one script in one round trip.
 //!
-//! The protocol and why it holds are in [`idmill::tier::fenced`]; this runs its scripts, and is honest about
+//! The protocol and why it holds are in [`idmill_shared_cache::fenced`]; this runs its scripts, and is honest about
 //! what it did not hear.
 
 mod known;
@@ -11,11 +11,12 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, WindowTarget, WindowView, exhausted};
-use idmill::tier::acquainted::Acquainted;
-use idmill::tier::counts::{Counts, late};
-use idmill::tier::{Drawn, Installed, Tiered, Window, fenced};
+use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
 use idmill::{Error, ErrorKind, Operation, Range, Result};
+use idmill_kit::{WindowTarget, WindowView};
+use idmill_shared_cache::acquainted::Acquainted;
+use idmill_shared_cache::counts::{Counts, late};
+use idmill_shared_cache::{Drawn, Installed, Tiered, Window, fenced};
 use tokio::time::Instant;
 
 use self::known::Known;
@@ -59,10 +60,10 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 /// use std::sync::Arc;
 ///
 /// use idmill::store::Store;
-/// use idmill::tier::Tiered;
+/// use idmill_shared_cache::Tiered;
 /// use idmill_redis::window::{RedisWindow, RedisWindowOptions};
 ///
-/// let store = idmill::store::connect("sqlite:ids.db").await?;
+/// let store = idmill_url::open_store("sqlite:ids.db").await?;
 /// let window = RedisWindow::new(RedisWindowOptions::new("127.0.0.1:6379")?)?;
 /// let tier = Tiered::new(store, window);
 /// let ids = idmill::Sequences::builder(tier).start()?;

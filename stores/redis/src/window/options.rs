@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use idmill::store::kit::options::{FILE, Table, option, whole};
-use idmill::store::kit::secrets::check_login;
-use idmill::tier::options::{self, WAIT, WindowOptions, Windowed};
 use idmill::{Error, Result};
+use idmill_kit::options::{FILE, Table, option, whole};
+use idmill_kit::secrets::check_login;
+use idmill_shared_cache::options;
+use idmill_shared_cache::options::{WAIT, WindowOptions, Windowed};
 
 use super::SCRIPTS;
 use crate::link::Terms;
@@ -60,7 +61,7 @@ impl RedisWindowOptions {
         OPTIONS.with_defaults(Self { place, replicas: 0, window: WindowOptions::default() })
     }
 
-    idmill::window_setters!();
+    idmill_shared_cache::window_setters!();
 
     /// The user to log in as, which may be empty, and its password.
     #[must_use]

@@ -1,7 +1,8 @@
 //! The window as others see it, who do not draw.
 
-use idmill::store::{SequenceInfo, StoreFuture, WindowView};
+use idmill::store::{SequenceInfo, StoreFuture};
 use idmill::{ErrorKind, Result};
+use idmill_kit::WindowView;
 
 use super::known::Known;
 use super::{LOOK, RedisWindow};

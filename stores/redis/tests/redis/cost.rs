@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use idmill::SequenceName;
 use idmill::store::{Bounds, MemoryStore, Reserve, Store};
-use idmill::tier::Tiered;
 use idmill_redis::RedisStore;
 use idmill_redis::window::{RedisWindow, RedisWindowOptions};
+use idmill_shared_cache::Tiered;
 
 use crate::server::start;
 

@@ -1,17 +1,18 @@
 //! `rediss://`: over TLS, for the store and for the window.
 
-use idmill::store::{Bounds, Reserve, connect};
+use idmill::store::{Bounds, Reserve};
 use idmill::{ErrorKind, SequenceName};
 use idmill_testing::engines::Engine;
 use idmill_testing::engines::certificate::certify;
+use idmill_url::open_store;
 use tokio::io::AsyncWriteExt;
 
 async fn first(url: &str) -> idmill::Result<u64> {
     let name = SequenceName::new("s").unwrap();
     let request = Reserve::new(name, 1).create(Bounds::new(1, u64::MAX).unwrap());
-    idmill_redis::register()?;
-    idmill_sqlite::register()?;
-    let store = connect(url).await?;
+    idmill_url::register(idmill_redis::SCHEMES)?;
+    idmill_url::register(idmill_sqlite::SCHEMES)?;
+    let store = open_store(url).await?;
     Ok(store.reserve(&request).await?.range.start())
 }
 

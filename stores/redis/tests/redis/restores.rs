@@ -2,7 +2,7 @@
 //! ids come again, and with one they do not.
 
 use idmill::ErrorKind;
-use idmill::store::Target as _;
+use idmill_kit::Target as _;
 use idmill_redis::{Failover, RedisOptions};
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::Drawn;
@@ -11,7 +11,7 @@ use crate::server::{ask, cut_off, info, pair, promote, start, until};
 
 /// What was drawn from the server.
 fn drawn(engine: &Engine, options: &str) -> Drawn {
-    idmill_redis::register().unwrap();
+    idmill_url::register(idmill_redis::SCHEMES).unwrap();
     Drawn::from(url(engine, options))
 }
 

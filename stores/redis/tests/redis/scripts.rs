@@ -2,11 +2,12 @@
 //! same steps, on the real server.
 
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store};
-use idmill::tier::fenced::{self, Draw, Kept};
-use idmill::tier::{Drawn, Installed, Window};
 use idmill::{ErrorKind, Range, SequenceName};
 use idmill_redis::RedisStore;
 use idmill_redis::window::{RedisToken, RedisWindow, RedisWindowOptions};
+use idmill_shared_cache::fenced;
+use idmill_shared_cache::fenced::{Draw, Kept};
+use idmill_shared_cache::{Drawn, Installed, Window};
 use idmill_testing::engines::Engine;
 
 use crate::server::{ask, start};

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore, Reserve, Store, WindowView as _};
-use idmill::tier::Tiered;
+use idmill::store::{Bounds, Change, Faults, MemoryStore, Reserve, Store};
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_conformance::free_port;
+use idmill_kit::WindowView as _;
 use idmill_redis::window::{RedisWindow, RedisWindowOptions};
+use idmill_shared_cache::Tiered;
 use idmill_testing::engines::Engine;
 
 use crate::server::{ask, cut_off, follow, info, pair, promote, start, until};

@@ -7,10 +7,11 @@ mod place;
 mod tls;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, Scheme, SequenceInfo,
-    Store, StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill_kit::Scheme;
 
 use self::classify::Asked;
 use self::link::Link;
@@ -19,17 +20,15 @@ use crate::protocol::{Ask, MOST, Outcome, Said};
 
 const STORE: Scheme = Scheme::store::<RemoteOptions>("idmill", "idmill://HOST:PORT");
 
-/// The URL schemes of this crate, for [`Schemes::with`](idmill::store::Schemes::with).
+/// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("idmills")];
 
-/// Makes [`idmill::connect`] and [`StoreUrl`](idmill::store::StoreUrl) accept this crate's URLs everywhere in
-/// this process. Call it early in a program. A second call has no effect.
+/// Opens the store at a URL such as `idmill://HOST:PORT`, and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// [`Conflict`](idmill::ErrorKind::Conflict) if another crate, or another version of this one, has registered
-/// the scheme.
-pub fn register() -> Result<()> {
-    idmill::store::register(SCHEMES)
+/// Those of [`idmill_kit::connect`].
+pub async fn connect(url: &str) -> Result<idmill::Sequences> {
+    idmill_kit::connect::<RemoteOptions>(url).await
 }
 
 /// The store behind one or several servers of idmill. See the [crate docs](crate) for its guarantees.

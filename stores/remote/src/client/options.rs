@@ -6,11 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::kit::options::{FILE, Kind, Table, duration, option, text};
-use idmill::store::kit::refuse;
-use idmill::store::kit::secrets::{check_login, trimmed};
-use idmill::store::{Store, StoreFuture, Target};
+use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
+use idmill_kit::Target;
+use idmill_kit::options::{FILE, Kind, Table, duration, option, text};
+use idmill_kit::refuse;
+use idmill_kit::secrets::{check_login, trimmed};
 
 use super::RemoteStore;
 use super::place::{self, Place, Token};

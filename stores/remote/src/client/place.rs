@@ -3,7 +3,7 @@
 use std::fmt;
 
 use idmill::Result;
-use idmill::store::kit::{Address, query, refuse};
+use idmill_kit::{Address, query, refuse};
 
 const DEFAULT_PORT: u16 = 7380;
 /// What stands for a token where a URL is printed.

@@ -14,7 +14,8 @@
 mod fault;
 mod rows;
 
-use idmill::store::{self, Bounds, Capabilities, Cursor, Identity, SequenceInfo};
+use idmill::store;
+use idmill::store::{Bounds, Capabilities, Cursor, Identity, SequenceInfo};
 use idmill::{Error, Range, Result, SequenceName};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

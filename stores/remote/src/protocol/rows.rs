@@ -1,7 +1,8 @@
 //! Pages of sequences and of records.
 
 use idmill::SequenceName;
-use idmill::store::{self, Cursor, Listing, SequenceInfo, Unreadable};
+use idmill::store;
+use idmill::store::{Cursor, Listing, SequenceInfo, Unreadable};
 use serde::{Deserialize, Serialize};
 
 use super::Fault;

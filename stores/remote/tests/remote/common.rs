@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use idmill::store::{Bounds, Existing, Grant, Reserve, Store};
+use idmill::store::{Bounds, Grant, Reserve, Store};
 use idmill::{Result, SequenceName, Sequences};
+use idmill_kit::Existing;
 use idmill_remote::RemoteStore;
 use idmill_server::{Access, Pattern, Right, Secret, Server, ServerBuilder, Token};
 use tokio::task::JoinHandle;

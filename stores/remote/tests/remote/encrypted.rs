@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use idmill::ErrorKind;
-use idmill::store::{MemoryStore, connect};
+use idmill::store::MemoryStore;
 use idmill_server::Tls;
+use idmill_url::open_store;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -22,8 +23,8 @@ fn certify(dir: &Path, name: &str) -> (String, String) {
 }
 
 async fn first(url: &str) -> idmill::Result<u64> {
-    idmill_remote::register()?;
-    let store = connect(url).await?;
+    idmill_url::register(idmill_remote::SCHEMES)?;
+    let store = open_store(url).await?;
     Ok(store.reserve(&request("s", 1)).await?.range.start())
 }
 

@@ -1,6 +1,7 @@
 //! What the real engine says, and what is made of it.
 
-use idmill::ErrorKind::{self, Conflict, InvalidInput, NotFound, StoreViolation};
+use idmill::ErrorKind;
+use idmill::ErrorKind::{Conflict, InvalidInput, NotFound, StoreViolation};
 use idmill::store::{Page, Store};
 use idmill_spanner::gcloud_spanner::mutation::{insert, insert_or_update};
 use idmill_spanner::{SpannerOptions, SpannerStore};

@@ -1,9 +1,11 @@
 //! Records: their table, when it is made, and when it is not.
 
 use idmill::ErrorKind;
-use idmill::guard::{StoreWitness, Witness};
-use idmill::store::{Mode, Page, Store, StoreUrl};
+use idmill::store::{Page, Store};
+use idmill_guard::{StoreWitness, Witness};
+use idmill_kit::Mode;
 use idmill_sqlite::{SqliteOptions, SqliteStore};
+use idmill_url::StoreUrl;
 
 use crate::{Place, name, reserve};
 
@@ -35,7 +37,7 @@ async fn their_table_is_made_for_the_first_of_them() {
 
 #[tokio::test]
 async fn who_may_create_no_table_is_told_how_it_is_made() {
-    idmill_sqlite::register().unwrap();
+    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
     let place = Place::new();
     place.open().await;
     let s = name("s");

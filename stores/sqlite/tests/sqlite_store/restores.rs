@@ -10,7 +10,7 @@ use crate::Place;
 
 /// What was drawn from the file of this place.
 fn drawn(place: &Place) -> Drawn {
-    idmill_sqlite::register().unwrap();
+    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
     Drawn::from(url(&place.file()))
 }
 

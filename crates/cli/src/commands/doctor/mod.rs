@@ -9,7 +9,7 @@ mod patient;
 mod report;
 mod watch;
 
-use idmill::doctor::{Examined, Finding, FindingKind, Severity};
+use idmill_doctor::{Examined, Finding, FindingKind, Severity};
 
 use self::patient::Patient;
 use self::report::Report;

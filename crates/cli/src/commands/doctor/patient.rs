@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::doctor::{self, ColumnUrl, Examined, Finding, Reached, Remedy};
-use idmill::store::{SequenceInfo, Store, StoreUrl};
+use idmill::store::{SequenceInfo, Store};
 use idmill::{Result, SequenceName};
+use idmill_doctor as doctor;
+use idmill_doctor::{ColumnUrl, Examined, Finding, Reached, Remedy};
+use idmill_url::StoreUrl;
 use tokio::time::sleep;
 
 use super::report::Report;

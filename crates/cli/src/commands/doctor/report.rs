@@ -1,8 +1,8 @@
 //! How findings are printed: for people with the command to copy, for programs a line each.
 
 use idmill::SequenceName;
-use idmill::doctor::{Examined, Finding, Remedy};
 use idmill::store::Bounds;
+use idmill_doctor::{Examined, Finding, Remedy};
 use serde::Serialize;
 
 use crate::args::Global;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use idmill::doctor::Examined;
+use idmill_doctor::Examined;
 
 use crate::failure::{Failure, Outcome};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idmill::doctor::Examined;
+use idmill_doctor::Examined;
 use tokio::time::{Instant, sleep_until};
 
 use super::metrics::Metrics;

@@ -4,8 +4,10 @@ mod lines;
 
 use std::sync::Arc;
 
-use idmill::store::{MemoryStore, SequenceInfo, Store, StoreUrl, create_at, raise};
+use idmill::store::{MemoryStore, SequenceInfo, Store};
 use idmill::{Error, ErrorKind};
+use idmill_kit::{create_at, raise};
+use idmill_url::StoreUrl;
 use serde::Serialize;
 
 use self::lines::Lines;

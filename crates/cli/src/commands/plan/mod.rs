@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idmill::planning::{Sizes, Workload};
 use idmill::store::Bounds;
-use idmill::tier::{RangeSize, Sizing};
+use idmill_shared_cache::{RangeSize, Sizing};
 
 use self::report::Report;
 use self::simulate::Outage;

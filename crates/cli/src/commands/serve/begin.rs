@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Store, StoreUrl};
+use idmill::store::Store;
+use idmill_url::StoreUrl;
 use tokio::time::{Instant, sleep};
 
 use crate::args::Global;

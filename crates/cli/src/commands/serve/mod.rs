@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::Sequences;
-use idmill::store::{Existing, Store};
+use idmill::store::Store;
+use idmill_kit::Existing;
 use idmill_server::Server;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::time::interval;

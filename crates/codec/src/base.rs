@@ -1,0 +1,357 @@
+//! Numbers written in digits.
+//!
+//! Own code, because no crate does all that is wanted here: one reader for three alphabets that accepts one
+//! text per number and says where another is wrong; padding; and a check symbol. `base62` has neither
+//! strictness about leading zeros nor padding; `crockford` has no check symbol, accepts no hyphens, and uses
+//! unsafe code.
+
+use super::fault;
+use idmill::Result;
+
+/// The most digits that a number can be padded to.
+pub(super) const WIDEST: u8 = 32;
+/// What `WIDEST` digits with a hyphen between any two take.
+const BUFFER: usize = 2 * WIDEST as usize;
+
+const DECIMAL: &[u8] = b"0123456789";
+const BASE62: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Crockford's digits, and the five further symbols that only check.
+const CROCKFORD: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";
+/// The number of the symbols that check, a prime.
+const CHECKS: u64 = 37;
+
+/// How a number is written.
+///
+/// | base | digits | `u64::MAX` takes | reading |
+/// | --- | --- | --- | --- |
+/// | `Decimal` | `0`–`9` | 20 | as written |
+/// | `Base62` | `0`–`9`, `A`–`Z`, `a`–`z` | 11 | as written; case matters |
+/// | `Crockford` | `0`–`9`, `A`–`Z` without `I`, `L`, `O`, `U` | 13 | see below |
+///
+/// All three sort like their numbers once they are padded to the same length (in byte order; `Base62` does
+/// not if case is ignored). Crockford's base 32 is read in either case, with `O` as 0, `I` and `L` as 1, and
+/// hyphens ignored; it is described at <https://www.crockford.com/base32.html>.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Base {
+    /// Decimal digits.
+    #[default]
+    Decimal,
+    /// Digits and letters of both cases: the shortest base.
+    Base62,
+    /// Crockford's base 32, for people.
+    Crockford {
+        /// Whether a check symbol follows that detects typing mistakes: any one wrong symbol, and any two
+        /// swapped neighbours. It is the number modulo 37, written in the digits and `*~$=U`.
+        check: bool,
+    },
+}
+
+/// The layout of the digits, beside the base.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) base: Base,
+    /// At least so many symbols, the check symbol among them; 0 where there is no padding.
+    pub(super) pad: u8,
+    /// A hyphen before every so many symbols, counted from the end; 0 for none.
+    pub(super) group: u8,
+}
+
+/// A number written, at the end of its buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digits {
+    buffer: [u8; BUFFER],
+    start: usize,
+    symbols: u8,
+    group: u8,
+}
+
+impl Digits {
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.buffer[self.start..]).expect("every alphabet is ASCII")
+    }
+
+    fn push(&mut self, symbol: u8) {
+        if self.group > 0 && self.symbols > 0 && self.symbols.is_multiple_of(self.group) {
+            self.start -= 1;
+            self.buffer[self.start] = b'-';
+        }
+        self.start -= 1;
+        self.buffer[self.start] = symbol;
+        self.symbols += 1;
+    }
+}
+
+impl Layout {
+    /// Writes a number from its last digit to its first.
+    pub(super) fn write(self, number: u64) -> Digits {
+        let mut digits = Digits { buffer: [0; BUFFER], start: BUFFER, symbols: 0, group: self.group };
+        if self.base.checks() {
+            digits.push(CROCKFORD[index(number % CHECKS)]);
+        }
+        let alphabet = self.base.alphabet();
+        let radix = alphabet.len() as u64;
+        let mut rest = number;
+        loop {
+            digits.push(alphabet[index(rest % radix)]);
+            rest /= radix;
+            if rest == 0 {
+                break;
+            }
+        }
+        while digits.symbols < self.pad {
+            digits.push(alphabet[0]);
+        }
+        digits
+    }
+
+    /// The number that is written in `text` from the byte `from` up to the byte `to`.
+    pub(super) fn read(self, text: &str, from: usize, to: usize) -> Result<u64> {
+        let symbols = || symbols(text, from, to, self.base.ignores_case());
+        let all = symbols().count();
+        let digits = if self.base.checks() { all.saturating_sub(1) } else { all };
+        if digits == 0 {
+            return Err(fault::at(text, from, format_args!("digits of {} are missing", self.base.name())));
+        }
+        let mut number = 0;
+        for (at, symbol) in symbols().take(digits) {
+            number = self.base.add(number, symbol).map_err(|what| fault::at(text, at, what))?;
+        }
+        self.check_length(text, number, all)?;
+        match symbols().nth(digits) {
+            Some((at, symbol)) => check(number, symbol).map_err(|what| fault::at(text, at, what))?,
+            None => debug_assert!(!self.base.checks()),
+        }
+        Ok(number)
+    }
+
+    /// One number has one text: neither zeros too many nor digits too few.
+    fn check_length(self, text: &str, number: u64, symbols: usize) -> Result<()> {
+        let expected = usize::from(self.write(number).symbols);
+        if symbols == expected {
+            return Ok(());
+        }
+        let what = if symbols < expected { "something is missing" } else { "take zeros away at the front" };
+        let message = format!("{symbols} symbols, where this format writes {expected}: {what}");
+        Err(fault::whole(text, message))
+    }
+}
+
+impl Base {
+    /// As a format has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Decimal => "decimal",
+            Self::Base62 => "base62",
+            Self::Crockford { .. } => "crockford",
+        }
+    }
+
+    /// Whether upper and lower case mean the same; hyphens are then ignored as well.
+    pub(super) fn ignores_case(self) -> bool {
+        matches!(self, Self::Crockford { .. })
+    }
+
+    fn checks(self) -> bool {
+        matches!(self, Self::Crockford { check: true })
+    }
+
+    fn alphabet(self) -> &'static [u8] {
+        match self {
+            Self::Decimal => DECIMAL,
+            Self::Base62 => BASE62,
+            Self::Crockford { .. } => &CROCKFORD[..32],
+        }
+    }
+
+    /// `number` with one more digit behind it.
+    fn add(self, number: u64, symbol: char) -> Result<u64, String> {
+        let digit = self.digit(symbol).ok_or_else(|| self.no_digit(symbol))?;
+        let longer =
+            number.checked_mul(self.alphabet().len() as u64).and_then(|number| number.checked_add(digit));
+        longer.ok_or_else(|| "the number is larger than 2^64 - 1, the largest id there can be".to_owned())
+    }
+
+    fn digit(self, symbol: char) -> Option<u64> {
+        let symbol = if self.ignores_case() { uniform(symbol) } else { symbol };
+        position(self.alphabet(), symbol)
+    }
+
+    fn no_digit(self, symbol: char) -> String {
+        let remedy = match (self, uniform(symbol)) {
+            (Self::Crockford { check: false }, '*' | '~' | '$' | '=') => {
+                "it is a check symbol, and this format has none"
+            }
+            (Self::Crockford { .. }, 'U') => "U is left out, perhaps it is a V",
+            (Self::Crockford { .. }, _) => "they are 0 to 9 and A to Z without I, L, O and U",
+            (Self::Base62, _) => "they are 0 to 9, A to Z and a to z",
+            (Self::Decimal, _) => "they are 0 to 9",
+        };
+        format!("`{}` is no digit of {}: {remedy}", symbol.escape_debug(), self.name())
+    }
+}
+
+/// The symbols between two places with where they are, without the hyphens that a base ignores.
+fn symbols(text: &str, from: usize, to: usize, hyphens: bool) -> impl Iterator<Item = (usize, char)> {
+    let all = text[from..to].char_indices().map(move |(at, symbol)| (from + at, symbol));
+    all.filter(move |(_, symbol)| !hyphens || *symbol != '-')
+}
+
+/// Crockford's symbols that people mix up, as one.
+fn uniform(symbol: char) -> char {
+    match symbol.to_ascii_uppercase() {
+        'O' => '0',
+        'I' | 'L' => '1',
+        symbol => symbol,
+    }
+}
+
+fn check(number: u64, symbol: char) -> Result<(), String> {
+    match position(CROCKFORD, uniform(symbol)) {
+        Some(value) if value == number % CHECKS => Ok(()),
+        Some(_) => {
+            Err("the check symbol does not fit: something was mistyped; compare with the original".to_owned())
+        }
+        None => Err(format!(
+            "`{}` is no check symbol: they are the digits of crockford, and * ~ $ = U",
+            symbol.escape_debug()
+        )),
+    }
+}
+
+fn position(alphabet: &[u8], symbol: char) -> Option<u64> {
+    let found = alphabet.iter().position(|known| char::from(*known) == symbol)?;
+    Some(found as u64)
+}
+
+/// A place in an alphabet, which is smaller than 256.
+#[allow(clippy::cast_possible_truncation)]
+fn index(digit: u64) -> usize {
+    digit as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHECKED: Base = Base::Crockford { check: true };
+    const PLAIN: Base = Base::Crockford { check: false };
+
+    fn layout(base: Base) -> Layout {
+        Layout { base, pad: 0, group: 0 }
+    }
+
+    fn read(base: Base, text: &str) -> Result<u64> {
+        layout(base).read(text, 0, text.len())
+    }
+
+    #[test]
+    fn the_texts_never_change() {
+        for (base, number, text) in [
+            (Base::Decimal, 0, "0"),
+            (Base::Decimal, u64::MAX, "18446744073709551615"),
+            (Base::Base62, 61, "z"),
+            (Base::Base62, 62, "10"),
+            (Base::Base62, u64::MAX, "LygHa16AHYF"),
+            (PLAIN, 31, "Z"),
+            (PLAIN, 5111, "4ZQ"),
+            (PLAIN, u64::MAX, "FZZZZZZZZZZZZ"),
+            (CHECKED, 0, "00"),
+            (CHECKED, 32, "10*"),
+            (CHECKED, 33, "11~"),
+            (CHECKED, 34, "12$"),
+            (CHECKED, 35, "13="),
+            (CHECKED, 36, "14U"),
+            (CHECKED, 37, "150"),
+            (CHECKED, u64::MAX, "FZZZZZZZZZZZZB"),
+        ] {
+            assert_eq!(layout(base).write(number).as_str(), text);
+            assert_eq!(read(base, text).unwrap(), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn padding_counts_every_symbol_and_hyphens_none() {
+        for (pad, group, text) in
+            [(8, 0, "000004ZQ"), (8, 4, "0000-04ZQ"), (8, 3, "00-000-4ZQ"), (0, 2, "4-ZQ"), (2, 9, "4ZQ")]
+        {
+            let layout = Layout { base: PLAIN, pad, group };
+            assert_eq!(layout.write(5111).as_str(), text);
+            assert_eq!(layout.read(text, 0, text.len()).unwrap(), 5111);
+        }
+        let widest = Layout { base: CHECKED, pad: WIDEST, group: 1 };
+        let text = widest.write(u64::MAX);
+        assert_eq!(text.as_str().len(), 63);
+        assert_eq!(widest.read(text.as_str(), 0, 63).unwrap(), u64::MAX);
+    }
+
+    #[test]
+    fn what_people_mix_up_is_read_as_what_was_meant() {
+        for text in ["4zq", "4-ZQ", "-4--zQ-"] {
+            assert_eq!(read(PLAIN, text).unwrap(), 5111);
+        }
+        for text in ["1O1", "lo1", "IOI", "1oL"] {
+            assert_eq!(read(PLAIN, text).unwrap(), 1025);
+        }
+        assert_eq!(read(CHECKED, "14u").unwrap(), 36);
+        assert_eq!(read(CHECKED, "oO").unwrap(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_place() {
+        for (base, text, says) in [
+            (Base::Decimal, "", "character 1: digits of decimal are missing"),
+            (Base::Decimal, "12a", "`12a`, character 3: `a` is no digit of decimal"),
+            (Base::Decimal, "+1", "character 1: `+`"),
+            (Base::Decimal, "1_000", "character 2: `_`"),
+            (Base::Decimal, "007", "3 symbols, where this format writes 1: take zeros away"),
+            (Base::Decimal, "18446744073709551616", "character 20: the number is larger than 2^64 - 1"),
+            (Base::Decimal, "99999999999999999999999999", "character 20: the number is larger"),
+            (Base::Decimal, "٣", "character 1: `٣`"),
+            (Base::Base62, "LygHa16AHYG", "character 11: the number is larger"),
+            (Base::Base62, "a-b", "character 2: `-` is no digit of base62"),
+            (Base::Base62, "0a", "take zeros away"),
+            (PLAIN, "---", "digits of crockford are missing"),
+            (PLAIN, "4ZU", "character 3: `U` is no digit of crockford: U is left out"),
+            (PLAIN, "ä4ZQ", "character 1: `ä`"),
+            (
+                PLAIN,
+                "14*",
+                "character 3: `*` is no digit of crockford: it is a check symbol, and this format has none",
+            ),
+            (PLAIN, "G000000000000", "character 13: the number is larger"),
+            (CHECKED, "0", "digits of crockford are missing"),
+            (CHECKED, "14-V", "character 4: the check symbol does not fit"),
+            (CHECKED, "14!", "character 3: `!` is no check symbol"),
+            (CHECKED, "1*4", "character 2: `*` is no digit"),
+            (CHECKED, "014U", "4 symbols, where this format writes 3"),
+        ] {
+            let error = read(base, text).unwrap_err().to_string();
+            assert!(error.contains(says), "{base:?} {text:?}: {error}");
+        }
+        let short = Layout { base: PLAIN, pad: 8, group: 0 }.read("4ZQ", 0, 3).unwrap_err().to_string();
+        assert!(short.contains("3 symbols, where this format writes 8: something is missing"), "{short}");
+    }
+
+    #[test]
+    fn the_check_symbol_finds_one_wrong_symbol_and_two_that_were_swapped() {
+        for number in [1, 5111, 123_456_789_012, u64::MAX / 3] {
+            let text = layout(CHECKED).write(number).as_str().to_owned();
+            for at in 0..text.len() {
+                for wrong in CROCKFORD {
+                    let mut mistyped = text.clone().into_bytes();
+                    mistyped[at] = *wrong;
+                    let mistyped = String::from_utf8(mistyped).unwrap();
+                    assert!(mistyped == text || read(CHECKED, &mistyped).is_err(), "{mistyped} for {text}");
+                }
+                let mut swapped = text.clone().into_bytes();
+                swapped.swap(at, (at + 1) % text.len());
+                let swapped = String::from_utf8(swapped).unwrap();
+                assert!(
+                    at + 1 == text.len() || swapped == text || read(CHECKED, &swapped).is_err(),
+                    "{swapped}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The numbers that a codec accepts.
+
+use std::fmt;
+
+use idmill::{Error, Operation, Result};
+
+/// The numbers `0..=max` that a codec accepts, and produces: given as a number of bits, or as an exclusive
+/// bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Domain {
+    max: u64,
+}
+
+impl Domain {
+    /// Every `u64`.
+    pub const ALL: Self = Self { max: u64::MAX };
+
+    /// Returns the numbers of this many bits, 1 to 64: 31 for an `i32`, 53 for what JavaScript keeps exactly,
+    /// 63 for an `i64`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other number of bits.
+    pub fn bits(bits: u32) -> Result<Self> {
+        if !(1..=64).contains(&bits) {
+            let message = format!("{bits} bits: choose 1 to 64");
+            return Err(Error::invalid(message).during(Operation::Configure));
+        }
+        Ok(Self { max: u64::MAX >> (64 - bits) })
+    }
+
+    /// Returns the numbers below `bound`, which is at least 1.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for 0, since no number is below it.
+    pub fn below(bound: u64) -> Result<Self> {
+        let none = || Error::invalid("no number is below 0: choose a bound of at least 1");
+        let max = bound.checked_sub(1).ok_or_else(|| none().during(Operation::Configure))?;
+        Ok(Self { max })
+    }
+
+    /// Returns the largest of them.
+    pub fn max(self) -> u64 {
+        self.max
+    }
+
+    /// Returns how many bits the largest of them has; 0 for the domain of 0 alone.
+    pub fn width(self) -> u32 {
+        64 - self.max.leading_zeros()
+    }
+
+    /// Returns whether `number` is one of them.
+    pub fn contains(self, number: u64) -> bool {
+        number <= self.max
+    }
+
+    /// Returns `number`, if it is one of them.
+    pub(super) fn admit(self, number: u64, codec: &str) -> Result<u64> {
+        if self.contains(number) {
+            return Ok(number);
+        }
+        let message = format!(
+            "{number} is too large for `{codec}`, which takes 0 to {}; widen the codec, or create the sequence with \
+             that max",
+            self.max
+        );
+        Err(Error::invalid(message))
+    }
+}
+
+/// As written in a format: `bits=31`, `below=1000`.
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.max.checked_add(1) {
+            Some(bound) if !bound.is_power_of_two() || bound == 1 => write!(f, "below={bound}"),
+            _ => write!(f, "bits={}", self.width()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_say_it_mean_the_same_and_the_edges_are_in() {
+        assert_eq!(Domain::bits(31).unwrap(), Domain::below(1 << 31).unwrap());
+        assert_eq!(Domain::bits(64).unwrap(), Domain::ALL);
+        assert!(Domain::ALL.contains(u64::MAX));
+        let six = Domain::below(6).unwrap();
+        assert!(six.contains(5) && !six.contains(6) && six.width() == 3);
+        assert!(Domain::bits(0).is_err() && Domain::bits(65).is_err() && Domain::below(0).is_err());
+        let says = six.admit(6, "permute").unwrap_err().to_string();
+        assert!(says.contains("6 is too large for `permute`, which takes 0 to 5"), "{says}");
+    }
+
+    #[test]
+    fn it_is_written_as_a_format_reads_it() {
+        let written = [
+            (Domain::bits(1), "bits=1"),
+            (Domain::bits(64), "bits=64"),
+            (Domain::below(1), "below=1"),
+            (Domain::below(1000), "below=1000"),
+            (Domain::below(1024), "bits=10"),
+            (Domain::below(u64::MAX), "below=18446744073709551615"),
+        ];
+        for (domain, text) in written {
+            assert_eq!(domain.unwrap().to_string(), text);
+        }
+    }
+}

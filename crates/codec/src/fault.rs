@@ -1,0 +1,52 @@
+//! What is wrong with a text, and where.
+
+use std::fmt::{Display, Write as _};
+
+use idmill::Error;
+
+/// How much of a text an error repeats.
+const SHOWN: usize = 64;
+
+/// Creates an error about `text` at the byte `at` of it, reported as a character position as people count.
+pub(super) fn at(text: &str, at: usize, what: impl Display) -> Error {
+    Error::invalid(format!("`{}`, character {}: {what}", shown(text), place(text, at)))
+}
+
+/// Creates an error about `text` as a whole.
+pub(super) fn whole(text: &str, what: impl Display) -> Error {
+    Error::invalid(format!("`{}`: {what}", shown(text)))
+}
+
+/// Returns which character is at the byte `at`, counted from 1.
+pub(super) fn place(text: &str, at: usize) -> usize {
+    text.char_indices().take_while(|(offset, _)| *offset < at).count() + 1
+}
+
+/// Returns a text as an error may repeat it: on one line, and shortened.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == SHOWN {
+            shown.push('…');
+            break;
+        }
+        if c.is_control() {
+            let _ = write!(shown, "{}", c.escape_debug());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_is_counted_in_characters_and_the_text_stays_on_a_line() {
+        assert_eq!(at("äb!", 3, "no").to_string(), "`äb!`, character 3: no");
+        assert_eq!(whole("a\nb", "no").to_string(), "`a\\nb`: no");
+        assert_eq!(shown(&"x".repeat(1000)).chars().count(), 65);
+    }
+}

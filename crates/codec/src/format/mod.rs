@@ -1,0 +1,326 @@
+//! Codecs in a row, as one.
+
+mod grammar;
+mod parse;
+
+use std::fmt;
+
+use super::base::{Base, Digits, Layout, WIDEST};
+use super::domain::Domain;
+use super::fault;
+use super::permutation::Permutation;
+use super::reversal::BitReversal;
+use idmill::{Error, Operation, Result};
+
+/// The longest prefix, and suffix, in bytes.
+const LONGEST: usize = 64;
+
+/// A codec from numbers to numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mapping {
+    /// `permute`.
+    Permutation(Permutation),
+    /// `reverse`.
+    Reversal(BitReversal),
+}
+
+impl From<Permutation> for Mapping {
+    fn from(permutation: Permutation) -> Self {
+        Self::Permutation(permutation)
+    }
+}
+
+impl From<BitReversal> for Mapping {
+    fn from(reversal: BitReversal) -> Self {
+        Self::Reversal(reversal)
+    }
+}
+
+impl Mapping {
+    /// The numbers that it takes and makes.
+    pub fn domain(&self) -> Domain {
+        match self {
+            Self::Permutation(permutation) => permutation.domain(),
+            Self::Reversal(reversal) => reversal.domain(),
+        }
+    }
+
+    fn encode(&self, number: u64) -> Result<u64> {
+        match self {
+            Self::Permutation(permutation) => permutation.encode(number),
+            Self::Reversal(reversal) => reversal.encode(number),
+        }
+    }
+
+    fn decode(&self, number: u64) -> Result<u64> {
+        match self {
+            Self::Permutation(permutation) => permutation.decode(number),
+            Self::Reversal(reversal) => reversal.decode(number),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Permutation(_) => "permute",
+            Self::Reversal(_) => "reverse",
+        }
+    }
+}
+
+/// How ids are written: codecs in a row, each of which can be undone.
+///
+/// # As a text
+///
+/// Codecs separated by `|`, applied from left to right: first those that turn numbers into numbers, then how
+/// the number is written, then what is put around it.
+///
+/// | codec | does |
+/// | --- | --- |
+/// | `permute(key=KEY,bits=N)` | [`Permutation::v1`] of the numbers of N bits |
+/// | `permute(key=KEY,below=N)` | the same, of the numbers below N |
+/// | `reverse(bits=N)` | [`BitReversal`] at N bits |
+/// | `decimal`, `base62`, `crockford`, `crockford(check)` | a [`Base`]; decimal where none is named |
+/// | `pad(N)` | zeros in front, up to N symbols (at most 32), a check symbol included |
+/// | `group(N)` | for `crockford`: a hyphen between every N symbols, counted from the end |
+/// | `prefix(TEXT)`, `suffix(TEXT)` | a text around it, of at most 64 bytes |
+///
+/// `KEY` is `env:NAME` or `file:PATH`, which [`load`](Self::load) looks up, or the key itself, as
+/// [`Key::parse`](super::Key::parse) reads it; everybody who sees the format sees such a key. Put a value
+/// that contains one of `|(),"=`, or has blanks at its ends, between double quotes, with `\"` and `\\` for
+/// these two characters.
+///
+/// # Reading
+///
+/// Reading is strict: [`decode`](Self::decode) accepts exactly the text that [`encode`](Self::encode) writes
+/// for an id. With `crockford`, it ignores hyphens and case (also in prefix and suffix), and reads `O`, `I`
+/// and `L` as digits.
+///
+/// # Printing
+///
+/// `Display` gives a text that reads back as the same format, **including a key that was written into it**.
+/// `Debug` does not show keys.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Format {
+    mappings: Vec<Mapping>,
+    layout: Layout,
+    prefix: Box<str>,
+    suffix: Box<str>,
+}
+
+impl Format {
+    /// Creates a format that writes numbers in a base.
+    pub fn new(base: Base) -> Self {
+        Self { layout: Layout { base, ..Layout::default() }, ..Self::default() }
+    }
+
+    /// Adds a codec from numbers to numbers after those already there.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the codecs before it produce larger numbers than
+    /// it accepts.
+    pub fn then(mut self, mapping: impl Into<Mapping>) -> Result<Self> {
+        let mapping = mapping.into();
+        let makes = self.mappings.last().map(Mapping::domain);
+        if let Some(makes) = makes.filter(|makes| !mapping.domain().contains(makes.max())) {
+            let (name, takes) = (mapping.name(), mapping.domain().max());
+            let message = format!(
+                "`{name}` takes 0 to {takes}, and what comes before it makes numbers up to {}; widen it",
+                makes.max()
+            );
+            return Err(invalid(message));
+        }
+        self.mappings.push(mapping);
+        Ok(self)
+    }
+
+    /// Pads with zeros in front to at least this many symbols, 1 to 32, including a check symbol.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other number of symbols.
+    pub fn pad(mut self, symbols: u8) -> Result<Self> {
+        self.layout.pad = count(symbols)?;
+        Ok(self)
+    }
+
+    /// Writes a hyphen between every this many symbols, 1 to 32, counted from the end.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other number of symbols, and for a base
+    /// that does not ignore hyphens.
+    pub fn group(mut self, symbols: u8) -> Result<Self> {
+        if !self.layout.base.ignores_case() {
+            let message = format!(
+                "hyphens are for `crockford`, which ignores them: `{}` does not",
+                self.layout.base.name()
+            );
+            return Err(invalid(message));
+        }
+        self.layout.group = count(symbols)?;
+        Ok(self)
+    }
+
+    /// Puts a text in front: 1 to 64 bytes without control characters.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other text.
+    pub fn prefix(mut self, text: &str) -> Result<Self> {
+        self.prefix = affix(text)?;
+        Ok(self)
+    }
+
+    /// Puts a text after the number: 1 to 64 bytes without control characters.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other text.
+    pub fn suffix(mut self, text: &str) -> Result<Self> {
+        self.suffix = affix(text)?;
+        Ok(self)
+    }
+
+    /// Returns the ids that it accepts.
+    pub fn domain(&self) -> Domain {
+        self.mappings.first().map_or(Domain::ALL, Mapping::domain)
+    }
+
+    /// Returns the text of an id, which can be printed to any [`fmt::Write`] without allocating.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fmt::Write;
+    ///
+    /// let format: crate::Format = "base62|prefix(u_)".parse()?;
+    /// let mut line = String::new();
+    /// write!(line, "{}", format.text(1_000_000)?)?;
+    /// assert_eq!(line, "u_4C92");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain).
+    pub fn text(&self, id: u64) -> Result<Text<'_>> {
+        let number = self.mappings.iter().try_fold(id, |number, mapping| mapping.encode(number))?;
+        Ok(Text { format: self, digits: self.layout.write(number) })
+    }
+
+    /// Returns the text of an id.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain).
+    pub fn encode(&self, id: u64) -> Result<String> {
+        let mut text = String::new();
+        self.encode_into(id, &mut text)?;
+        Ok(text)
+    }
+
+    /// Appends the text of an id to `buffer`, which can be reused.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain); the
+    /// buffer is then unchanged.
+    pub fn encode_into(&self, id: u64, buffer: &mut String) -> Result<()> {
+        let text = self.text(id)?;
+        for part in text.parts() {
+            buffer.push_str(part);
+        }
+        Ok(())
+    }
+
+    /// Returns the id that a text stands for.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the place, for a text that this format does not
+    /// write.
+    pub fn decode(&self, text: &str) -> Result<u64> {
+        let (from, to) = self.without_affixes(text)?;
+        let number = self.layout.read(text, from, to)?;
+        self.mappings.iter().rev().try_fold(number, |number, mapping| {
+            mapping.decode(number).map_err(|_| {
+                let (name, max) = (mapping.name(), mapping.domain().max());
+                fault::whole(text, format_args!("{number} is nothing that `{name}` makes, which is 0 to {max}; is it of another format?"))
+            })
+        })
+    }
+
+    /// Where the digits are.
+    fn without_affixes(&self, text: &str) -> Result<(usize, usize)> {
+        let from = self.prefix.len();
+        let Some(rest) = text.get(from..).filter(|_| self.same(&text[..from], &self.prefix)) else {
+            let message = format!("it should begin with `{}`", self.prefix);
+            return Err(fault::at(text, self.agree(text), message));
+        };
+        let Some(digits) = rest.len().checked_sub(self.suffix.len()) else {
+            return Err(self.wrong_end(text));
+        };
+        match rest.get(digits..) {
+            Some(end) if self.same(end, &self.suffix) => Ok((from, from + digits)),
+            _ => Err(self.wrong_end(text)),
+        }
+    }
+
+    fn wrong_end(&self, text: &str) -> Error {
+        fault::at(text, text.len(), format_args!("it should end with `{}`", self.suffix))
+    }
+
+    fn same(&self, text: &str, affix: &str) -> bool {
+        if self.layout.base.ignores_case() { text.eq_ignore_ascii_case(affix) } else { text == affix }
+    }
+
+    /// How far a text begins with the prefix.
+    fn agree(&self, text: &str) -> usize {
+        let mut both = text.char_indices().zip(self.prefix.chars());
+        let differs = both.find(|((_, c), expected)| {
+            if self.layout.base.ignores_case() { !c.eq_ignore_ascii_case(expected) } else { c != expected }
+        });
+        differs.map_or(text.len(), |((at, _), _)| at)
+    }
+}
+
+/// An id as a [`Format`] writes it.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    format: &'a Format,
+    digits: Digits,
+}
+
+impl Text<'_> {
+    fn parts(&self) -> [&str; 3] {
+        [&self.format.prefix, self.digits.as_str(), &self.format.suffix]
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().into_iter().try_for_each(|part| f.write_str(part))
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Text({self})")
+    }
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::invalid(message).during(Operation::Configure)
+}
+
+fn count(symbols: u8) -> Result<u8> {
+    if !(1..=WIDEST).contains(&symbols) {
+        return Err(invalid(format!("{symbols} symbols: choose 1 to {WIDEST}")));
+    }
+    Ok(symbols)
+}
+
+fn affix(text: &str) -> Result<Box<str>> {
+    let what = if text.is_empty() {
+        "it is empty; leave it out"
+    } else if text.len() > LONGEST {
+        "it is too long: 64 bytes at most"
+    } else if text.contains(char::is_control) {
+        "it has a control character, such as a line break"
+    } else {
+        return Ok(text.into());
+    };
+    Err(invalid(format!("`{}`: {what}", fault::shown(text))))
+}

@@ -1,0 +1,229 @@
+//! The key of a permutation: from numbers, bytes or texts; from the environment or a file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+
+use siphasher::sip128::SipHasher24;
+
+use idmill::{Error, ErrorKind, Operation, Result};
+
+/// Enough for any key, and a limit in case a path leads to something endless.
+const LONGEST: u64 = 4096;
+
+/// The key of a [`Permutation`](super::Permutation), of 128 bits. `Debug` does not show it.
+///
+/// A key cannot be changed once ids were shown under it: only the key that wrote an id reads it back. If you
+/// lose the key, you cannot read the ids back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key([u8; 16]);
+
+impl From<u128> for Key {
+    fn from(number: u128) -> Self {
+        Self(number.to_le_bytes())
+    }
+}
+
+/// The same key as the `u128` of this value.
+impl From<u64> for Key {
+    fn from(number: u64) -> Self {
+        u128::from(number).into()
+    }
+}
+
+impl Key {
+    /// Creates a key from any non-empty bytes, if possible at least 16 random ones. They are hashed
+    /// (SipHash-2-4 of 128 bits under a key of zeros).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if there are no bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        if bytes.is_empty() {
+            return Err(Error::invalid("the key is empty").during(Operation::Configure));
+        }
+        Ok(Self(SipHasher24::new().hash(bytes).as_bytes()))
+    }
+
+    /// Reads a key as it is written in formats, variables and files: a whole number of at most 128 bits,
+    /// decimal or hexadecimal after `0x`, is that number; anything else is its bytes.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an empty text, and for a number of more bits. The error
+    /// never contains the text.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+        if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+            return Self::from_bytes(text.as_bytes());
+        }
+        let large =
+            || Error::invalid("the key is a number of more than 128 bits").during(Operation::Configure);
+        u128::from_str_radix(digits, radix).map(Self::from).map_err(|_| large())
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Returns the number that reads back as this key.
+    pub(super) fn number(&self) -> u128 {
+        u128::from_le_bytes(self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(not shown)")
+    }
+}
+
+/// The place of a key that is not written into the format itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// `key=env:NAME`: the value of an environment variable.
+    Env(Box<str>),
+    /// `key=file:PATH`: the content of a file of at most 4096 bytes, without one line break at its end.
+    File(Box<str>),
+}
+
+impl KeySource {
+    /// Returns the place that the value of `key=` names, unless the value is the key itself.
+    pub(super) fn of(value: &str) -> Option<Self> {
+        let env = value.strip_prefix("env:").map(|name| Self::Env(name.into()));
+        env.or_else(|| value.strip_prefix("file:").map(|path| Self::File(path.into())))
+    }
+
+    /// Loads the key from there.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) for a variable that is not set and a file that is not there,
+    /// [`Denied`](ErrorKind::Denied) for a file that may not be read,
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid key. Errors name the place and never its
+    /// content.
+    pub fn load(&self) -> Result<Key> {
+        let text = match self {
+            Self::Env(name) => variable(name),
+            Self::File(path) => content(path),
+        };
+        let key = text.and_then(|text| Key::parse(&text).map_err(|error| self.wrong(&error)));
+        key.map_err(|error| error.during(Operation::Configure))
+    }
+
+    fn wrong(&self, error: &Error) -> Error {
+        let what = error.to_string();
+        Error::invalid(format!("`{self}`: {}", what.trim_start_matches("configure: ")))
+    }
+}
+
+/// As written after `key=`.
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{path}"),
+        }
+    }
+}
+
+fn variable(name: &str) -> Result<String> {
+    // What `std::env::var` cannot look up without a panic is not set either.
+    let possible = !name.is_empty() && !name.contains(['=', '\0']);
+    let value = possible.then(|| std::env::var_os(name)).flatten().ok_or_else(|| {
+        let message = format!("the environment variable `{name}` for the key is not set; export it");
+        Error::new(ErrorKind::NotFound, message)
+    })?;
+    value.into_string().map_err(|_| {
+        Error::invalid(format!(
+            "the environment variable `{name}` for the key is not UTF-8; write it in hexadecimal"
+        ))
+    })
+}
+
+fn content(path: &str) -> Result<String> {
+    let mut text = String::new();
+    let file = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    file.map_err(|error| {
+        let (kind, remedy) = match error.kind() {
+            std::io::ErrorKind::NotFound => (ErrorKind::NotFound, "make it, or correct the path"),
+            std::io::ErrorKind::PermissionDenied => (ErrorKind::Denied, "make it readable"),
+            _ => (
+                ErrorKind::InvalidInput,
+                "it should be a text of one line, such as `openssl rand -hex 16` prints",
+            ),
+        };
+        Error::new(kind, format!("the file `{path}` for the key cannot be read; {remedy}")).because(error)
+    })?;
+    if text.len() as u64 > LONGEST {
+        return Err(Error::invalid(format!(
+            "the file `{path}` is too long for a key: {LONGEST} bytes at most"
+        )));
+    }
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_same_key_however_they_are_written() {
+        let key = Key::from(0x5eed_u64);
+        assert_eq!(Key::parse("0x5eed").unwrap(), key);
+        assert_eq!(Key::parse("0x00005EED").unwrap(), key);
+        assert_eq!(Key::parse("24301").unwrap(), key);
+        assert_eq!(Key::parse(&format!("{:#x}", u128::MAX)).unwrap(), Key::from(u128::MAX));
+        assert_ne!(Key::parse("5eed").unwrap(), key, "a text, and not a number");
+        assert_eq!(Key::parse("5eed").unwrap(), Key::from_bytes(b"5eed").unwrap());
+        assert_eq!(Key::from(7_u64), Key::from(7_u128));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_and_no_key_is_ever_shown() {
+        assert!(Key::parse("").is_err() && Key::from_bytes(b"").is_err());
+        for large in [format!("1{}", u128::MAX), format!("0x1{:032x}", 0)] {
+            let error = Key::parse(&large).unwrap_err();
+            assert!(error.to_string().contains("more than 128 bits"), "{error}");
+            assert!(!format!("{error} {error:?}").contains(&large));
+        }
+        let shown = format!("{:?} {:#?}", Key::from(24301_u64), Key::parse("hunter2").unwrap());
+        assert_eq!(shown, "Key(not shown) Key(not shown)");
+    }
+
+    #[test]
+    fn a_file_holds_a_key_with_or_without_the_end_of_its_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let source = KeySource::File(path.to_str().unwrap().into());
+        for content in ["0x5eed", "0x5eed\n", "0x5eed\r\n", "24301"] {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(source.load().unwrap(), Key::from(0x5eed_u64), "{content:?}");
+        }
+        for (content, says) in [
+            (&b"\n"[..], "the key is empty"),
+            (&[0xff, 0xfe], "cannot be read"),
+            (&[b'1'; 40], "more than 128 bits"),
+            (&[b'k'; 4097], "4096 bytes at most"),
+        ] {
+            std::fs::write(&path, content).unwrap();
+            let error = source.load().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let text = error.to_string();
+            assert!(text.contains(says) && text.contains(path.to_str().unwrap()), "{text}");
+            assert!(!text.contains("1111") && !text.contains("kkkk"), "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(source.load().unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_or_cannot_be_is_not_found() {
+        for name in ["IDMILL_TEST_NO_SUCH_KEY", "", "a=b", "a\0b"] {
+            let error = KeySource::Env(name.into()).load().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+            assert!(error.to_string().contains("is not set"), "{error}");
+        }
+        // Any variable that every test has.
+        assert!(KeySource::Env("PATH".into()).load().is_ok());
+    }
+}

@@ -1,0 +1,195 @@
+//! A keyed permutation of the numbers below any bound.
+//!
+//! **Source.** A Feistel network turns any keyed function into a permutation that can be undone (Luby and
+//! Rackoff, *How to construct pseudorandom permutations from pseudorandom functions*, 1988). It permutes
+//! numbers of a whole number of bits. For any other bound it is applied again until the number is below the
+//! bound: *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002). The keyed
+//! function is SipHash-2-4 (Aumasson and Bernstein, 2012).
+
+use std::fmt;
+
+use siphasher::{sip, sip128};
+
+use super::domain::Domain;
+use super::key::{Key, KeySource};
+use idmill::Result;
+
+const ROUNDS: u8 = 8;
+/// Precedes the domain in the input from which the key of the rounds is derived. Another algorithm would have
+/// another label.
+const LABEL: &[u8] = b"idmill permutation v1";
+
+/// A keyed permutation of a [`Domain`]: each number becomes another number of the same domain, in an order
+/// that depends on the key alone.
+///
+/// **This is obfuscation, not encryption.** It keeps a customer, a competitor or a scraper from reading
+/// quantities and neighbours off your ids. It is not meant to withstand a cryptanalyst and has no
+/// authentication (every number of the domain decodes to an id). An id is no access control: check who asks.
+///
+/// **The key can never be rotated.** Only the key that wrote an id reads it back, and ids under an old and a
+/// new key would collide. If a key leaks, order and quantity leak. To change the key, give new ids another
+/// prefix.
+///
+/// It is a bijection: different ids stay different. Small domains have little to hide in: below some thousand
+/// numbers, choose a domain larger than your number of ids. One number of the domain becomes 0.
+///
+/// # Algorithm v1
+/// For a domain `0..=max` of `w` bits, so that others can read such ids too:
+///
+/// - `low` is the lower ⌈w/2⌉ bits of the number, `high` the others.
+/// - The key of the rounds is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1`
+///   and `max` (8 bytes, little-endian): first half, second half.
+/// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the key of the rounds, over the eight bytes
+///   of `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd one
+///   `low ^= F(r, high)`, cut to the half's bits.
+/// - While the result is larger than `max`, it goes through all the rounds again.
+///
+/// The 2^w numbers are less than twice as many as those of the domain, so a number walks less than twice on
+/// average, and once for a domain given in bits.
+#[derive(Clone)]
+pub struct Permutation {
+    domain: Domain,
+    rounds: sip::SipHasher24,
+    key: Key,
+    source: Option<KeySource>,
+}
+
+impl Permutation {
+    /// Creates version 1, which maps the same key, domain and number to the same result for ever.
+    ///
+    /// ```
+    /// use idmill_codec::{Domain, Key, Permutation};
+    ///
+    /// # fn main() -> idmill::Result<()> {
+    /// let permutation = Permutation::v1(Key::from(0x5eed_u64), Domain::below(1_000_000)?);
+    /// let encoded = [permutation.encode(1)?, permutation.encode(2)?, permutation.encode(3)?];
+    /// assert_eq!(encoded, [204698, 990079, 841359]);
+    /// assert_eq!(permutation.decode(204698)?, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn v1(key: Key, domain: Domain) -> Self {
+        let mut seed = LABEL.to_vec();
+        seed.extend(domain.max().to_le_bytes());
+        let derived = sip128::SipHasher24::new_with_key(key.bytes()).hash(&seed).as_bytes();
+        Self { domain, rounds: sip::SipHasher24::new_with_key(&derived), key, source: None }
+    }
+
+    /// Records where the key came from; that place is then written instead of the key.
+    pub(super) fn kept_in(mut self, source: Option<KeySource>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// Returns the numbers that it accepts and produces.
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    /// Returns the number that this one becomes.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number outside the domain.
+    pub fn encode(&self, number: u64) -> Result<u64> {
+        let number = self.domain.admit(number, "permute")?;
+        Ok(self.walk(number, |round| round))
+    }
+
+    /// Returns the number that [`encode`](Self::encode) turned into this one.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number outside the domain.
+    pub fn decode(&self, number: u64) -> Result<u64> {
+        let number = self.domain.admit(number, "permute")?;
+        Ok(self.walk(number, |round| ROUNDS - 1 - round))
+    }
+
+    /// Terminates: the number lies on a cycle of the network's permutation, and is itself in the domain.
+    fn walk(&self, mut number: u64, order: impl Fn(u8) -> u8 + Copy) -> u64 {
+        loop {
+            number = self.network(number, order);
+            if self.domain.contains(number) {
+                return number;
+            }
+        }
+    }
+
+    /// Applies all rounds once, in order for one direction and in reverse for the other: each round undoes
+    /// itself.
+    fn network(&self, number: u64, order: impl Fn(u8) -> u8) -> u64 {
+        let width = self.domain.width();
+        let low_bits = width.div_ceil(2);
+        let (low_mask, high_mask) = (mask(low_bits), mask(width - low_bits));
+        let (mut low, mut high) = (number & low_mask, number >> low_bits);
+        for round in (0..ROUNDS).map(order) {
+            if round % 2 == 0 {
+                high ^= self.mix(round, low) & high_mask;
+            } else {
+                low ^= self.mix(round, high) & low_mask;
+            }
+        }
+        high << low_bits | low
+    }
+
+    fn mix(&self, round: u8, half: u64) -> u64 {
+        self.rounds.hash(&(half | u64::from(round) << 56).to_le_bytes())
+    }
+
+    /// Returns the key as written in a format: its place, or else the key itself.
+    pub(super) fn written_key(&self) -> String {
+        self.source.as_ref().map_or_else(|| format!("{:#x}", self.key.number()), ToString::to_string)
+    }
+
+    /// Returns the key as it may be shown.
+    pub(super) fn shown_key(&self) -> String {
+        self.source.as_ref().map_or_else(|| "not shown".to_owned(), ToString::to_string)
+    }
+}
+
+/// Returns this many ones, 0 to 32.
+fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+/// The same key and the same domain, wherever the key came from.
+impl PartialEq for Permutation {
+    fn eq(&self, other: &Self) -> bool {
+        (self.key, self.domain) == (other.key, other.domain)
+    }
+}
+
+impl Eq for Permutation {}
+
+/// Without the key.
+impl fmt::Debug for Permutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Permutation");
+        debug.field("version", &1).field("domain", &self.domain).field("key", &self.key);
+        debug.field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_are_shorter_than_two_on_average_and_one_where_the_domain_is_given_in_bits() {
+        for (domain, longest) in
+            [(Domain::below(1025), 2.0), (Domain::below(1500), 2.0), (Domain::bits(10), 1.0)]
+        {
+            let permutation = Permutation::v1(Key::from(9_u64), domain.unwrap());
+            let max = permutation.domain.max();
+            let passes = |number| {
+                let mut passes = 1;
+                let mut made = permutation.network(number, |round| round);
+                while !permutation.domain.contains(made) {
+                    passes += 1;
+                    made = permutation.network(made, |round| round);
+                }
+                passes
+            };
+            let all: u32 = (0..=max).map(passes).sum();
+            assert!(f64::from(all) / (max + 1) as f64 <= longest, "{all} passes for {max}");
+        }
+    }
+}

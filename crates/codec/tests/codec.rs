@@ -1,0 +1,404 @@
+//! Codecs are bijections, and what they make never changes.
+
+use std::collections::BTreeSet;
+
+use idmill::{ErrorKind, Result};
+use idmill_codec::{Base, BitReversal, Domain, Format, Key, KeySource, Permutation};
+use proptest::prelude::*;
+
+fn permutation(key: u128, domain: Result<Domain>) -> Permutation {
+    Permutation::v1(Key::from(key), domain.unwrap())
+}
+
+/// A generator without state that every version of every crate has: the tests have to
+/// see the same numbers for ever.
+fn scatter(index: u64) -> u64 {
+    let x = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^ x >> 32
+}
+
+/// Made by an implementation of the documented algorithm in another language. Never to be changed: ids that
+/// were shown could no longer be read.
+#[test]
+fn permutations_of_version_one_are_what_they_always_were() {
+    let big = 0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f_u128;
+    let bytes = Key::from_bytes(b"correct horse battery staple").unwrap();
+    let (i32, js, i64) = (Domain::bits(31), Domain::bits(53), Domain::bits(63));
+    let (u64, million, ten) = (Domain::bits(64), Domain::below(1_000_000), Domain::below(10));
+    for (key, domain, made) in [
+        (Key::from(0_u64), &i32, [179_042_433, 691_449_996, 681_819_922]),
+        (
+            Key::from(0_u64),
+            &u64,
+            [1_765_630_263_161_561_672, 8_340_684_913_895_943_719, 149_706_490_189_161_082],
+        ),
+        (Key::from(0_u64), &ten, [5, 0, 6]),
+        (Key::from(0x5eed_u64), &i32, [723_347_143, 667_276_520, 1_703_526_011]),
+        (Key::from(0x5eed_u64), &js, [4_769_896_754_028_365, 6_553_122_139_419_685, 1_967_786_639_896_993]),
+        (Key::from(0x5eed_u64), &million, [901_781, 204_698, 892_469]),
+        (Key::from(big), &i32, [217_945_967, 789_055_926, 1_528_816_036]),
+        (Key::from(big), &js, [8_259_488_828_874_803, 6_649_414_488_222_319, 1_476_507_771_287_564]),
+        (
+            Key::from(big),
+            &i64,
+            [3_990_385_327_136_853_929, 2_872_376_884_684_009_617, 4_434_400_826_982_802_402],
+        ),
+        (
+            Key::from(big),
+            &u64,
+            [7_836_544_962_189_486_961, 12_969_928_840_818_224_589, 66_951_738_845_491_102],
+        ),
+        (Key::from(big), &million, [172_804, 410_313, 719_288]),
+        (bytes, &i32, [1_254_400_284, 48_923_240, 283_377_120]),
+        (bytes, &i64, [8_816_781_318_191_016_043, 7_162_005_354_780_427_692, 3_632_881_027_876_907_104]),
+        (bytes, &million, [30_182, 212_223, 904_688]),
+    ] {
+        let domain = *domain.as_ref().unwrap();
+        let permutation = Permutation::v1(key, domain);
+        let numbers = [0, 1, domain.max()];
+        assert_eq!(numbers.map(|number| permutation.encode(number).unwrap()), made, "{permutation:?}");
+        assert_eq!(made.map(|number| permutation.decode(number).unwrap()), numbers, "{permutation:?}");
+    }
+}
+
+/// The same for whole formats.
+#[test]
+fn formats_write_what_they_always_did() {
+    for (format, id, text) in [
+        ("decimal", 7, "7"),
+        ("pad(6)|prefix(A)|suffix(Z)", 7, "A000007Z"),
+        ("reverse(bits=63)|base62", 1, "5UfZOVH2ZO4"),
+        ("permute(key=0x5eed,bits=31)|crockford(check)|pad(8)|prefix(ORD-)", 1, "ORD-0KWBN78M"),
+        ("permute(key=0x5eed,bits=31)|crockford(check)|pad(8)|group(4)|prefix(ORD-)", 2, "ORD-1RCB-7GEW"),
+        ("permute(key=24301,below=1_000_000)", 1, ""),
+        ("permute(v=1,key=24301,below=1000000)|pad(6)", 1, "204698"),
+    ] {
+        match format.parse::<Format>() {
+            Ok(read) => assert_eq!(read.encode(id).unwrap(), text, "{format}"),
+            Err(error) => assert!(text.is_empty(), "{format}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_permutation_below_any_small_bound_takes_every_number_to_another() {
+    for bound in (1..=130).chain([255, 256, 257, 1000, 1023, 1024, 1025, 4097]) {
+        for key in [0, 1, 0x5eed, u128::MAX] {
+            let permutation = permutation(key, Domain::below(bound));
+            let made: BTreeSet<u64> = (0..bound)
+                .map(|number| {
+                    let made = permutation.encode(number).unwrap();
+                    assert_eq!(permutation.decode(made).unwrap(), number, "{number} below {bound}");
+                    made
+                })
+                .collect();
+            assert!(made.into_iter().eq(0..bound), "below {bound}, key {key}");
+            assert!(permutation.encode(bound).is_err() && permutation.decode(bound).is_err());
+        }
+    }
+}
+
+#[test]
+fn another_key_and_another_domain_make_another_permutation() {
+    let images = |key: u128, domain: Result<Domain>| {
+        let permutation = permutation(key, domain);
+        (0..100).map(|number| permutation.encode(number).unwrap()).collect::<Vec<_>>()
+    };
+    let some = images(7, Domain::bits(31));
+    assert_eq!(some, images(7, Domain::below(1 << 31)));
+    for other in [
+        images(8, Domain::bits(31)),
+        images(7 | 1 << 127, Domain::bits(31)),
+        images(7, Domain::below((1 << 31) - 1)),
+    ] {
+        assert!(some.iter().zip(&other).filter(|(a, b)| a == b).count() <= 1);
+    }
+}
+
+/// One bit of the number, or of the key, changes half of the bits that come out.
+#[test]
+fn a_permutation_leaves_no_bit_where_it_was() {
+    for bits in [31_u32, 53, 63, 64] {
+        let trials = 400_u64;
+        let mut flips = vec![vec![0_u64; bits as usize]; bits as usize];
+        let of_key = permutation(0x5eed, Domain::bits(bits));
+        let of_other = permutation(0x5eec, Domain::bits(bits));
+        let (mut by_number, mut by_key) = (0, 0);
+        for trial in 0..trials {
+            let number = scatter(trial) >> (64 - bits);
+            let made = of_key.encode(number).unwrap();
+            by_key += u64::from((made ^ of_other.encode(number).unwrap()).count_ones());
+            for bit in 0..bits {
+                let changed = made ^ of_key.encode(number ^ 1 << bit).unwrap();
+                by_number += u64::from(changed.count_ones());
+                for out in 0..bits {
+                    flips[bit as usize][out as usize] += changed >> out & 1;
+                }
+            }
+        }
+        // Half, give or take 6 standard deviations: sums of fair coins, with room for all
+        // the pairs that are looked at.
+        let close = |sum: u64, coins: u64| {
+            (sum as f64 - coins as f64 / 2.0).abs() < 6.0 * (coins as f64).sqrt() / 2.0
+        };
+        assert!(close(by_number, trials * u64::from(bits * bits)), "{bits} bits: {by_number}");
+        assert!(close(by_key, trials * u64::from(bits)), "{bits} bits: {by_key}");
+        let worst = flips.iter().flatten().find(|sum| !close(**sum, trials));
+        assert_eq!(worst, None, "of {trials}, at {bits} bits");
+    }
+}
+
+/// Ids in a row fall into every part of the domain alike, by a chi-squared test over 64 parts.
+#[test]
+fn ids_in_a_row_are_spread_evenly() {
+    for domain in [
+        Domain::bits(31),
+        Domain::bits(53),
+        Domain::bits(63),
+        Domain::below(1_000_000),
+        Domain::below(3_000_000_019),
+    ] {
+        let (permutation, max) = (permutation(1, domain.clone()), domain.unwrap().max());
+        let mut parts = [0_u32; 64];
+        let ids = 64_000_u32;
+        for id in 1..=u64::from(ids) {
+            let made = permutation.encode(id).unwrap();
+            parts[usize::try_from(u128::from(made) * 64 / (u128::from(max) + 1)).unwrap()] += 1;
+        }
+        let expected = f64::from(ids) / 64.0;
+        let chi: f64 = parts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
+        // 63 degrees of freedom: a mean of 63 and a standard deviation of 11.
+        assert!((20.0..130.0).contains(&chi), "{permutation:?}: {chi}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_format_is_named_with_its_place() {
+    for (format, says) in [
+        ("", "character 1: expected a codec"),
+        ("   ", "expected a codec"),
+        ("|", "character 1: expected a codec"),
+        ("base62|", "character 8: expected a codec"),
+        ("base64", "character 1: there is no codec `base64`; there are permute, reverse, decimal, base62"),
+        ("pad(8) base62", "character 8: expected `|`"),
+        ("pad(8", "character 6: expected `,` or `)`"),
+        ("pad(8,9)", "character 1: write `pad(N)`"),
+        ("pad(33)", "character 1: 33 symbols: choose 1 to 32"),
+        ("pad(0)", "choose 1 to 32"),
+        ("pad(+8)", "write `pad(N)`"),
+        ("pad(8)|base62", "character 8: `base62` cannot come after `pad`: the order is"),
+        ("base62|crockford", "character 8: `crockford` cannot come after `base62`"),
+        ("base62|reverse(bits=3)", "character 8: `reverse` cannot come after `base62`"),
+        ("prefix(A)|prefix(B)", "character 11: another `prefix`"),
+        ("base62(check)", "character 8: `base62`: it takes no arguments"),
+        ("crockford(chekc)", "character 11: `crockford`: write `crockford` or `crockford(check)`"),
+        ("crockford(check,check)", "character 17"),
+        ("base62|group(4)", "character 8: hyphens are for `crockford`"),
+        ("reverse", "write `reverse(bits=N)`"),
+        ("reverse(64)", "write `reverse(bits=N)`"),
+        ("reverse(bits=65)", "character 9: `bits` is a whole number of 1 to 64"),
+        (
+            "reverse(bits=64)|reverse(bits=63)",
+            "character 18: `reverse` takes 0 to 9223372036854775807, and what comes",
+        ),
+        ("permute(bits=31)", "character 1: write `permute(key=KEY,bits=N)`"),
+        ("permute(key=1)", "character 1: write `permute(key=KEY,bits=N)`"),
+        ("permute(key=1,bits=31,below=9)", "character 23: write `permute"),
+        ("permute(key=1,below=0)", "character 15: `below` is a whole number"),
+        ("permute(key=1,bits=31,v=2)", "character 23"),
+        ("permute(key=,bits=31)", "character 9: the key is empty"),
+        ("permute(key=env:KEY,bits=31)", "read the format by `Format::load`"),
+        ("prefix()", "write `prefix(TEXT)`"),
+        ("prefix(\"\")", "it is empty"),
+        ("prefix(a=b)", "character 8: write `prefix(TEXT)`; put a text with `=`"),
+        ("prefix(\"a\nb\")", "control character"),
+        ("prefix(\"a", "character 8: this quote is not closed"),
+        (r#"prefix("a\n")"#, "character 10: between quotes"),
+        ("präfix(a)", "character 3: expected `|`"),
+        ("prefix(\"ä\"ö)", "character 11: expected `,` or `)`"),
+    ] {
+        let error = format.parse::<Format>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{format:?}");
+        assert!(error.to_string().contains(says), "{format:?}: {error}");
+    }
+    let long = format!("prefix({})", "x".repeat(65)).parse::<Format>().unwrap_err().to_string();
+    assert!(long.contains("64 bytes at most") && long.len() < 200, "{long}");
+}
+
+#[test]
+fn a_mistake_in_a_format_does_not_tell_its_key() {
+    for format in [
+        "permute(key=hunter2,bits=99)",
+        "permute(key=hunter2;bits=31)",
+        "permute(key=abc,hunter2,bits=31)",
+        "permute(key=abc,hunter2==,bits=31)",
+        "permute(kye=hunter2,bits=31)",
+        "permute(hunter2,bits=31)",
+        "permute(key=abc|hunter2,bits=31)",
+        "permute(key=abc)|hunter2",
+        "permute(key=abc)hunter2,bits=31)",
+        "permute(key=\"hunter2,bits=31)",
+        "permute(key=\"a\\hunter2\",bits=31)",
+        "permute(key=0x1hunter2,bits=31)|nothing",
+        "permute(key=111111111111111111111111111111111111111111hunter2,bits=0)",
+        "permute(key=999999999999999999999999999999999999999999999,bits=31)",
+    ] {
+        let error = format.parse::<Format>().unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains("hunter2") && !told.contains("9999"), "{told}");
+    }
+    let format: Format = "permute(key=hunter2,bits=31)|base62".parse().unwrap();
+    let number = format.to_string().split(['=', ',']).nth(1).unwrap().to_owned();
+    assert!(number.starts_with("0x"));
+    let told = format!("{format:?} {format:#?}");
+    assert!(!told.contains("hunter2") && !told.contains(&number[2..]), "{told}");
+    assert_eq!(format!("{format:?}"), "Format(permute(key=not shown,bits=31)|base62)");
+}
+
+#[test]
+fn a_key_is_looked_for_where_it_is_kept_and_printed_as_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a key, of ours");
+    std::fs::write(&path, "0x5eed\n").unwrap();
+    let text = format!("permute(key=\"file:{}\",bits=31)|crockford", path.display());
+    let format = Format::load(&text).unwrap();
+    assert_eq!(format.to_string(), text);
+    assert_eq!(format, "permute(key=0x5eed,bits=31)|crockford".parse().unwrap());
+    let looked = Format::parse_with("permute(key=env:K,bits=8)", |source| {
+        assert_eq!(*source, KeySource::Env("K".into()));
+        Ok(Key::from(3_u64))
+    });
+    assert_eq!(looked.unwrap().to_string(), "permute(key=env:K,bits=8)|decimal");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(Format::load(&text).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn what_a_format_does_not_write_it_does_not_read() {
+    let format: Format =
+        "permute(key=1,below=1000)|crockford(check)|pad(4)|prefix(ORD-)|suffix(.x)".parse().unwrap();
+    let text = format.encode(999).unwrap();
+    assert_eq!(format.decode(&text.to_lowercase()).unwrap(), 999);
+    let digits = text.strip_prefix("ORD-").unwrap().strip_suffix(".x").unwrap();
+    let large = Format::new(Base::Crockford { check: true }).pad(4).unwrap().encode(1000).unwrap();
+    for (text, says) in [
+        (String::new(), "character 1: it should begin with `ORD-`"),
+        ("OR".to_owned(), "character 3: it should begin"),
+        (format!("ORX-{digits}.x"), "character 3: it should begin"),
+        (format!("ORD-{digits}"), "it should end with `.x`"),
+        ("ORD-.x".to_owned(), "digits of crockford are missing"),
+        ("ORD-x".to_owned(), "it should end with"),
+        ("ÖRD-ä".to_owned(), "character 1: it should begin"),
+        (format!("ORD-0{digits}.x"), "5 symbols, where this format writes 4"),
+        (format!("ORD-{}.x", &digits[1..]), "3 symbols"),
+        (format!("ORD-{large}.x"), "1000 is nothing that `permute` makes, which is 0 to 999"),
+        (format!(" {text}"), "begin"),
+    ] {
+        let error = format.decode(&text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(says), "{text:?}: {error}");
+    }
+    let exact: Format = "base62|prefix(u_)".parse().unwrap();
+    assert!(exact.decode("U_4C92").is_err(), "case matters");
+    assert_eq!(exact.decode("u_4C92").unwrap(), 1_000_000);
+}
+
+#[test]
+fn an_id_outside_the_domain_is_an_error_and_leaves_the_buffer_alone() {
+    let format: Format = "permute(key=1,bits=31)|base62".parse().unwrap();
+    assert_eq!(format.domain(), Domain::bits(31).unwrap());
+    let mut buffer = "kept".to_owned();
+    for id in [1 << 31, u64::MAX] {
+        let error = format.encode_into(id, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("0 to 2147483647"), "{error}");
+    }
+    assert_eq!(buffer, "kept");
+    format.encode_into((1 << 31) - 1, &mut buffer).unwrap();
+    assert_eq!(format.decode(&buffer[4..]).unwrap(), (1 << 31) - 1);
+}
+
+/// Any format, by its parts.
+fn any_format() -> impl Strategy<Value = Format> {
+    let domain = prop_oneof![
+        (1_u32..=64).prop_map(|bits| Domain::bits(bits).unwrap()),
+        (1_u64..).prop_map(|bound| Domain::below(bound).unwrap()),
+        (1_u64..5000).prop_map(|bound| Domain::below(bound).unwrap()),
+    ];
+    let mapping = (domain, any::<u128>(), any::<bool>());
+    let base = prop_oneof![
+        Just(Base::Decimal),
+        Just(Base::Base62),
+        any::<bool>().prop_map(|check| Base::Crockford { check })
+    ];
+    let affix = proptest::option::of("[^\\p{Cc}]{1,16}");
+    let parts = (proptest::collection::vec(mapping, 0..4), base, 0_u8..=32, 0_u8..=32, affix.clone(), affix);
+    parts.prop_map(|(mappings, base, pad, group, prefix, suffix)| {
+        let mut format = Format::new(base);
+        for (domain, key, reverse) in mappings {
+            let next = if reverse {
+                format.clone().then(BitReversal::new(domain.width().max(1)).unwrap())
+            } else {
+                format.clone().then(Permutation::v1(Key::from(key), domain))
+            };
+            // One that is too narrow for what comes before is refused, as it has to be.
+            format = next.unwrap_or(format);
+        }
+        let format = if pad > 0 { format.pad(pad).unwrap() } else { format };
+        let format = if group > 0 { format.clone().group(group).unwrap_or(format) } else { format };
+        let format = prefix.map_or(format.clone(), |text| format.prefix(&text).unwrap());
+        suffix.map_or(format.clone(), |text| format.suffix(&text).unwrap())
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back(format in any_format(), number: u64, other: u64) {
+        let all = u128::from(format.domain().max()) + 1;
+        let cut = |number: u64| u64::try_from(u128::from(number) % all).unwrap();
+        let (id, other) = (cut(number), cut(other));
+        let text = format.encode(id).unwrap();
+        prop_assert_eq!(format.decode(&text).unwrap(), id);
+        prop_assert_eq!(format.text(id).unwrap().to_string(), text.clone());
+        prop_assert_eq!(format.encode(other).unwrap() == text, other == id);
+        for edge in [0, format.domain().max()] {
+            prop_assert_eq!(format.decode(&format.encode(edge).unwrap()).unwrap(), edge);
+        }
+    }
+
+    #[test]
+    fn a_format_is_printed_as_it_is_read(format in any_format()) {
+        let printed = format.to_string();
+        let again: Format = printed.parse().unwrap();
+        prop_assert_eq!(&again, &format);
+        prop_assert_eq!(again.to_string(), printed);
+    }
+
+    #[test]
+    fn permutations_and_reversals_go_back(bits in 1_u32..=64, key: u128, number: u64, bound in 1_u64..) {
+        let number = number >> (64 - bits);
+        let (permuted, reversed) = (permutation(key, Domain::bits(bits)), BitReversal::new(bits).unwrap());
+        prop_assert_eq!(permuted.decode(permuted.encode(number).unwrap()).unwrap(), number);
+        prop_assert_eq!(permuted.encode(permuted.decode(number).unwrap()).unwrap(), number);
+        prop_assert_eq!(reversed.decode(reversed.encode(number).unwrap()).unwrap(), number);
+        let walked = permutation(key, Domain::below(bound));
+        prop_assert_eq!(walked.decode(walked.encode(number % bound).unwrap()).unwrap(), number % bound);
+    }
+
+    #[test]
+    fn any_text_is_read_as_what_it_is_written_from_or_not_at_all(format in any_format(), text in "[ -~]{0,20}") {
+        if let Ok(id) = format.decode(&text) {
+            let written = format.encode(id).unwrap();
+            let plain = |text: &str| -> String {
+                text.to_uppercase().chars().filter(|c| *c != '-').map(|c| match c { 'O' => '0', 'I' | 'L' => '1', c => c }).collect()
+            };
+            prop_assert_eq!(plain(&written), plain(&text));
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_format_or_an_error(text in "[a-z0-9_|(),=\"\\\\ ä-]{0,40}") {
+        let _ = Format::parse_with(&text, |_| Ok(Key::from(1_u64)));
+    }
+}

@@ -1,0 +1,104 @@
+//! The ids in the user's own data: the last witness of what was handed out.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use percent_encoding::utf8_percent_encode;
+
+use idmill::{Error, ErrorKind, Operation, Result};
+use idmill_kit::query;
+use idmill_kit::query::ESCAPED_VALUE;
+use idmill_kit::secrets;
+use idmill_kit::{ColumnPath, Largest};
+use idmill_url::StoreUrl;
+
+/// A column that holds ids of a sequence, in any database that a store's crate can read.
+///
+/// As a URL: that of the database, with the option `column=[SCHEMA.]TABLE.COLUMN`, as in
+/// `sqlite:shop.db?column=orders.id`. A name with a dot in it stands in double quotes: `"a.b".id`.
+#[derive(Clone, Debug)]
+pub struct ColumnUrl {
+    database: StoreUrl,
+    path: ColumnPath,
+}
+
+impl ColumnUrl {
+    /// Reads a URL. Touches neither disk nor network.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without a column, or for one that cannot be; those of
+    /// [`StoreUrl::parse`].
+    pub fn parse(url: &str) -> Result<Self> {
+        Self::read(url).map_err(|error| error.during(Operation::Configure))
+    }
+
+    fn read(url: &str) -> Result<Self> {
+        let (database, column) = query::take("column", secrets::trimmed(url)?)?;
+        let Some(column) = column else {
+            let message = format!(
+                "{:?} names no column: add `?column=TABLE.COLUMN`, as in `sqlite:shop.db?column=orders.id`",
+                StoreUrl::redacted(url)
+            );
+            return Err(Error::invalid(message));
+        };
+        Ok(Self { database: StoreUrl::parse(&database)?, path: column.parse()? })
+    }
+
+    /// Looks for the largest id.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) if there is no such database, table or column;
+    /// [`Unsupported`](ErrorKind::Unsupported) if it holds no integers, or the columns of this kind of
+    /// database cannot be read; those of connecting.
+    pub async fn largest(&self) -> Result<Largest> {
+        let limit = StoreUrl::CONNECT_TIMEOUT;
+        let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;
+        looked.unwrap_or_else(|_| Err(self.silent(limit)))
+    }
+
+    fn silent(&self, limit: Duration) -> Error {
+        let message = format!("{self} had no answer within {limit:?}; an index on the column makes it quick");
+        Error::new(ErrorKind::Unavailable, message)
+    }
+}
+
+impl FromStr for ColumnUrl {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        Self::parse(url)
+    }
+}
+
+/// The database as its URL prints, without a password, and the column.
+impl fmt::Display for ColumnUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let database = self.database.to_string();
+        let separator = if database.contains('?') { '&' } else { '?' };
+        let path = self.path.to_string();
+        write!(f, "{database}{separator}column={}", utf8_percent_encode(&path, ESCAPED_VALUE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_without_a_column_says_how_to_write_one_and_no_password() {
+        let error = ColumnUrl::parse("postgres://app:hunter2@db1/shop").unwrap_err().to_string();
+        assert!(error.contains("?column=TABLE.COLUMN") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_store_whose_columns_nothing_reads_says_which_can_be() {
+        let column = ColumnUrl::parse("memory:?column=orders.id").unwrap();
+        assert_eq!(column.to_string(), "memory:?column=orders.id");
+        let error = column.largest().await.unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::Unsupported && error.to_string().contains("PostgreSQL"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,463 @@
+//! Looks at a store, and at those who remember what it granted.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future;
+use futures_util::stream::{self, StreamExt};
+use tokio::time::{Instant, sleep};
+
+use super::ColumnUrl;
+use super::finding::Finding;
+use super::judge::{self, Holders};
+use idmill::SequenceName;
+use idmill::store::{Identity, Page, Pages, SequenceInfo, Store};
+use idmill::{Error, ErrorKind, Result};
+use idmill_guard::{Ledger, Ledgers, Witness};
+use idmill_kit::WindowView;
+use idmill_url::StoreUrl;
+
+/// How many sequences are looked at together.
+const AT_ONCE: usize = 16;
+const WINDOW: &str = "what the window has";
+/// How often a ledger is compared again that somebody changed meanwhile.
+const LOOKS: usize = 4;
+/// How long apart the looks are at a sequence whose last reserve is not claimed yet.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Looks at the sequences of a store, and compares them with what others remember of them.
+///
+/// Whoever remembers is asked first and the store afterwards, so that ids which are handed out in between
+/// raise no alarm. Reads, and changes nothing. Takes memory for a page at a time, and for what it finds.
+#[derive(Clone, Debug)]
+pub struct Doctor {
+    store: Arc<dyn Store>,
+    url: Option<StoreUrl>,
+    witness: Option<Arc<dyn Witness>>,
+    columns: Vec<(SequenceName, ColumnUrl)>,
+    types: BTreeMap<SequenceName, (String, u64)>,
+    rates: BTreeMap<SequenceName, f64>,
+    ends_within: Duration,
+    measures: bool,
+}
+
+/// What [`Doctor::examine`] saw.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Examined {
+    /// What is wrong, the sequences in the store's order.
+    pub findings: Vec<Finding>,
+    /// How many sequences were looked at.
+    pub sequences: u64,
+    /// How far each sequence had come, if rates are [measured](Doctor::measures).
+    pub reached: Option<Reached>,
+    /// How many seconds each sequence lasts at the rate that is given or seen, if rates are measured: of
+    /// those that come on.
+    pub lasts: Vec<(SequenceName, f64)>,
+}
+
+/// The columns and types of each sequence that was asked about.
+type Held = BTreeMap<SequenceName, Holders>;
+
+/// A sequence with its ledger, of which more was reserved than was claimed.
+type Ahead = (SequenceName, Ledger);
+
+/// The result of comparing a ledger with its sequence.
+enum Compared {
+    Agrees,
+    /// The sequence is above all that was claimed: perhaps the claim is under way.
+    Ahead(Ahead),
+    Found(Finding),
+}
+
+/// How far each sequence had come at a time, to tell rates from.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    at: Instant,
+    ids: HashMap<SequenceName, (Identity, u128)>,
+}
+
+impl Reached {
+    fn now() -> Self {
+        Self { at: Instant::now(), ids: HashMap::new() }
+    }
+
+    fn note(&mut self, stored: &SequenceInfo) {
+        self.ids.insert(stored.name.clone(), (stored.identity, stored.reached()));
+    }
+
+    /// Ids a second since then; `None` of one that is new, or was set backwards.
+    fn rate(&self, stored: &SequenceInfo) -> Option<f64> {
+        let (identity, before) = self.ids.get(&stored.name)?;
+        let drawn = stored.reached().checked_sub(*before).filter(|_| *identity == stored.identity)?;
+        let seconds = self.at.elapsed().as_secs_f64();
+        (seconds > 0.0).then(|| drawn as f64 / seconds)
+    }
+}
+
+impl Doctor {
+    /// When a sequence is said to end soon, unless [told otherwise](Self::ends_within).
+    pub const ENDS_WITHIN: Duration = Duration::from_secs(30 * 86_400);
+
+    /// Of this store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            url: None,
+            witness: None,
+            columns: Vec::new(),
+            types: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            ends_within: Self::ENDS_WITHIN,
+            measures: false,
+        }
+    }
+
+    /// Says by which URL the store is reached: looks for what others could take for it, and at the window in
+    /// front of it.
+    #[must_use]
+    pub fn reached_at(self, url: StoreUrl) -> Self {
+        Self { url: Some(url), ..self }
+    }
+
+    /// Compares with the ledgers of this witness.
+    #[must_use]
+    pub fn witness(self, witness: Arc<dyn Witness>) -> Self {
+        Self { witness: Some(witness), ..self }
+    }
+
+    /// Compares the sequence with the largest id in this column. A sequence can have several.
+    #[must_use]
+    pub fn column(mut self, name: SequenceName, column: ColumnUrl) -> Self {
+        self.columns.push((name, column));
+        self
+    }
+
+    /// Says which type the ids of the sequence have, and the largest that it holds.
+    #[must_use]
+    pub fn holds(mut self, name: SequenceName, of_type: impl Into<String>, largest: u64) -> Self {
+        self.types.insert(name, (of_type.into(), largest));
+        self
+    }
+
+    /// Says how many ids a second the sequence gives, in place of what is measured.
+    #[must_use]
+    pub fn rate(mut self, name: SequenceName, per_second: f64) -> Self {
+        self.rates.insert(name, per_second);
+        self
+    }
+
+    /// Warns of sequences that end within this time. Default 30 days.
+    #[must_use]
+    pub fn ends_within(self, time: Duration) -> Self {
+        Self { ends_within: time, ..self }
+    }
+
+    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each
+    /// lasts. Takes memory for each of them.
+    #[must_use]
+    pub fn measures(self, measures: bool) -> Self {
+        Self { measures, ..self }
+    }
+
+    /// Looks once. What could not be looked at is a finding too.
+    pub async fn examine(&self) -> Examined {
+        self.examine_since(None).await
+    }
+
+    /// The same, with rates since an earlier look. Choose one that is several refills back: a sequence comes
+    /// on by whole steps.
+    pub async fn examine_since(&self, earlier: Option<&Reached>) -> Examined {
+        let guarded = self.witness.is_some();
+        let mut seen = Examined::default();
+        seen.findings.extend(judge::forgets(self.store.capabilities().durability, guarded));
+        self.look_for_others(&mut seen.findings).await;
+        let held = self.look_at_columns(&mut seen.findings).await;
+        self.compare_columns(&held, &mut seen.findings).await;
+        self.compare_ledgers(&held, &mut seen.findings).await;
+        self.look_for_refusals(&mut seen.findings).await;
+        self.look_at_all(earlier, &held, &mut seen).await;
+        seen
+    }
+
+    /// How far each sequence has come.
+    ///
+    /// # Errors
+    /// Those of [`Store::list`].
+    pub async fn reached(&self) -> Result<Reached> {
+        let (mut reached, mut pages) = (Reached::now(), Pages::new(&*self.store, Page::default()));
+        while let Some(page) = pages.next().await? {
+            page.sequences.iter().for_each(|stored| reached.note(stored));
+        }
+        Ok(reached)
+    }
+
+    async fn look_for_others(&self, findings: &mut Vec<Finding>) {
+        let Some(url) = &self.url else { return };
+        match url.lookalikes().await {
+            Ok(found) => findings.extend(found.map(judge::ambiguous)),
+            Err(error) => findings.push(judge::not_seen(judge::LOOKALIKES, None, &error)),
+        }
+    }
+
+    /// One after the other: a column without an index is read as a whole.
+    async fn look_at_columns(&self, findings: &mut Vec<Finding>) -> Held {
+        let mut held = Held::default();
+        for (name, of_type) in &self.types {
+            held.entry(name.clone()).or_default().of_type = Some(of_type.clone());
+        }
+        for (name, column) in &self.columns {
+            match column.largest().await {
+                Ok(mut largest) => {
+                    largest.default = largest.default.filter(|default| !self.draws_likewise(name, default));
+                    findings.extend(judge::of_column(name, column, &largest));
+                    held.entry(name.clone()).or_default().columns.push((column.clone(), largest));
+                }
+                Err(error) => {
+                    let asked = format!("the largest id in {column}");
+                    findings.push(judge::not_seen(asked, Some(name), &error));
+                }
+            }
+        }
+        held
+    }
+
+    /// Whether the default of a column draws from the native sequence itself, as others may.
+    fn draws_likewise(&self, name: &SequenceName, default: &str) -> bool {
+        let native = |url: &StoreUrl| url.to_string().contains("sequences=native");
+        default.starts_with("nextval(")
+            && default.contains(name.as_str())
+            && self.url.as_ref().is_some_and(native)
+    }
+
+    async fn compare_columns(&self, held: &Held, findings: &mut Vec<Finding>) {
+        for (name, holders) in held.iter().filter(|(_, holders)| !holders.columns.is_empty()) {
+            match self.store.inspect(name).await {
+                Ok(Some(stored)) => findings.extend(judge::of_columns(&stored, holders)),
+                // That it is missing is found with the others.
+                Ok(None) => {}
+                Err(error) => findings.extend(not_read(name, "the sequence", &error)),
+            }
+        }
+    }
+
+    async fn look_for_refusals(&self, findings: &mut Vec<Finding>) {
+        let Some(url) = &self.url else { return };
+        match url.refused().await {
+            Ok(refused) => findings.extend(refused.iter().map(|(name, error)| judge::refused(name, error))),
+            Err(error) => findings.push(judge::not_seen(judge::REFUSALS, None, &error)),
+        }
+    }
+
+    async fn compare_ledgers(&self, held: &Held, findings: &mut Vec<Finding>) {
+        let Some(witness) = &self.witness else { return };
+        let (mut page, mut ahead) = (Page::default(), Vec::new());
+        loop {
+            let Ledgers { ledgers, unreadable, next, .. } = match witness.list(&page).await {
+                Ok(ledgers) => ledgers,
+                Err(error) => {
+                    return findings.push(judge::not_seen("the ledgers of the witness", None, &error));
+                }
+            };
+            findings.extend(unreadable.into_iter().map(|found| judge::unreadable(found, "the witness")));
+            let compared =
+                ledgers.into_iter().map(|(name, ledger)| self.compare(&**witness, held, name, ledger));
+            let mut compared = stream::iter(compared).buffered(AT_ONCE);
+            while let Some(compared) = compared.next().await {
+                match compared {
+                    Compared::Agrees => {}
+                    Compared::Ahead(found) => ahead.push(found),
+                    Compared::Found(finding) => findings.push(finding),
+                }
+            }
+            match next {
+                Some(cursor) if page.after.as_ref() != Some(&cursor) => page = page.after(cursor),
+                _ => break,
+            }
+        }
+        self.look_for_claims(&**witness, ahead, findings).await;
+    }
+
+    /// Whether the ids that these sequences are ahead of their ledgers are claimed a moment later. A ledger
+    /// that changes is of a sequence that is drawn from through the guard.
+    async fn look_for_claims(
+        &self,
+        witness: &dyn Witness,
+        mut ahead: Vec<Ahead>,
+        findings: &mut Vec<Finding>,
+    ) {
+        let mut found = Vec::new();
+        for _ in 0..LOOKS {
+            if ahead.is_empty() {
+                return;
+            }
+            sleep(CLAIMED_WITHIN).await;
+            let looked = ahead.into_iter().map(|(name, ledger)| async move {
+                let again = witness.read(&name).await.ok()?.filter(|again| *again == ledger)?;
+                let stored = self.store.inspect(&name).await.ok()??;
+                Some((judge::not_claimed(&again, &stored)?, (name, again)))
+            });
+            let looked = stream::iter(looked).buffered(AT_ONCE).filter_map(future::ready);
+            (found, ahead) = looked.unzip().await;
+        }
+        findings.append(&mut found);
+    }
+
+    async fn compare(
+        &self,
+        witness: &dyn Witness,
+        held: &Held,
+        name: SequenceName,
+        ledger: Ledger,
+    ) -> Compared {
+        match self.confirmed(witness, held, &name, ledger).await {
+            Err(error) => not_read(&name, "what the witness has of it", &error)
+                .map_or(Compared::Agrees, Compared::Found),
+            Ok(compared) => compared,
+        }
+    }
+
+    /// What speaks against the sequence while its ledger stays the same: whoever gives ids back has the
+    /// witness let go of them before the store takes them, and a look in between would take that for a loss.
+    /// A ledger that changes each time is of a sequence that is being drawn from through the guard, which
+    /// finds out itself.
+    async fn confirmed(
+        &self,
+        witness: &dyn Witness,
+        held: &Held,
+        name: &SequenceName,
+        mut ledger: Ledger,
+    ) -> Result<Compared> {
+        let nothing = Holders::default();
+        let holders = held.get(name).unwrap_or(&nothing);
+        for _ in 0..LOOKS {
+            let stored = self.store.inspect(name).await?;
+            let Some(finding) = judge::against(name, &ledger, stored.as_ref(), holders) else {
+                let is_ahead = stored.is_some_and(|stored| judge::is_ahead(&ledger, &stored));
+                return Ok(if is_ahead { Compared::Ahead((name.clone(), ledger)) } else { Compared::Agrees });
+            };
+            match witness.read(name).await? {
+                Some(again) if again == ledger => return Ok(Compared::Found(finding)),
+                Some(again) => ledger = again,
+                None => return Ok(Compared::Agrees),
+            }
+        }
+        Ok(Compared::Agrees)
+    }
+
+    /// All that the store alone says, page by page.
+    async fn look_at_all(&self, earlier: Option<&Reached>, held: &Held, seen: &mut Examined) {
+        let mut reached = self.measures.then(Reached::now);
+        let columns = self.columns.iter().map(|(name, _)| name);
+        let mut asked: BTreeSet<_> = self.types.keys().chain(self.rates.keys()).chain(columns).collect();
+        let mut pages = Pages::new(&*self.store, Page::default());
+        let mut window = self.window(&mut seen.findings);
+        loop {
+            let page = match pages.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) => {
+                    return seen.findings.push(judge::not_seen("the list of sequences", None, &error));
+                }
+            };
+            for stored in &page.sequences {
+                seen.sequences += 1;
+                asked.remove(&stored.name);
+                if let Some(reached) = &mut reached {
+                    reached.note(stored);
+                }
+                let rate = self.rate_of(stored, earlier);
+                seen.findings.extend(self.of_stored(stored, rate, held));
+                let lasts = rate.filter(|_| self.measures).and_then(|rate| judge::lasts(stored, rate));
+                seen.lasts.extend(lasts.map(|seconds| (stored.name.clone(), seconds)));
+            }
+            self.look_for_ledgers(&page.sequences, &mut seen.findings).await;
+            self.compare_windows(&mut window, &page.sequences, &mut seen.findings).await;
+            let unreadable = page.unreadable.into_iter().map(|found| judge::unreadable(found, "the store"));
+            seen.findings.extend(unreadable);
+        }
+        seen.findings.extend(asked.into_iter().map(judge::missing));
+        seen.reached = reached;
+    }
+
+    fn rate_of(&self, stored: &SequenceInfo, earlier: Option<&Reached>) -> Option<f64> {
+        let given = self.rates.get(&stored.name).copied();
+        given.or_else(|| earlier.and_then(|earlier| earlier.rate(stored)))
+    }
+
+    fn of_stored(&self, stored: &SequenceInfo, rate: Option<f64>, held: &Held) -> Vec<Finding> {
+        let nothing = Holders::default();
+        let holders = held.get(&stored.name).unwrap_or(&nothing);
+        let found = [
+            judge::exhausted(stored, holders),
+            rate.and_then(|rate| judge::ends(stored, rate, self.ends_within, holders)),
+            holders
+                .of_type
+                .as_ref()
+                .and_then(|(of_type, largest)| judge::too_narrow(stored, of_type, *largest)),
+        ];
+        found.into_iter().flatten().collect()
+    }
+
+    fn window(&self, findings: &mut Vec<Finding>) -> Option<Arc<dyn WindowView>> {
+        self.url.as_ref()?.window().unwrap_or_else(|error| {
+            findings.push(judge::not_seen(WINDOW, None, &error));
+            None
+        })
+    }
+
+    /// A window that cannot be looked at is one finding, and not one for each sequence.
+    pub(super) async fn compare_windows(
+        &self,
+        window: &mut Option<Arc<dyn WindowView>>,
+        sequences: &[SequenceInfo],
+        findings: &mut Vec<Finding>,
+    ) {
+        let Some(view) = window.clone() else { return };
+        let compared = sequences.iter().cloned().map(|stored| self.compare_window(&*view, stored));
+        let mut compared = stream::iter(compared).buffered(AT_ONCE);
+        while let Some(outcome) = compared.next().await {
+            match outcome {
+                Ok(finding) => findings.extend(finding),
+                Err(error) => {
+                    *window = None;
+                    return findings.push(judge::not_seen(WINDOW, None, &error));
+                }
+            }
+        }
+    }
+
+    async fn compare_window(&self, window: &dyn WindowView, stored: SequenceInfo) -> Result<Option<Finding>> {
+        let Some(end) = window.end(&stored).await?.filter(|end| *end > stored.reached()) else {
+            return Ok(None);
+        };
+        // The window was asked after the store, which may have granted more by then.
+        let now = self.store.inspect(&stored.name).await?;
+        let now = now.filter(|now| now.identity == stored.identity);
+        Ok(now.and_then(|now| judge::behind_window(&now, end)))
+    }
+
+    async fn look_for_ledgers(&self, sequences: &[SequenceInfo], findings: &mut Vec<Finding>) {
+        let Some(witness) = &self.witness else { return };
+        let names: Vec<_> = sequences.iter().map(|stored| stored.name.clone()).collect();
+        for (stored, ledger) in sequences.iter().zip(witness.read_many(&names).await) {
+            // That the witness is away was found before.
+            if matches!(ledger, Ok(None)) {
+                findings.extend(judge::unguarded(stored));
+            }
+        }
+    }
+}
+
+/// That a sequence could not be read; nothing of one that is found among the unreadable later.
+fn not_read(name: &SequenceName, asked: &str, error: &Error) -> Option<Finding> {
+    (error.kind() != ErrorKind::StoreViolation).then(|| judge::not_seen(asked, Some(name), error))
+}
+
+impl Finding {
+    /// The finding that a store, or a witness, could not be opened.
+    pub fn of_opening(what: impl Into<String>, error: &Error) -> Self {
+        judge::not_seen(what, None, error)
+    }
+}

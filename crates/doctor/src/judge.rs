@@ -1,0 +1,405 @@
+//! What is wrong with a sequence, by what is known of it. Pure: no store, no clock.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use super::ColumnUrl;
+use super::finding::{Finding, FindingKind, Remedy, Severity};
+use idmill::SequenceName;
+use idmill::store::{Bounds, Durability, SequenceInfo, Unreadable};
+use idmill::{Error, ErrorKind, Operation, Status};
+use idmill_guard::{Announced, Ledger};
+use idmill_kit::Largest;
+
+/// A finding about a sequence.
+fn about(
+    name: &SequenceName,
+    kind: FindingKind,
+    asked: impl Into<String>,
+    found: impl Into<String>,
+    remedy: Remedy,
+) -> Finding {
+    Finding::new(kind, name.to_string(), asked, found, remedy)
+}
+
+/// Where the ids of a sequence are kept outside its store: the columns that were read, and the named type.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holders {
+    pub(super) columns: Vec<(ColumnUrl, Largest)>,
+    pub(super) of_type: Option<(String, u64)>,
+}
+
+impl Holders {
+    /// The largest id in all columns.
+    fn largest(&self, stored: &SequenceInfo) -> Option<u128> {
+        self.columns.iter().filter_map(|(_, largest)| largest.as_id(stored.reached())).max()
+    }
+
+    /// The largest id that fits all of them.
+    fn hold(&self) -> Option<u64> {
+        let columns = self.columns.iter().filter_map(|(_, largest)| largest.holds);
+        columns.chain(self.of_type.as_ref().map(|(_, holds)| *holds)).min()
+    }
+}
+
+/// All that columns say about the sequence.
+pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Finding> {
+    let of_column = |(column, largest): &(ColumnUrl, Largest)| {
+        // Each counter ends long before 2^63, whatever its max is.
+        let holds = largest.holds.filter(|holds| *holds < u64::MAX >> 1);
+        let narrow =
+            holds.and_then(|holds| too_narrow(stored, &format!("{column} ({})", largest.of_type), holds));
+        [in_use(stored, column, largest, holders), narrow]
+    };
+    holders.columns.iter().flat_map(of_column).flatten().collect()
+}
+
+/// Properties of a column that make its largest id unreliable, whatever the sequence is.
+pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
+    let asked = || format!("the largest id in {column}");
+    let incomplete = largest.hidden_by.as_ref().map(|why| {
+        let remedy = Remedy::advice("name the table itself, and connect as a role that sees every row of it");
+        about(name, FindingKind::Incomplete, asked(), format!("{why}: a larger id may be hidden"), remedy)
+    });
+    let default = largest.default.as_ref().map(|default| {
+        let found = format!("new rows get {default} where a writer gives no id: ids will repeat");
+        let remedy =
+            Remedy::advice("have every writer give ids of idmill, and drop the default of the column");
+        about(name, FindingKind::ColumnDefault, asked(), found, remedy)
+    });
+    incomplete.into_iter().chain(default).collect()
+}
+
+/// Whether a column holds ids that are still to be handed out. The column was read first: what is handed out
+/// later is reserved by the time the sequence is.
+fn in_use(
+    stored: &SequenceInfo,
+    column: &ColumnUrl,
+    largest: &Largest,
+    holders: &Holders,
+) -> Option<Finding> {
+    let largest = largest.as_id(stored.reached())?;
+    // Of one that is exhausted, nothing is handed out any more.
+    if stored.next.is_none_or(|next| largest < u128::from(next)) {
+        return None;
+    }
+    let found = format!("{largest} is in use, and {}: ids will repeat", next(stored));
+    let asked = format!("the largest id in {column}");
+    let remedy = match u64::try_from(largest) {
+        Ok(largest) if largest < stored.bounds.max() => raise(stored, largest + 1),
+        _ => widen(stored, holders),
+    };
+    Some(about(&stored.name, FindingKind::InUse, asked, found, remedy))
+}
+
+/// Raises next and max above the ids in use, up to the end of the narrowest column or type.
+fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
+    let (largest, max) = (holders.largest(stored), stored.bounds.max());
+    let Some(used) = largest.map_or(Some(max), |largest| u64::try_from(largest.max(max.into())).ok()) else {
+        return Remedy::advice(
+            "no sequence goes beyond 2^64 - 1: see whether the column is the right one, and what wrote that id",
+        );
+    };
+    match holders.hold() {
+        Some(holds) if holds <= used => {
+            Remedy::advice(format!("its column or type ends at {holds}: widen that first, then raise max"))
+        }
+        holds => match holds.or_else(|| wider(used)) {
+            Some(max) => {
+                let next = largest.filter(|largest| *largest >= stored.reached()).map(|_| used + 1);
+                Remedy::SetMax { name: stored.name.clone(), next, max }
+            }
+            None => {
+                Remedy::advice("no id is larger: begin another sequence, with ids that tell the two apart")
+            }
+        },
+    }
+}
+
+fn raise(stored: &SequenceInfo, next: u64) -> Remedy {
+    Remedy::Raise { name: stored.name.clone(), identity: stored.identity, next }
+}
+
+/// What a ledger says against the sequence of its name, read after it.
+pub(super) fn against(
+    name: &SequenceName,
+    ledger: &Ledger,
+    stored: Option<&SequenceInfo>,
+    holders: &Holders,
+) -> Option<Finding> {
+    let asked = || "what the witness has of it".to_owned();
+    if ledger.is_removed() && stored.is_none_or(|stored| stored.identity != ledger.identity) {
+        return None;
+    }
+    let Some(stored) = stored else {
+        if ledger.announced == Some(Announced::Removing) {
+            return pending(name, ledger);
+        }
+        let found = format!(
+            "ids below {} were claimed, and the store has no such sequence: it was emptied, restored to before the sequence \
+             was created, or is another one",
+            ledger.top()
+        );
+        return Some(about(
+            name,
+            FindingKind::Missing,
+            asked(),
+            found,
+            recreate(name, ledger.top(), None, holders),
+        ));
+    };
+    let (known, here) = (ledger.identity, stored.identity);
+    if known.incarnation != here.incarnation {
+        let found = format!(
+            "ids below {} were claimed of {:016x}, and the store has {:016x}: it was emptied, restored to before the \
+             sequence was created, or is another one",
+            ledger.top(),
+            known.incarnation,
+            here.incarnation
+        );
+        return Some(about(
+            name,
+            FindingKind::Replaced,
+            asked(),
+            found,
+            recreate(name, ledger.top(), Some(stored.bounds), holders),
+        ));
+    }
+    if known.epoch > here.epoch {
+        let found = format!("it was reset to epoch {}, and the store has epoch {}", known.epoch, here.epoch);
+        let remedy =
+            Remedy::advice("restore a later backup, or reset the sequence again: `idmill set --help`");
+        return Some(about(name, FindingKind::BehindReset, asked(), found, remedy));
+    }
+    let went_back = (ledger.top() > stored.reached()).then(|| {
+        let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
+        about(name, FindingKind::WentBack, asked(), found, raise_to(stored, ledger.top()))
+    });
+    went_back.or_else(|| pending(name, ledger))
+}
+
+/// The finding of an announcement that the store has not confirmed. It permits nothing, so ids go on above all that
+/// were claimed.
+fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
+    let (what, remedy) = match ledger.announced.filter(|announced| announced.is_pending())? {
+        Announced::Resetting { start } => (
+            format!("a reset to {start}"),
+            format!("repeat `idmill set {name} --next {start} --backwards`, or leave it"),
+        ),
+        _ => ("a removal".to_owned(), format!("repeat `idmill remove {name}`, or leave it")),
+    };
+    let found = format!("{what} was announced, and the store did not confirm it");
+    let asked = "what the witness has of it";
+    Some(about(name, FindingKind::Pending, asked, found, Remedy::advice(remedy)))
+}
+
+/// Raises it so far, or to its end.
+fn raise_to(stored: &SequenceInfo, top: u128) -> Remedy {
+    let top = top.min(u128::from(stored.bounds.max()) + 1);
+    u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top))
+}
+
+/// Whether its window has ids, which end there, that the store has not granted. The store was read
+/// afterwards.
+pub(super) fn behind_window(stored: &SequenceInfo, end: u128) -> Option<Finding> {
+    (end > stored.reached()).then(|| {
+        let found = format!("ids below {end} were put into the window, and {}: it went back", next(stored));
+        about(&stored.name, FindingKind::WentBack, "what its window has", found, raise_to(stored, end))
+    })
+}
+
+fn used_up() -> Remedy {
+    Remedy::advice(
+        "every id was claimed, and none is left: keep the guard, which lets none of them be used twice",
+    )
+}
+
+/// Keeps the bounds of the present sequence. Without one, only its columns and types limit it.
+fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Holders) -> Remedy {
+    let Ok(next) = u64::try_from(top) else { return used_up() };
+    let bounds = bounds.or_else(|| Bounds::new(1, holders.hold()?).ok());
+    match bounds.filter(|bounds| next > bounds.max()) {
+        None => Remedy::Recreate { name: name.clone(), next, bounds },
+        Some(bounds) => Remedy::advice(format!(
+            "ids below {next} were claimed, and its max is {}: restore the store, or have it end later",
+            bounds.max()
+        )),
+    }
+}
+
+/// Whether ids were reserved above all that were claimed, of the sequence that the ledger is of.
+pub(super) fn is_ahead(ledger: &Ledger, stored: &SequenceInfo) -> bool {
+    ledger.announced.is_none() && stored.identity == ledger.identity && stored.reached() > ledger.top()
+}
+
+/// The finding of that, if the ledger stays as it is: a process claims what it reserves right afterwards.
+pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
+    is_ahead(ledger, stored).then(|| {
+        let (top, last) = (ledger.top(), stored.reached() - 1);
+        let found = format!("ids {top} to {last} were passed, and none of them was claimed");
+        let remedy = Remedy::advice(
+            "have every process that draws from it name the guard; after a `set` or a process that was killed, the next guarded \
+             draw settles it",
+        );
+        let finding =
+            about(&stored.name, FindingKind::Unguarded, "what the witness has of it", found, remedy);
+        Finding { severity: Severity::Warning, ..finding }
+    })
+}
+
+/// Whether ids are drawn without the guard.
+pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
+    let used = stored.next != Some(stored.bounds.start());
+    used.then(|| {
+        let found = format!("nothing was claimed, and {}", next(stored));
+        let remedy = Remedy::advice("have every process that draws from it name the guard");
+        about(&stored.name, FindingKind::Unguarded, "what the witness has of it", found, remedy)
+    })
+}
+
+pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Finding> {
+    stored.next.is_none().then(|| {
+        let max = stored.bounds.max();
+        let found = match holders.largest(stored) {
+            _ if holders.columns.is_empty() => {
+                format!("every id up to its max, {max}, is reserved; no column was compared (--check)")
+            }
+            Some(largest) if largest > u128::from(max) => {
+                format!("every id up to its max, {max}, is reserved, and {largest} is in use")
+            }
+            _ => format!("every id up to its max, {max}, is reserved"),
+        };
+        let remedy = widen(stored, holders);
+        about(&stored.name, FindingKind::Exhausted, "what is left of it", found, remedy)
+    })
+}
+
+/// That the store refuses each reserve of it, by the error of such a refusal.
+pub(super) fn refused(name: &SequenceName, error: &Error) -> Finding {
+    let remedy =
+        Remedy::advice("as it says; compare with the ids in use first (--check), or with the witness");
+    about(name, FindingKind::Refused, "whether it can be drawn from", error.to_string(), remedy)
+}
+
+/// The largest of the narrowest integer of SQL that holds more than this.
+fn wider(max: u64) -> Option<u64> {
+    [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX].into_iter().find(|wider| *wider > max)
+}
+
+/// How many seconds it lasts at so many ids a second; `None` if it does not come on.
+pub(super) fn lasts(stored: &SequenceInfo, rate: f64) -> Option<f64> {
+    (rate > 0.0).then(|| stored.remaining() as f64 / rate)
+}
+
+/// Whether it is over within this time at so many ids a second.
+pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration, holders: &Holders) -> Option<Finding> {
+    let left = stored.remaining();
+    let seconds = lasts(stored, rate)?;
+    let soon = left > 0 && seconds <= within.as_secs_f64();
+    soon.then(|| {
+        let found = format!("{left} ids are left, for {} at {rate:.1} a second", days(seconds));
+        let remedy = widen(stored, holders);
+        about(&stored.name, FindingKind::EndsSoon, "how long it lasts", found, remedy)
+    })
+}
+
+/// A time for people to judge by.
+fn days(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds:.0} s"),
+        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
+        ..172_800.0 => format!("{:.0} h", seconds / 3_600.0),
+        _ => format!("{:.1} days", seconds / 86_400.0),
+    }
+}
+
+/// Whether it goes on beyond the largest id that fits what `of_type` names.
+pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Option<Finding> {
+    let max = stored.bounds.max();
+    (max > holds).then(|| {
+        let found = format!("{of_type} holds ids up to {holds}, and its max is {max}");
+        let reached = stored.reached() > u128::from(holds) + 1;
+        let severity = if reached { Severity::Error } else { Severity::Warning };
+        let remedy = if reached {
+            Remedy::advice(format!("ids above {holds} are reserved already: widen {of_type}"))
+        } else {
+            Remedy::SetMax { name: stored.name.clone(), next: None, max: holds }
+        };
+        let asked = format!("whether its ids fit {of_type}");
+        Finding { severity, ..about(&stored.name, FindingKind::TooNarrow, asked, found, remedy) }
+    })
+}
+
+/// A sequence that somebody asked about, and that is not there.
+pub(super) fn missing(name: &SequenceName) -> Finding {
+    let remedy = Remedy::advice(
+        "correct the name, or the store's URL; if the store was there before, restore it: made anew, it begins every sequence \
+         at its start",
+    );
+    about(name, FindingKind::Missing, "the sequence", "the store has none of this name", remedy)
+}
+
+/// Something stored where sequences are, or ledgers.
+pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
+    let remedy = Remedy::advice("restore it, or remove it by the database's own means once nobody uses it");
+    let asked = format!("what {of} has");
+    Finding::new(FindingKind::Unreadable, found.name, asked, found.error.to_string(), remedy)
+}
+
+/// A witness makes up for it, as long as there is one.
+pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> {
+    (durability < Durability::Disk).then(|| {
+        let found = "it forgets what it granted when its process or its machine ends, and grants it again";
+        let remedy =
+            Remedy::advice("have it sync to disk before it answers, or guard it by a witness that does");
+        let severity = if guarded { Severity::Warning } else { Severity::Error };
+        let finding =
+            Finding::new(FindingKind::LosesWrites, None, "how long a grant survives", found, remedy);
+        Finding { severity, ..finding }
+    })
+}
+
+/// Something else that has the store's name, as the store says.
+pub(super) fn ambiguous(found: String) -> Finding {
+    let remedy = Remedy::advice(
+        "see who draws from it; name the one that is meant in the URL of every process, as in schema=NAME, or drop the other",
+    );
+    Finding::new(FindingKind::Ambiguous, None, LOOKALIKES, found, remedy)
+}
+
+pub(super) const LOOKALIKES: &str = "what else has the store's name";
+pub(super) const REFUSALS: &str = "which sequences the store refuses";
+
+fn next(stored: &SequenceInfo) -> String {
+    match stored.next {
+        Some(next) => format!("the next to be reserved is {next}"),
+        None => format!("all up to {} is reserved", stored.bounds.max()),
+    }
+}
+
+/// What an error that came of looking says: nothing is known, or the store is refused as it is.
+pub(super) fn not_seen(asked: impl Into<String>, sequence: Option<&SequenceName>, error: &Error) -> Finding {
+    let refused =
+        matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unsupported | ErrorKind::StoreViolation)
+            && error.operation() == Some(Operation::Connect);
+    let kind = if refused { FindingKind::Refused } else { FindingKind::NotSeen };
+    let remedy = match error.status() {
+        Status::Permanent => "as it says; nothing is known until this can be looked at",
+        _ => "look again later; nothing is known until this can be looked at",
+    };
+    let sequence = sequence.map(ToString::to_string);
+    Finding::new(kind, sequence, asked, chain(error), Remedy::advice(remedy))
+}
+
+/// The error with the causes that say more than it does.
+fn chain(error: &Error) -> String {
+    let (mut text, mut next) = (error.to_string(), error.source());
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,47 @@
+//! Finds what is wrong with the sequences of a store, before an id comes twice or none comes at all.
+//!
+//! A store cannot see that it went back in time, and neither can the processes that draw from it. Others
+//! remember: the user's own data, whose largest id has to be below the next to be reserved; and a
+//! [witness](idmill_guard), whose ledgers say what was claimed. [`Doctor`] compares them with the store.
+//!
+//! - [`Doctor`]: looks at a store, and returns its [`Finding`]s.
+//! - [`Finding`]: what was asked, what is there, and the [`Remedy`].
+//! - [`ColumnUrl`]: a column of the user's own.
+//! - [`apply`]: carries a remedy out that only raises a counter.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
+//! use crate as doctor;
+//! use idmill_doctor::{Doctor, Finding, FindingKind};
+//! use idmill_guard::{Guarded, MemoryWitness};
+//! use idmill::store::{MemoryStore, Store};
+//! use idmill::Sequences;
+//! use std::sync::Arc;
+//!
+//! let (store, witness) = (Arc::new(MemoryStore::new()), Arc::new(MemoryWitness::new()));
+//! let guarded: Arc<dyn Store> = Arc::new(Guarded::new(store.clone(), witness.clone()));
+//! let orders = Sequences::new(guarded)?.sequence::<u64>("orders").step(10).await?;
+//! let backup = store.snapshot();
+//! orders.next().await?;
+//! store.restore(&backup); // the store has forgotten what it granted
+//!
+//! let doctor = Doctor::new(store.clone()).witness(witness);
+//! let went_back = |found: &Finding| found.kind == FindingKind::WentBack;
+//! let findings = doctor.examine().await.findings;
+//! let finding = findings.into_iter().find(went_back).expect("it did");
+//! doctor::apply(&*store, &finding.remedy).await?;
+//! assert!(!doctor.examine().await.findings.iter().any(went_back));
+//! # Ok(()) }
+//! ```
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
+mod column;
+mod examine;
+mod finding;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+pub use column::ColumnUrl;
+pub use examine::{Doctor, Examined, Reached};
+pub use finding::{Finding, FindingKind, Remedy, Severity, apply};

@@ -1,0 +1,287 @@
+//! What is found, and what is no finding although it looks like one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::FindingKind::{BehindReset, Missing, Replaced, Unguarded, WentBack};
+use super::*;
+use idmill::Result;
+use idmill::SequenceName;
+use idmill::store::{
+    Bounds, Change, GiveBack, Grant, MemoryStore, Page, Reserve, SequenceInfo, Store, StoreFuture,
+};
+use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
+use idmill_kit::WindowView;
+
+fn name(name: &str) -> SequenceName {
+    SequenceName::new(name).unwrap()
+}
+
+/// A store with its witness.
+struct Both {
+    store: MemoryStore,
+    witness: MemoryWitness,
+    guarded: Guarded,
+}
+
+impl Both {
+    fn new() -> Self {
+        let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
+        let guarded = Guarded::new(Arc::new(store.clone()), Arc::new(witness.clone()));
+        Self { store, witness, guarded }
+    }
+
+    async fn draw(&self, name: &str, count: u64) -> Grant {
+        let request = Reserve::new(self::name(name), count).create(Bounds::of::<i32>());
+        self.guarded.reserve(&request).await.unwrap()
+    }
+
+    fn doctor(&self) -> Doctor {
+        // Memory forgets, which is another finding.
+        Doctor::new(Arc::new(self.store.clone())).witness(Arc::new(self.witness.clone()))
+    }
+
+    async fn kinds(&self, doctor: &Doctor) -> Vec<FindingKind> {
+        let found = doctor.examine().await.findings;
+        found.iter().map(|found| found.kind).filter(|kind| *kind != FindingKind::LosesWrites).collect()
+    }
+}
+
+/// Lists the ledgers as they were once, and reads them as they are.
+#[derive(Debug)]
+struct Late {
+    listed: Vec<(SequenceName, Ledger)>,
+    now: MemoryWitness,
+}
+
+impl Witness for Late {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+        self.now.read(name)
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>> {
+        self.now.swap(name, seen, wanted)
+    }
+
+    fn list<'a>(&'a self, _: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        Box::pin(async {
+            let mut ledgers = Ledgers::default();
+            ledgers.ledgers.clone_from(&self.listed);
+            Ok(ledgers)
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_or_reset_between_two_looks_raises_no_alarm() {
+    let both = Both::new();
+    let grant = both.draw("orders", 10).await;
+    both.draw("reset", 10).await;
+    both.draw("removed", 10).await;
+    let listed = both.witness.list(&Page::default()).await.unwrap().ledgers;
+    // Each of these comes after the ledgers were listed, and before the store is looked at.
+    let rest = idmill::Range::new(5, 6).unwrap();
+    assert!(both.guarded.give_back(&GiveBack::new(name("orders"), grant.identity, rest)).await.unwrap());
+    both.guarded.set(&name("reset"), Change::new().next(3).backwards(true)).await.unwrap();
+    both.guarded.remove(&name("removed")).await.unwrap();
+    let late = Late { listed, now: both.witness.clone() };
+    assert_eq!(both.kinds(&both.doctor().witness(Arc::new(late))).await, []);
+}
+
+#[tokio::test]
+async fn a_ledger_that_stays_speaks_against_the_store() {
+    let both = Both::new();
+    for sequence in ["a", "b", "c"] {
+        both.draw(sequence, 10).await;
+    }
+    assert_eq!(both.kinds(&both.doctor()).await, []);
+    let backup = both.store.snapshot();
+    both.draw("a", 10).await;
+    both.guarded.set(&name("b"), Change::new().next(3).backwards(true)).await.unwrap();
+    both.draw("b", 5).await;
+    both.draw("d", 5).await;
+    both.store.restore(&backup);
+    both.store.remove(&name("c")).await.unwrap();
+    both.store.create(&name("c"), Bounds::of::<i32>()).await.unwrap();
+    let doctor = both.doctor();
+    assert_eq!(both.kinds(&doctor).await, [WentBack, BehindReset, Replaced, Missing]);
+    for finding in doctor.examine().await.findings {
+        apply(&both.store, &finding.remedy).await.unwrap();
+    }
+    assert_eq!(both.kinds(&doctor).await, [BehindReset, Replaced, Missing], "only what raises is applied");
+    assert_eq!(both.store.inspect(&name("a")).await.unwrap().unwrap().next, Some(21));
+}
+
+#[tokio::test]
+async fn a_remedy_for_another_sequence_of_the_name_changes_nothing() {
+    let both = Both::new();
+    both.draw("a", 10).await;
+    let backup = both.store.snapshot();
+    both.draw("a", 10).await;
+    both.store.restore(&backup);
+    let findings = both.doctor().examine().await.findings;
+    both.store.remove(&name("a")).await.unwrap();
+    both.store.create(&name("a"), Bounds::of::<i32>()).await.unwrap();
+    let remedy = &findings.iter().find(|found| found.kind == FindingKind::WentBack).unwrap().remedy;
+    assert_eq!(apply(&both.store, remedy).await.unwrap_err().kind(), idmill::ErrorKind::Conflict);
+    assert_eq!(both.store.inspect(&name("a")).await.unwrap().unwrap().next, Some(1));
+}
+
+#[tokio::test]
+async fn who_draws_without_the_guard_is_seen_and_whoever_does_not_draw_is_not() {
+    let both = Both::new();
+    both.store.create(&name("new"), Bounds::of::<i32>()).await.unwrap();
+    both.store.reserve(&Reserve::new(name("bare"), 5).create(Bounds::of::<i32>())).await.unwrap();
+    assert_eq!(both.kinds(&both.doctor()).await, [FindingKind::Unguarded]);
+    both.witness.set_away(true);
+    assert_eq!(both.kinds(&both.doctor()).await, [FindingKind::NotSeen], "once, and not for each sequence");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_of_the_same_sequence_since_the_last_look() {
+    let both = Both::new();
+    let doctor = both.doctor().measures(true).ends_within(Duration::from_secs(3600));
+    let most = u64::from(i32::MAX.unsigned_abs());
+    both.draw("fast", most - 10_000).await;
+    both.draw("slow", most - 10_000).await;
+    both.draw("gone", most - 10_000).await;
+    let earlier = doctor.examine().await.reached.unwrap();
+    tokio::time::advance(Duration::from_secs(100)).await;
+    both.draw("fast", 1_000).await;
+    both.draw("slow", 10).await;
+    both.guarded.remove(&name("gone")).await.unwrap();
+    both.draw("gone", most - 10).await;
+    let ends = |findings: Vec<Finding>| {
+        let ends = findings.into_iter().filter(|found| found.kind == FindingKind::EndsSoon);
+        ends.map(|found| (found.sequence.unwrap(), found.found)).collect::<Vec<_>>()
+    };
+    let found = ends(doctor.examine_since(Some(&earlier)).await.findings);
+    assert_eq!(found, [("fast".to_owned(), "9000 ids are left, for 15 min at 10.0 a second".to_owned())]);
+    // What is said goes before what is seen.
+    let told = doctor.rate(name("fast"), 0.1).rate(name("slow"), 5.0);
+    let found = ends(told.examine_since(Some(&earlier)).await.findings);
+    assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["slow"]);
+}
+
+/// Windows end there, and are away in turn.
+#[derive(Debug)]
+struct Seen(u128, std::sync::atomic::AtomicBool);
+
+impl WindowView for Seen {
+    fn end<'a>(&'a self, _: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>> {
+        let is_away = self.1.load(std::sync::atomic::Ordering::Relaxed);
+        let away = idmill::Error::new(idmill::ErrorKind::Unavailable, "the window is away");
+        Box::pin(async move { if is_away { Err(away) } else { Ok(Some(self.0)) } })
+    }
+}
+
+#[tokio::test]
+async fn a_window_ahead_of_its_store_is_found_and_one_that_is_away_is_one_finding() {
+    let both = Both::new();
+    both.draw("a", 100).await;
+    both.draw("b", 50).await;
+    let window = Arc::new(Seen(101, false.into()));
+    let (doctor, mut found) = (both.doctor(), Vec::new());
+    let sequences = both.store.list_all().await.unwrap();
+    let mut view: Option<Arc<dyn WindowView>> = Some(window.clone());
+    doctor.compare_windows(&mut view, &sequences, &mut found).await;
+    let [finding] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((finding.kind, finding.sequence.as_deref()), (WentBack, Some("b")));
+    assert_eq!(apply(&both.store, &finding.remedy).await.unwrap().unwrap().next, Some(101));
+    // What was listed before somebody drew is no fault of the store's.
+    found.clear();
+    doctor.compare_windows(&mut view, &sequences, &mut found).await;
+    assert_eq!(found, []);
+    window.1.store(true, std::sync::atomic::Ordering::Relaxed);
+    doctor.compare_windows(&mut view, &sequences, &mut found).await;
+    assert_eq!(found.iter().map(|found| found.kind).collect::<Vec<_>>(), [FindingKind::NotSeen]);
+    assert!(view.is_none(), "nobody asks it again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_a_sequence_lasts_is_said_of_those_that_come_on_where_rates_are_measured() {
+    let both = Both::new();
+    let most = u64::from(i32::MAX.unsigned_abs());
+    for each in ["fast", "rests", "told"] {
+        both.draw(each, most - 10_000).await;
+    }
+    let doctor = both.doctor().rate(name("told"), 5.0).measures(true);
+    let first = doctor.examine().await;
+    assert_eq!(first.lasts, [(name("told"), 2_000.0)]);
+    tokio::time::advance(Duration::from_secs(100)).await;
+    both.draw("fast", 1_000).await;
+    let lasts = doctor.examine_since(first.reached.as_ref()).await.lasts;
+    assert_eq!(lasts, [(name("fast"), 900.0), (name("told"), 2_000.0)]);
+    assert_eq!(doctor.measures(false).examine_since(first.reached.as_ref()).await.lasts, []);
+}
+
+#[tokio::test]
+async fn a_sequence_that_does_not_fit_its_type_is_a_warning_until_it_is_an_error() {
+    let both = Both::new();
+    both.draw("s", 127).await;
+    let doctor = both.doctor().holds(name("s"), "i8", 127).holds(name("none"), "i8", 127);
+    let severity = async || {
+        let found = doctor.examine().await.findings;
+        assert!(found.iter().any(|found| found.kind == FindingKind::Missing), "{found:?}");
+        found.into_iter().find(|found| found.kind == FindingKind::TooNarrow).map(|found| found.severity)
+    };
+    assert_eq!(severity().await, Some(Severity::Warning));
+    both.draw("s", 1).await;
+    assert_eq!(severity().await, Some(Severity::Error));
+    both.guarded.remove(&name("s")).await.unwrap();
+    both.guarded.create(&name("s"), Bounds::new(1, 127).unwrap()).await.unwrap();
+    assert_eq!(severity().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unclaimed_ids_are_a_warning_until_they_are_passed() {
+    let both = Both::new();
+    both.draw("orders", 10).await;
+    both.store.reserve(&Reserve::new(name("orders"), 1_000)).await.unwrap();
+    let findings = both.doctor().examine().await.findings;
+    let finding = findings.iter().find(|found| found.kind == Unguarded).expect("a finding");
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(finding.found.starts_with("ids 11 to 1010 were passed"), "{}", finding.found);
+    both.draw("orders", 1).await;
+    assert_eq!(both.kinds(&both.doctor()).await, []);
+}
+
+#[tokio::test]
+async fn unconfirmed_removal_is_pending_until_repeated() {
+    let both = Both::new();
+    both.draw("orders", 10).await;
+    let announced = both.witness.ledger("orders").unwrap().removing();
+    both.witness.set_ledger(&name("orders"), announced);
+    let pending = [FindingKind::Pending];
+    assert_eq!(both.kinds(&both.doctor()).await, pending);
+    both.store.remove(&name("orders")).await.unwrap();
+    assert_eq!(both.kinds(&both.doctor()).await, pending, "the store has carried it out");
+    both.guarded.remove(&name("orders")).await.unwrap();
+    assert_eq!(both.kinds(&both.doctor()).await, []);
+}
+
+#[tokio::test]
+async fn recreation_keeps_the_bounds_that_are_known() {
+    let both = Both::new();
+    both.draw("replaced", 10).await;
+    both.draw("missing", 10).await;
+    for sequence in ["replaced", "missing"] {
+        both.store.remove(&name(sequence)).await.unwrap();
+    }
+    both.store.create(&name("replaced"), Bounds::new(5, 500).unwrap()).await.unwrap();
+    let doctor = both.doctor();
+    let remedies = async |doctor: &Doctor| {
+        let found = doctor.examine().await.findings.into_iter().map(|found| found.remedy);
+        found.filter(|remedy| matches!(remedy, Remedy::Recreate { .. })).collect::<Vec<_>>()
+    };
+    let of = |sequence, bounds| Remedy::Recreate { name: name(sequence), next: 11, bounds };
+    let known = of("replaced", Bounds::new(5, 500).ok());
+    assert_eq!(remedies(&doctor).await, [of("missing", None), known.clone()]);
+    let typed = doctor.holds(name("missing"), "i16", 32_767);
+    assert_eq!(remedies(&typed).await, [of("missing", Bounds::new(1, 32_767).ok()), known]);
+}

@@ -1,0 +1,175 @@
+//! Resets and removals through the guard: announced at the witness, done in the store, confirmed at the
+//! witness.
+
+use super::{Announced, Guarded, Ledger, Witness};
+use idmill::SequenceName;
+use idmill::store::{Change, Identity, SequenceInfo, Store as _};
+use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Contention;
+
+/// Lets the next sequence of a removed name start anywhere: it may repeat the ids of the removed one. Returns
+/// `false` if the witness has no removed sequence of this name.
+///
+/// # Errors
+/// Those of the witness.
+pub async fn forget(witness: &dyn Witness, name: &SequenceName) -> Result<bool> {
+    let amended = amend(witness, name, None, Ledger::forgotten).await;
+    Ok(amended.map_err(|error| error.of(name))?.is_some())
+}
+
+impl Guarded {
+    /// [`Store::set`](idmill::store::Store::set): only a change that is asked for as
+    /// [backwards](Change::backwards) lowers what was claimed.
+    pub(super) async fn changed(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        let seen = match self.witness.read(name).await {
+            Ok(seen) => seen,
+            Err(error) if change.backwards => return Err(of_the_witness(error)),
+            // It raises or revokes, which needs no witness.
+            Err(_) => None,
+        };
+        let Some(seen) = seen else { return self.store.set(name, change).await };
+        let stored = self.store.inspect(name).await?;
+        if let Some((stored, start)) = stored.and_then(|stored| lowers(&seen, stored, &change)) {
+            // The epoch has to change: ranges of the old one are still in the memory of processes.
+            let change = change.revoke(true).expect(stored.identity);
+            return self.reset(name, stored.identity, start, change).await;
+        }
+        let after = self.store.set(name, change).await?;
+        if seen.identity.incarnation == after.identity.incarnation {
+            // The sequence exists, so a pending announcement is superseded. If this fails, it only stays
+            // pending.
+            let _ = self.amend(name, Ledger::taken_back).await;
+        }
+        Ok(after)
+    }
+
+    async fn reset(
+        &self,
+        name: &SequenceName,
+        stored: Identity,
+        start: u128,
+        change: Change,
+    ) -> Result<SequenceInfo> {
+        let Some(announced) = self.amend(name, |ledger| ledger.resetting(stored, start)).await? else {
+            return Err(overtaken("nothing was changed"));
+        };
+        let known = announced.identity;
+        let after = match self.store.set(name, change).await {
+            Ok(after) => after,
+            Err(error) => return Err(self.not_done(name, error).await),
+        };
+        let confirmed = self.amend(name, |ledger| ledger.reset(known, after.identity, after.reached())).await;
+        match confirmed.map_err(unconfirmed)? {
+            Some(_) => Ok(after),
+            None => Err(overtaken("the store was set, and the ids that were claimed stay claimed")),
+        }
+    }
+
+    /// [`Store::remove`](idmill::store::Store::remove): the next incarnation may follow, above all that was
+    /// claimed.
+    pub(super) async fn removed(&self, name: &SequenceName) -> Result<bool> {
+        let seen = self.witness.read(name).await.map_err(of_the_witness)?;
+        let stored = if seen.is_none() { self.store.inspect(name).await? } else { None };
+        // Without a ledger, a range may have been granted and not been claimed yet.
+        let opened = stored.map(|stored| Ledger::opened(&stored));
+        let Some(known) = seen.or_else(|| opened.clone()).map(|ledger| ledger.identity.incarnation) else {
+            return self.store.remove(name).await;
+        };
+        amend(&*self.witness, name, opened, Ledger::removing).await?;
+        match self.store.remove(name).await {
+            Ok(removed) => {
+                let confirmed = self.amend(name, |ledger| ledger.removed(known)).await;
+                confirmed.map_err(unconfirmed)?;
+                Ok(removed)
+            }
+            Err(error) => Err(self.not_done(name, error).await),
+        }
+    }
+
+    /// Takes the announcement back, unless the store may have done what was announced.
+    async fn not_done(&self, name: &SequenceName, error: Error) -> Error {
+        if is_certain(&error) {
+            // If this fails, it stays pending, which permits nothing.
+            let _ = self.amend(name, Ledger::taken_back).await;
+        }
+        error
+    }
+
+    async fn amend(
+        &self,
+        name: &SequenceName,
+        change: impl Fn(&Ledger) -> Option<Ledger> + Send,
+    ) -> Result<Option<Ledger>> {
+        amend(&*self.witness, name, None, change).await
+    }
+}
+
+/// Writes the ledger that `change` returns; returns it, or `None` if nothing is to be changed. `opened`
+/// stands for a ledger that is missing.
+async fn amend(
+    witness: &dyn Witness,
+    name: &SequenceName,
+    opened: Option<Ledger>,
+    change: impl Fn(&Ledger) -> Option<Ledger> + Send,
+) -> Result<Option<Ledger>> {
+    let mut contest = Contention::new().begin();
+    loop {
+        let seen = witness.read(name).await.map_err(of_the_witness)?;
+        let Some(wanted) = seen.as_ref().or(opened.as_ref()).and_then(&change) else { return Ok(None) };
+        if witness.swap(name, seen.as_ref(), &wanted).await.map_err(of_the_witness)? {
+            return Ok(Some(wanted));
+        }
+        contest.lost(None).await?;
+    }
+}
+
+/// The sequence as it is stored and the next id after the change, if that is below what was claimed, or a
+/// step from behind an earlier reset.
+fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(SequenceInfo, u128)> {
+    let is_it = stored.identity.incarnation == seen.identity.incarnation
+        && change.expect.is_none_or(|expected| expected == stored.identity);
+    if !change.backwards || !is_it {
+        return None;
+    }
+    let mut after = stored.clone();
+    // The store refuses a change that cannot be applied.
+    after.apply(change).ok()?;
+    let start = after.reached();
+    let is_meant = change.next.is_some() || start < stored.reached();
+    let is_lower = start < seen.top() || stored.identity.epoch < seen.identity.epoch;
+    (is_meant && is_lower).then_some((stored, start))
+}
+
+/// Whether the store or the witness certainly changed nothing.
+pub(super) fn is_certain(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Deadline | ErrorKind::StoreViolation)
+}
+
+pub(super) fn of_the_witness(error: Error) -> Error {
+    Error::new(error.kind(), "the witness that guards this store could not be asked").because(error)
+}
+
+fn unconfirmed(error: Error) -> Error {
+    let message =
+        "the store was changed, and the witness does not have it: repeat the change once it can be written";
+    Error::new(error.kind(), message).because(error)
+}
+
+fn overtaken(outcome: &str) -> Error {
+    let message = format!(
+        "others reset the sequence or claimed ids of a later epoch meanwhile; {outcome}; set it again"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+impl Announced {
+    /// The command that repeats what is pending.
+    pub(super) const fn repeated(self) -> &'static str {
+        match self {
+            Self::Resetting { .. } => {
+                "a reset was announced and is not confirmed: repeat `idmill set NAME --backwards`"
+            }
+            _ => "a removal was announced and is not confirmed: repeat `idmill remove NAME`",
+        }
+    }
+}

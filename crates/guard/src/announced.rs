@@ -1,0 +1,204 @@
+//! What an administrator does to a sequence through the guard: announced at the witness, done in the store,
+//! and confirmed at the witness. Pure: no store, no clock.
+
+use super::Ledger;
+use idmill::store::{Identity, SequenceInfo};
+
+/// What an administrator does to a sequence through the guard, or did.
+///
+/// An announcement has two halves. It is *pending* before the store is asked and permits nothing. It is
+/// *done* once the store has confirmed the change. If the store certainly refuses, the announcement is taken
+/// back; if the outcome is unknown, it stays pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Announced {
+    /// Pending: the sequence is being set back.
+    Resetting {
+        /// The next id from then on. 2^64 is possible, hence the width.
+        start: u128,
+    },
+    /// Pending: the sequence is being removed.
+    Removing,
+    /// Done: the sequence was removed. Another incarnation may follow, above all that was claimed.
+    Removed,
+    /// Done: the sequence was removed, and the next incarnation may start anywhere.
+    Forgotten,
+}
+
+impl Announced {
+    /// Whether the store has not confirmed it.
+    pub const fn is_pending(self) -> bool {
+        matches!(self, Self::Resetting { .. } | Self::Removing)
+    }
+
+    /// The announcement after a claim of `now`, which has the incarnation of `known`, the ledger's identity.
+    pub(super) fn once_claimed(self, known: Identity, now: Identity) -> Option<Self> {
+        match self {
+            // The ledger is no longer of the identity that was to be reset.
+            Self::Resetting { .. } => (now == known).then_some(self),
+            // It is in use: it was put back, or this claim is late. Its claims count again.
+            Self::Forgotten => Some(Self::Removed),
+            Self::Removing | Self::Removed => Some(self),
+        }
+    }
+}
+
+impl Ledger {
+    /// A ledger without any claim of a sequence as it is stored. The ids before its next one may be in use.
+    pub fn opened(stored: &SequenceInfo) -> Self {
+        let is_unused = stored.next == Some(stored.bounds.start());
+        let floor = if is_unused { 0 } else { stored.reached() };
+        let identity = stored.identity;
+        Self { identity, floor, solid: floor, claims: Vec::new(), announced: None, version: 0, stamp: 0 }
+    }
+
+    /// The same ledger, written again: shows that the witness can be written.
+    #[must_use]
+    pub fn touched(&self) -> Self {
+        Self { version: self.version + 1, ..self.clone() }
+    }
+
+    /// The ledger with a pending reset to `start` of the sequence that is stored as `stored`; `None` if that
+    /// is another incarnation. The ledger takes over a later epoch, so that claims of it do not overtake the
+    /// reset.
+    pub fn resetting(&self, stored: Identity, start: u128) -> Option<Self> {
+        let Identity { incarnation, epoch } = self.identity;
+        (incarnation == stored.incarnation).then(|| Self {
+            identity: Identity { incarnation, epoch: epoch.max(stored.epoch) },
+            ..self.announce(Some(Announced::Resetting { start }))
+        })
+    }
+
+    /// The ledger once the store has confirmed the reset to `start` under the identity `now`; `None` if it is
+    /// no longer of `known`, as it was announced: others claimed under a later epoch.
+    pub fn reset(&self, known: Identity, now: Identity, start: u128) -> Option<Self> {
+        (self.identity == known).then(|| Self {
+            identity: now,
+            floor: start,
+            solid: start,
+            claims: Vec::new(),
+            ..self.announce(None)
+        })
+    }
+
+    /// The ledger with a pending removal; `None` if one is pending or done already.
+    pub fn removing(&self) -> Option<Self> {
+        let is_new = matches!(self.announced, None | Some(Announced::Resetting { .. }));
+        is_new.then(|| self.announce(Some(Announced::Removing)))
+    }
+
+    /// The ledger once the store has confirmed the removal; `None` if it is of another incarnation, or done
+    /// already.
+    pub fn removed(&self, incarnation: u64) -> Option<Self> {
+        let is_done = self.is_removed() || self.identity.incarnation != incarnation;
+        (!is_done).then(|| self.announce(Some(Announced::Removed)))
+    }
+
+    /// The ledger once the next incarnation of a removed sequence may start anywhere; `None` if it was not
+    /// removed.
+    pub fn forgotten(&self) -> Option<Self> {
+        self.is_removed().then(|| self.announce(Some(Announced::Forgotten)))
+    }
+
+    /// The ledger without the pending announcement; `None` if there is none.
+    pub fn taken_back(&self) -> Option<Self> {
+        self.announced.is_some_and(Announced::is_pending).then(|| self.announce(None))
+    }
+
+    /// Whether the sequence was removed, and another incarnation may follow.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.announced, Some(Announced::Removed | Announced::Forgotten))
+    }
+
+    fn announce(&self, announced: Option<Announced>) -> Self {
+        Self { announced, ..self.touched() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Refusal;
+    use idmill::Range;
+
+    const ORDERS: Identity = Identity { incarnation: 7, epoch: 1 };
+    const OTHER: Identity = Identity { incarnation: 8, epoch: 0 };
+    const RESET: Identity = Identity { incarnation: 7, epoch: 2 };
+
+    fn claim(ledger: &Ledger, identity: Identity, start: u64) -> Result<Ledger, Refusal> {
+        Ledger::claim(Some(ledger), identity, Range::new(start, 5).unwrap())
+    }
+
+    /// Ids 1 to 5 are claimed.
+    fn ledger() -> Ledger {
+        Ledger::claim(None, ORDERS, Range::new(1, 5).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn pending_announcement_permits_nothing() {
+        let removing = ledger().removing().unwrap();
+        assert_eq!(claim(&removing, OTHER, 6), Err(Refusal::Replaced { known: ORDERS }));
+        let resetting = ledger().resetting(ORDERS, 1).unwrap();
+        for pending in [&removing, &resetting] {
+            assert_eq!(claim(pending, ORDERS, 1), Err(Refusal::Claimed { top: 6, twice: true }));
+            assert_eq!(claim(pending, RESET, 1), Err(Refusal::Claimed { top: 6, twice: true }));
+            assert_eq!(pending.taken_back().unwrap().announced, None);
+            assert_eq!(claim(pending, ORDERS, 6).unwrap().announced, pending.announced);
+        }
+        assert_eq!(claim(&resetting, RESET, 6).unwrap().announced, None, "overtaken");
+        assert_eq!(ledger().taken_back(), None);
+    }
+
+    #[test]
+    fn confirmed_reset_lowers_the_floor() {
+        let resetting = claim(&ledger(), ORDERS, 11).unwrap().resetting(ORDERS, 3).unwrap();
+        let reset = resetting.reset(ORDERS, RESET, 3).unwrap();
+        assert_eq!((reset.identity, reset.floor, reset.claims.len(), reset.announced), (RESET, 3, 0, None));
+        assert_eq!(claim(&reset, RESET, 1), Err(Refusal::Claimed { top: 3, twice: false }));
+        assert_eq!(claim(&reset, RESET, 3).unwrap().floor, 8);
+        assert_eq!(claim(&reset, ORDERS, 16), Err(Refusal::BehindReset { known: RESET }));
+        let overtaken = claim(&resetting, RESET, 21).unwrap();
+        assert_eq!(overtaken.reset(ORDERS, RESET, 3), None);
+        let later = ledger().resetting(RESET, 3).unwrap();
+        assert_eq!(claim(&later, RESET, 6).unwrap().announced, later.announced, "from before the reset");
+        assert_eq!(overtaken.resetting(ORDERS, 3).unwrap().identity, RESET);
+        assert_eq!(overtaken.resetting(OTHER, 3), None);
+    }
+
+    #[test]
+    fn removed_name_remembers_its_top() {
+        let removed = ledger().removing().unwrap().removed(7).unwrap();
+        assert!(removed.is_removed() && removed.removing().is_none() && removed.removed(7).is_none());
+        assert_eq!(removed.taken_back(), None, "it is done");
+        assert_eq!(claim(&removed, OTHER, 1), Err(Refusal::Recreated { top: 6 }));
+        let next = claim(&removed, OTHER, 6).unwrap();
+        assert_eq!((next.identity, next.floor, next.announced), (OTHER, 11, None));
+        assert_eq!(claim(&next, ORDERS, 11), Err(Refusal::Replaced { known: OTHER }));
+        let late = Err(Refusal::Claimed { top: 11, twice: false });
+        assert_eq!(claim(&next, OTHER, 1), late, "granted before the store was raised, not twice");
+        let late = claim(&removed, ORDERS, 6).unwrap();
+        assert!(late.is_removed(), "a claim of the removed sequence that is late");
+        assert_eq!(ledger().removed(8), None);
+    }
+
+    #[test]
+    fn forgotten_name_starts_anywhere_until_it_is_used_again() {
+        assert_eq!(ledger().forgotten(), None);
+        let forgotten = ledger().removed(7).unwrap().forgotten().unwrap();
+        assert_eq!(claim(&forgotten, OTHER, 1).unwrap().floor, 6);
+        assert_eq!(claim(&forgotten, ORDERS, 1), Err(Refusal::Claimed { top: 6, twice: true }));
+        let used = claim(&forgotten, ORDERS, 6).unwrap();
+        assert_eq!(claim(&used, OTHER, 1), Err(Refusal::Recreated { top: 11 }));
+    }
+
+    #[test]
+    fn opened_ledger_refuses_what_may_be_in_use() {
+        let mut stored = SequenceInfo::new("s".parse().unwrap(), idmill::store::Bounds::new(5, 90).unwrap());
+        stored.identity = ORDERS;
+        assert_eq!(Ledger::opened(&stored).top(), 0);
+        stored.next = Some(20);
+        let opened = Ledger::opened(&stored).touched();
+        assert_eq!(claim(&opened, ORDERS, 16), Err(Refusal::Claimed { top: 20, twice: false }));
+        assert_eq!(claim(&opened, ORDERS, 20).unwrap().floor, 25);
+    }
+}

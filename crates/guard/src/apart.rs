@@ -1,0 +1,189 @@
+//! Whether a witness is another place than the store that it guards, and whether it was there before.
+//!
+//! A witness in a store has a *mark*: a record with a random text, written when the witness is created. If the
+//! store shows the text that was just written to the witness, both are one place, by whatever names they go.
+
+use std::path::Path;
+
+use idmill::SequenceName;
+use idmill::store::{Identity, Page, Pages, Store};
+use idmill::{Error, ErrorKind, Result};
+
+const MARK: &str = "idmill:witness";
+/// How often the look is repeated while other processes write the mark.
+const TRIES: usize = 8;
+
+/// Whether the record of this name is the mark, and no ledger.
+pub(super) fn is_mark(name: &SequenceName) -> bool {
+    name.as_str() == MARK
+}
+
+fn name() -> SequenceName {
+    SequenceName::new(MARK).expect("a valid name")
+}
+
+fn fresh() -> String {
+    format!("witness {:016x}{:016x}", Identity::fresh().incarnation, Identity::fresh().incarnation)
+}
+
+/// Whether the witness was there before: marked, or with records from before there were marks.
+///
+/// # Errors
+/// As [`probe`].
+pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
+    if probe(store, witness).await? {
+        return Ok(true);
+    }
+    let records = witness.list_records(&Page::default()).await?;
+    if records.records.is_empty() && records.unreadable.is_empty() {
+        return Ok(false);
+    }
+    marked(store, witness).await.map(|()| true)
+}
+
+/// Marks a witness that has no mark yet, and probes it.
+///
+/// # Errors
+/// As [`probe`].
+pub async fn marked(store: &dyn Store, witness: &dyn Store) -> Result<()> {
+    mark(witness).await?;
+    probe(store, witness).await.map(drop)
+}
+
+async fn mark(witness: &dyn Store) -> Result<()> {
+    // Another process may have been faster, whose mark is as good.
+    witness.swap_record(&name(), None, &fresh()).await.map(drop)
+}
+
+/// Whether the witness is marked.
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) if it is the store itself, and those of both.
+async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
+    let (name, mut written) = (name(), None);
+    for _ in 0..TRIES {
+        let Some(mark) = witness.record(&name).await? else { return Ok(false) };
+        let shown = match store.record(&name).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(true),
+            shown => shown.map_err(not_probed)?,
+        };
+        if shown.is_none() {
+            return Ok(true);
+        }
+        if shown.as_ref() != Some(&mark) {
+            // Read again: another process may have written between the two reads.
+            if witness.record(&name).await?.as_ref() == Some(&mark) {
+                return Ok(true);
+            }
+        } else if shown == written {
+            return Err(is_itself());
+        } else {
+            // The same place, or a copy of it: a new mark tells.
+            let new = fresh();
+            if witness.swap_record(&name, Some(&mark), &new).await? {
+                written = Some(new);
+            }
+        }
+    }
+    let message = format!("other processes changed its mark, the record {MARK}, {TRIES} times; try again");
+    Err(Error::new(ErrorKind::Unavailable, message))
+}
+
+/// Refuses a witness that the server of the store keeps.
+pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result<()> {
+    let Some(server) = witness.server().await? else { return Ok(()) };
+    if store.server().await?.as_ref() != Some(&server) {
+        return Ok(());
+    }
+    let message = format!(
+        "the store is kept by the same server, {server}: a failover or a restore of it takes both back. Name another server, or a \
+         file on another disk"
+    );
+    Err(Error::invalid(message))
+}
+
+/// A sequence of the store that ids were reserved of, or whose ids are not known; `None` if there is none.
+pub async fn drawn_from(store: &dyn Store) -> Result<Option<String>> {
+    let mut pages = Pages::new(store, Page::default());
+    while let Some(page) = pages.next().await? {
+        if let Some(unreadable) = page.unreadable.into_iter().next() {
+            return Ok(Some(unreadable.name));
+        }
+        let mut sequences = page.sequences.into_iter();
+        if let Some(drawn) = sequences.find(|info| info.reached() > u128::from(info.bounds.start())) {
+            return Ok(Some(drawn.name.to_string()));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether both names lead to one file.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let found = std::fs::canonicalize(one).ok();
+    one == other || found.is_some() && found == std::fs::canonicalize(other).ok()
+}
+
+/// The error for a witness that is the store itself.
+pub fn is_itself() -> Error {
+    Error::invalid(
+        "it is the store itself, so one restore takes both back: name another server, or a file on another disk",
+    )
+}
+
+fn not_probed(error: Error) -> Error {
+    let message = format!(
+        "the store's record {MARK} cannot be read, so the store may be the witness itself: let this user read the records"
+    );
+    Error::new(error.kind(), message).because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::store::{Bounds, MemoryStore, Reserve};
+
+    #[tokio::test]
+    async fn probe_same_store_is_refused() {
+        let store = MemoryStore::new();
+        assert!(!probe(&store, &store.clone()).await.unwrap(), "no mark yet");
+        mark(&store).await.unwrap();
+        let error = probe(&store, &store.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("is the store itself"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn probe_copy_of_the_witness_is_accepted() {
+        let witness = MemoryStore::new();
+        mark(&witness).await.unwrap();
+        let store = MemoryStore::new();
+        assert!(probe(&store, &witness).await.unwrap());
+        let copied = witness.record(&name()).await.unwrap().unwrap();
+        store.swap_record(&name(), None, &copied).await.unwrap();
+        assert!(probe(&store, &witness).await.unwrap());
+        assert_ne!(witness.record(&name()).await.unwrap(), Some(copied), "a new mark told them apart");
+        // Each the witness of the other.
+        assert!(probe(&witness, &store).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn mark_twice_keeps_the_first() {
+        let witness = MemoryStore::new();
+        mark(&witness).await.unwrap();
+        let first = witness.record(&name()).await.unwrap();
+        mark(&witness).await.unwrap();
+        assert_eq!(witness.record(&name()).await.unwrap(), first);
+    }
+
+    #[tokio::test]
+    async fn drawn_from_finds_the_sequence_that_was_used() {
+        let store = MemoryStore::new();
+        let [new, used] = ["new", "used"].map(|name| SequenceName::new(name).unwrap());
+        for name in [&new, &used] {
+            store.create(name, Bounds::new(5, 100).unwrap()).await.unwrap();
+        }
+        assert_eq!(drawn_from(&store).await.unwrap(), None);
+        store.reserve(&Reserve::new(used, 1)).await.unwrap();
+        assert_eq!(drawn_from(&store).await.unwrap().as_deref(), Some("used"));
+    }
+}

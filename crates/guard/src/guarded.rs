@@ -1,0 +1,470 @@
+//! A store whose grants are claimed at a witness before they are used.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::administration::{is_certain, of_the_witness};
+use super::{Announced, Heal, Ledger, Refusal, Witness, Write};
+use idmill::SequenceName;
+use idmill::store::{
+    Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
+};
+use idmill::{Error, ErrorKind, Operation, Result};
+use idmill_kit::Contention;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How often a reserve is repeated whose ids were claimed before: once after the store was raised, and again
+/// where other processes were faster each time.
+const TRIES: usize = 8;
+
+/// How long a refused claim waits for the second half of an announcement.
+const PENDING: Contention = Contention::new()
+    .every(1)
+    .pauses(Duration::from_millis(5), Duration::from_millis(100))
+    .patience(Duration::from_secs(2));
+
+/// A store whose grants are used only after a [`Witness`] has recorded them.
+///
+/// A reserve reads what the witness has, then reserves from the store, then claims what was granted: two more
+/// round trips, all of them in the refill, so that draws do not wait for them while there are ids in memory.
+/// A batch of reserves has no more. While the witness is away, reserves fail with
+/// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim whose outcome is unknown makes the
+/// range a gap. A claim that certainly failed gives the range back to the store, and nothing more is reserved
+/// until the witness can be written.
+///
+/// Where ids were claimed before and the sequence is still the same, the store has gone back in time: its
+/// next id is raised above all that was claimed, which is counted in [`healed`](Self::healed) and logged as
+/// an error, and ids go on from there. (A claim that came too late, after many others, is refused as well; it
+/// is neither counted nor logged, and another range is reserved.) Where it is another incarnation, or one
+/// from before a reset, a person has to decide: reserves fail with
+/// [`StoreViolation`](ErrorKind::StoreViolation).
+///
+/// What was claimed stays claimed. Only two calls of this store lower it, once the store has confirmed them:
+/// [`set`](Store::set) with [`backwards`](Change::backwards), and [`remove`](Store::remove) followed by
+/// [`forget`](super::forget). After a removal without `forget`, the next sequence of the name starts above
+/// all that was claimed.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
+/// use idmill_guard::{Guarded, MemoryWitness};
+/// use idmill::store::{MemoryStore, Store};
+/// use idmill::Sequences;
+/// use std::sync::Arc;
+///
+/// let store = MemoryStore::new();
+/// let witness = Arc::new(MemoryWitness::new()); // in earnest, another server or a `FileWitness`
+/// let guarded = || Arc::new(Guarded::new(Arc::new(store.clone()), witness.clone())) as Arc<dyn Store>;
+///
+/// let orders = Sequences::new(guarded())?.sequence::<u64>("orders").step(10).await?;
+/// let backup = store.snapshot();
+/// let last = orders.next().await?;
+/// store.restore(&backup); // the store has forgotten what it granted
+///
+/// let orders = Sequences::new(guarded())?.sequence::<u64>("orders").step(10).await?;
+/// assert!(orders.next().await? > last);
+/// # Ok(()) }
+/// ```
+pub struct Guarded {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) witness: Arc<dyn Witness>,
+    healed: AtomicU64,
+    /// Whether a range that cannot be claimed would be lost: the last claim failed, or the store takes
+    /// nothing back.
+    is_doubtful: AtomicBool,
+}
+
+/// Why a grant is not used.
+enum Unused {
+    /// Another is to be reserved.
+    Again(Error),
+    Failed(Error),
+}
+
+impl Guarded {
+    /// Guards a store by a witness.
+    pub fn new(store: Arc<dyn Store>, witness: Arc<dyn Witness>) -> Self {
+        let is_doubtful = AtomicBool::new(!store.capabilities().gives_back);
+        Self { store, witness, healed: AtomicU64::new(0), is_doubtful }
+    }
+
+    /// Returns how often the store was found to have gone back in time, and ids went on above what was
+    /// claimed.
+    pub fn healed(&self) -> u64 {
+        // Relaxed: a count, which nothing else depends on.
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    async fn claimed(&self, request: &Reserve) -> Result<Grant> {
+        // Nothing is reserved that could not be claimed.
+        let seen = self.witness.read(&request.name).await.map_err(of_the_witness)?;
+        let seen = self.writable(&request.name, seen).await?;
+        let grant = self.store.reserve(request).await?;
+        let first = match Ledger::claim(seen.as_ref(), grant.identity, grant.range) {
+            Ok(wanted) => Some(self.witness.swap(&request.name, seen.as_ref(), &wanted).await),
+            Err(_) => None,
+        };
+        self.settled(request, grant, first).await
+    }
+
+    /// The ledger, once the witness has shown that it is writable, if that is in doubt.
+    async fn writable(&self, name: &SequenceName, seen: Option<Ledger>) -> Result<Option<Ledger>> {
+        // Relaxed: a hint, which each process learns by itself.
+        if !self.is_doubtful.load(Ordering::Relaxed) {
+            return Ok(seen);
+        }
+        let touched = match &seen {
+            Some(seen) => seen.touched(),
+            None => match self.store.inspect(name).await? {
+                Some(stored) => Ledger::opened(&stored),
+                // It is about to be created.
+                None => return Ok(None),
+            },
+        };
+        let written = self.witness.swap(name, seen.as_ref(), &touched).await;
+        if !written.map_err(not_writable)? {
+            return self.witness.read(name).await.map_err(of_the_witness);
+        }
+        // Relaxed: as above.
+        self.is_doubtful.store(false, Ordering::Relaxed);
+        // As it is kept: a witness may add a stamp of its own.
+        self.witness.read(name).await.map_err(of_the_witness)
+    }
+
+    /// As [`claimed`](Self::claimed), with as many round trips for all of them as for one.
+    async fn claimed_many(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
+        let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
+        let looked = self.looked(&names).await;
+        let known = requests.iter().zip(&looked);
+        let (asked, seen): (Vec<_>, Vec<_>) = known
+            .filter_map(|(request, ledger)| Some((request.clone(), ledger.as_ref().ok()?.clone())))
+            .unzip();
+        let mut claimed = self.reserved_many(&asked, &seen).await.into_iter();
+        let answer = |looked: Result<_>| match looked {
+            Ok(_) => claimed.next().expect("one answer to each request"),
+            Err(error) => Err(of_the_witness(error)),
+        };
+        looked.into_iter().map(answer).collect()
+    }
+
+    /// Reads the ledgers. If it is in doubt, one of them shows whether the witness is writable.
+    async fn looked(&self, names: &[SequenceName]) -> Vec<Result<Option<Ledger>>> {
+        let mut looked = self.witness.read_many(names).await;
+        let is_known = |ledger: &Result<_>| matches!(ledger, Ok(Some(_)));
+        let at = looked.iter().position(is_known).unwrap_or_default();
+        if let (Some(Ok(seen)), Some(name)) = (looked.get_mut(at), names.get(at)) {
+            match self.writable(name, seen.take()).await {
+                Ok(now) => *seen = now,
+                Err(error) => return names.iter().map(|_| Err(error.clone())).collect(),
+            }
+        }
+        looked
+    }
+
+    /// Reserves, and claims what was granted: `seen` are the ledgers of before.
+    async fn reserved_many(&self, asked: &[Reserve], seen: &[Option<Ledger>]) -> Vec<Result<Grant>> {
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let granted = self.store.reserve_many(asked).await;
+        let writes: Vec<_> = asked.iter().zip(&granted).zip(seen).map(first_claim).collect();
+        let mut written =
+            self.witness.swap_many(&writes.iter().flatten().cloned().collect::<Vec<_>>()).await.into_iter();
+        let first: Vec<_> = writes.iter().map(|write| write.as_ref().and_then(|_| written.next())).collect();
+        let settled =
+            asked.iter().zip(granted).zip(first).map(|((request, granted), first)| async move {
+                self.settled(request, granted?, first).await
+            });
+        join_all(settled).await
+    }
+
+    /// What comes of a grant, by what came of the first attempt to claim it: `None` where the ledger that was
+    /// seen before speaks against it.
+    async fn settled(&self, request: &Reserve, grant: Grant, first: Option<Result<bool>>) -> Result<Grant> {
+        match first {
+            Some(Ok(true)) => Ok(grant),
+            Some(Err(error)) => Err(self.unclaimed(&request.name, &grant, error).await),
+            // That ledger may be out of date.
+            Some(Ok(false)) | None => self.use_or_again(request, grant).await,
+        }
+    }
+
+    /// Claims what was granted; reserves another range in place of one that must not be used.
+    async fn use_or_again(&self, request: &Reserve, mut grant: Grant) -> Result<Grant> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.claim(&request.name, &grant).await {
+                Ok(()) => return Ok(grant),
+                Err(Unused::Failed(error)) => return Err(error),
+                Err(Unused::Again(error)) => last = Some(error),
+            }
+            grant = self.store.reserve(request).await?;
+        }
+        let message = "the ids that the store granted were claimed before, each time; use larger steps, or see what else \
+                       changes this sequence";
+        let error = Error::new(ErrorKind::Unavailable, message);
+        Err(match last {
+            Some(last) => error.because(last),
+            None => error,
+        })
+    }
+
+    async fn claim(&self, name: &SequenceName, grant: &Grant) -> Result<(), Unused> {
+        let refused = match self.try_claim(name, grant).await {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(Unused::Failed(self.unclaimed(name, grant, error).await)),
+        };
+        match refused {
+            None => Ok(()),
+            Some((refusal, announced)) => Err(self.refused(name, grant, refusal, announced).await),
+        }
+    }
+
+    /// Claims a grant; returns the refusal, and the announcement at that time.
+    async fn try_claim(
+        &self,
+        name: &SequenceName,
+        grant: &Grant,
+    ) -> Result<Option<(Refusal, Option<Announced>)>> {
+        let (mut contest, mut pending) = (Contention::new().begin(), PENDING.begin());
+        loop {
+            let seen = self.witness.read(name).await?;
+            let wanted = match Ledger::claim(seen.as_ref(), grant.identity, grant.range) {
+                Ok(wanted) => wanted,
+                Err(refusal) => {
+                    let announced = seen.and_then(|seen| seen.announced);
+                    if announced.is_some_and(Announced::is_pending) && pending.lost(None).await.is_ok() {
+                        continue;
+                    }
+                    return Ok(Some((refusal, announced)));
+                }
+            };
+            if self.witness.swap(name, seen.as_ref(), &wanted).await? {
+                return Ok(None);
+            }
+            contest.lost(None).await?;
+        }
+    }
+
+    /// The error of a claim that failed. If the witness certainly has nothing of the range, the store takes
+    /// it back, and no id is lost.
+    async fn unclaimed(&self, name: &SequenceName, grant: &Grant, error: Error) -> Error {
+        if !is_certain(&error) {
+            return lost(of_the_witness(error));
+        }
+        // Relaxed: as in `writable`.
+        self.is_doubtful.store(true, Ordering::Relaxed);
+        if self.store.capabilities().gives_back {
+            let back = GiveBack::new(name.clone(), grant.identity, grant.range);
+            if let Ok(true) = self.store.give_back(&back).await {
+                return not_writable(error);
+            }
+        }
+        lost(of_the_witness(error))
+    }
+
+    async fn refused(
+        &self,
+        name: &SequenceName,
+        grant: &Grant,
+        refusal: Refusal,
+        announced: Option<Announced>,
+    ) -> Unused {
+        let message = match refusal {
+            Refusal::Claimed { top, .. } | Refusal::Recreated { top } => {
+                return self.healed_by(name, grant, top, refusal).await;
+            }
+            Refusal::Replaced { known } => replaced(grant, known),
+            Refusal::BehindReset { known } => behind_reset(grant, known),
+        };
+        match self.store.inspect(name).await {
+            // Others removed or reset it after the grant.
+            Ok(stored) if stored.as_ref().is_none_or(|stored| stored.identity != grant.identity) => {
+                Unused::Again(Error::new(ErrorKind::Unavailable, message))
+            }
+            Ok(_) => Unused::Failed(Error::new(ErrorKind::StoreViolation, with(message, announced))),
+            Err(error) => Unused::Failed(error),
+        }
+    }
+
+    /// Raises the store above all that was claimed. Reports it if that means that the store went back.
+    async fn healed_by(&self, name: &SequenceName, grant: &Grant, top: u128, refusal: Refusal) -> Unused {
+        let went_back = match self.heal(name, grant, top).await {
+            Ok(Heal::Raise(next)) => {
+                if let Refusal::Recreated { .. } = refusal {
+                    tracing::info!(sequence = %name, "ids start at {next}, above those of the removed sequence of this name");
+                }
+                matches!(refusal, Refusal::Claimed { .. })
+            }
+            Ok(Heal::Nothing) => matches!(refusal, Refusal::Claimed { twice: true, .. }),
+            Ok(Heal::Exhausted) => return Unused::Failed(all_claimed(name, grant, refusal)),
+            // Others raised it, or reset it: the next reserve shows what it is.
+            Err(error) if error.kind() == ErrorKind::Conflict => false,
+            Err(error) => return Unused::Failed(error),
+        };
+        if went_back {
+            self.report(name, grant, top);
+        }
+        Unused::Again(claimed_before(grant, top))
+    }
+
+    /// Raises the store above all that was claimed, unless it is there already. Only ever raises, so that a
+    /// late or repeated one does no harm.
+    async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128) -> Result<Heal> {
+        let Some(info) = self.store.inspect(name).await? else { return Err(ErrorKind::Conflict.into()) };
+        let heal = Heal::of(&info, grant.identity, top);
+        if let Heal::Raise(next) = heal {
+            // A rest that is given back leaves the ledger first: with a lower top, this is no restore.
+            let claimed = self.witness.read(name).await.map_err(of_the_witness)?;
+            if claimed.is_some_and(|ledger| ledger.top() < top) {
+                return Err(ErrorKind::Conflict.into());
+            }
+            self.store.set(name, Change::new().next(next).expect(info.identity)).await?;
+        }
+        Ok(heal)
+    }
+
+    fn report(&self, name: &SequenceName, grant: &Grant, top: u128) {
+        // Relaxed: as in `healed`.
+        self.healed.fetch_add(1, Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        metrics::counter!("idmill_healed_total", "sequence" => name.to_string()).increment(1);
+        let again = grant.range.start();
+        tracing::error!(
+            sequence = %name,
+            "the store went back in time: it granted ids from {again} on again, of which none was used; ids go on from {top}, above \
+             all that were handed out"
+        );
+    }
+
+    /// Has the witness let go of what is given back, before the store can grant it again. After a crash
+    /// between the two it is a gap.
+    async fn released(&self, back: &GiveBack) -> Result<bool> {
+        let seen = self.witness.read(&back.name).await.map_err(of_the_witness)?;
+        let Some(seen) = seen else { return Ok(false) };
+        let Some(wanted) = seen.release(back.identity, back.rest) else { return Ok(false) };
+        self.witness.swap(&back.name, Some(&seen), &wanted).await.map_err(of_the_witness)
+    }
+}
+
+/// How what was granted is claimed, by a ledger that may be out of date; `None` if that speaks against it.
+fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<Ledger>)) -> Option<Write> {
+    let grant = granted.as_ref().ok()?;
+    let wanted = Ledger::claim(seen.as_ref(), grant.identity, grant.range).ok()?;
+    Some(Write::new(request.name.clone(), seen.clone(), wanted))
+}
+
+fn replaced(grant: &Grant, known: Identity) -> String {
+    format!(
+        "the store has another sequence of this name ({:016x}) than the one that ids were claimed of ({:016x}): it was \
+         emptied, restored to before the sequence was created, or is another store; nothing of it is used. Correct the \
+         store's URL, or restore it; if the new one is meant, remove it through the guard and create it again",
+        grant.identity.incarnation, known.incarnation
+    )
+}
+
+fn behind_reset(grant: &Grant, known: Identity) -> String {
+    format!(
+        "the store is back behind a reset of this sequence: it is at epoch {}, and ids were claimed at epoch {}; \
+         nothing of it is used. Restore a later backup, or reset the sequence again",
+        grant.identity.epoch, known.epoch
+    )
+}
+
+/// Adds what is pending: it may be the reason.
+fn with(message: String, announced: Option<Announced>) -> String {
+    match announced.filter(|announced| announced.is_pending()) {
+        Some(announced) => format!("{message}. {}", announced.repeated()),
+        None => message,
+    }
+}
+
+fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
+    let max = grant.bounds.max();
+    if let Refusal::Claimed { .. } = refusal {
+        return exhausted(name, max);
+    }
+    let message = format!(
+        "a removed sequence of this name used every id up to {max}: raise max, or remove it with --forget to repeat them"
+    );
+    Error::new(ErrorKind::Exhausted, message)
+}
+
+fn claimed_before(grant: &Grant, top: u128) -> Error {
+    let message = format!(
+        "ids from {} on were granted, and all below {top} were claimed before; none of them is used",
+        grant.range.start()
+    );
+    Error::new(ErrorKind::StoreViolation, message)
+}
+
+/// Nothing was reserved, or it was given back.
+fn not_writable(error: Error) -> Error {
+    let kind = if is_certain(&error) { error.kind() } else { ErrorKind::Unavailable };
+    Error::new(kind, "the witness that guards this store cannot be written; no id was reserved")
+        .because(error)
+}
+
+/// The store has granted, and the range is not used: it is a gap, which the caller counts.
+fn lost(error: Error) -> Error {
+    Error::new(ErrorKind::UnknownOutcome, "a range was reserved and could not be claimed; it is a gap")
+        .because(error)
+}
+
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded")
+            .field("store", &self.store)
+            .field("witness", &self.witness)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for Guarded {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            let outcome = self.claimed(request).await;
+            outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+        })
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(async move {
+            let claimed = self.claimed_many(requests).await.into_iter().zip(requests);
+            let named = |(outcome, request): (Result<Grant>, &Reserve)| {
+                outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+            };
+            claimed.map(named).collect()
+        })
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            match self.released(back).await {
+                Ok(true) => self.store.give_back(back).await,
+                outcome => outcome.map_err(|error| error.of(&back.name).during(Operation::GiveBack)),
+            }
+        })
+    }
+
+    idmill::store_calls!(|this| this.store =>
+        create inspect inspect_many list server record swap_record list_records);
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            self.changed(name, change).await.map_err(|error| error.of(name).during(Operation::Set))
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(
+            async move { self.removed(name).await.map_err(|error| error.of(name).during(Operation::Remove)) },
+        )
+    }
+}

@@ -1,0 +1,353 @@
+//! What a witness remembers of a sequence, and what of that lets a range be used. Pure: no store, no clock.
+
+use super::announced::Announced;
+use idmill::Range;
+use idmill::store::{Identity, SequenceInfo};
+
+/// The ranges that were claimed of one sequence.
+///
+/// Everything below `floor` counts as claimed, and so does what the claims above it cover. Ranges and not a
+/// mark alone, since two processes that reserve at the same time may claim in the other order, which a mark
+/// would take for a store that went back in time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Ledger {
+    /// Which sequence the claims are of.
+    pub identity: Identity,
+    /// No id below it can be claimed any more. 2^64 is possible, hence the width.
+    pub floor: u128,
+    /// No id from here to the floor is unclaimed: what is lower may have been passed over. At most the floor.
+    pub solid: u128,
+    /// What was claimed above the floor: ascending, apart from each other, at most
+    /// [`MOST_CLAIMS`](Self::MOST_CLAIMS).
+    pub claims: Vec<Range>,
+    /// What an administrator does to the sequence through the guard, or did.
+    pub announced: Option<Announced>,
+    /// Counts changes, so that no ledger comes twice: a write that is late, or arrives twice, finds another.
+    pub version: u64,
+    /// Who wrote it, where a witness has to know: random, given by the witness to each write. Two processes
+    /// that a store grants the same range twice want the same ledger otherwise, and one whose answer was lost
+    /// would take the other's for its own.
+    pub stamp: u64,
+}
+
+/// Why a range must not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The ledger is of another incarnation: the store was emptied, restored to before the sequence was
+    /// created, or is another one.
+    Replaced {
+        /// The one that the ledger is of.
+        known: Identity,
+    },
+    /// The sequence was reset, and the store is back behind that.
+    BehindReset {
+        /// The one that the ledger is of.
+        known: Identity,
+    },
+    /// The sequence follows a removed one of the same name and starts below it. Its next id has to be raised;
+    /// nothing is wrong with the store.
+    Recreated {
+        /// The first id above all that were claimed of the removed one.
+        top: u128,
+    },
+    /// Some of the ids were claimed before, or may have been.
+    Claimed {
+        /// The first id above all that were claimed.
+        top: u128,
+        /// Whether one of them certainly was, so that the store has granted it twice. If not, the claim may
+        /// have come too late, after many others.
+        twice: bool,
+    },
+}
+
+/// What a store that granted claimed ids needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Heal {
+    /// Nothing: it is above all that was claimed. Other processes reserved later and claimed sooner.
+    Nothing,
+    /// It went back: its next id has to be raised to this one.
+    Raise(u64),
+    /// It went back, and every id up to its last was claimed.
+    Exhausted,
+}
+
+impl Heal {
+    /// What a store that has this of the sequence needs, where ids up to `top` were claimed under `identity`.
+    pub fn of(stored: &SequenceInfo, identity: Identity, top: u128) -> Self {
+        if stored.identity != identity || stored.reached() >= top {
+            return Self::Nothing;
+        }
+        let next = u64::try_from(top).ok().filter(|next| *next <= stored.bounds.max());
+        next.map_or(Self::Exhausted, Self::Raise)
+    }
+}
+
+impl Ledger {
+    /// How many ranges above the floor are kept apart. Where there would be more, the floor is raised over
+    /// the lowest, and who is slow to claim ids below it has to reserve others.
+    pub const MOST_CLAIMS: usize = 8;
+
+    /// The ledger once `range` is claimed.
+    ///
+    /// # Errors
+    /// Why it must not be.
+    pub fn claim(seen: Option<&Self>, identity: Identity, range: Range) -> Result<Self, Refusal> {
+        Self::claim_within(Self::MOST_CLAIMS, seen, identity, range)
+    }
+
+    /// The same, with at most so many ranges above the floor: for models, which are small.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_within(
+        most: usize,
+        seen: Option<&Self>,
+        identity: Identity,
+        range: Range,
+    ) -> Result<Self, Refusal> {
+        let Some(seen) = seen else { return Ok(Self::begun(identity, range, 0)) };
+        let (known, version) = (seen.identity, seen.version + 1);
+        if identity.incarnation != known.incarnation {
+            let mut next = match seen.announced {
+                Some(Announced::Forgotten) => return Ok(Self::begun(identity, range, version)),
+                Some(Announced::Removed) => seen.followed_by(identity),
+                _ => return Err(Refusal::Replaced { known }),
+            };
+            if next.has_any_of(range) {
+                return Err(Refusal::Recreated { top: next.floor });
+            }
+            next.add(range, most);
+            return Ok(next);
+        }
+        // A later epoch alone proves nothing: a revocation raises it, and so does a dump that is restored
+        // elsewhere. Claimed ids stay claimed.
+        if identity.epoch < known.epoch {
+            return Err(Refusal::BehindReset { known });
+        }
+        if seen.has_any_of(range) {
+            return Err(Refusal::Claimed { top: seen.top(), twice: seen.certainly_has_any_of(range) });
+        }
+        let announced = seen.announced.and_then(|announced| announced.once_claimed(known, identity));
+        let mut ledger = Self { identity, announced, version, ..seen.clone() };
+        ledger.add(range, most);
+        Ok(ledger)
+    }
+
+    /// The ledger once the rest of a claimed range may be claimed again; `None` if it is not the end of all
+    /// that was claimed.
+    pub fn release(&self, identity: Identity, rest: Range) -> Option<Self> {
+        if identity != self.identity || rest.is_empty() || rest.end() != self.top() {
+            return None;
+        }
+        let mut ledger = Self { version: self.version + 1, ..self.clone() };
+        match ledger.claims.pop() {
+            None => {
+                ledger.floor = rest.start().into();
+                ledger.solid = ledger.solid.min(ledger.floor);
+            }
+            Some(last) => {
+                let left = Range::new(last.start(), rest.start().checked_sub(last.start())?)?;
+                ledger.claims.extend((!left.is_empty()).then_some(left));
+            }
+        }
+        Some(ledger)
+    }
+
+    /// The first id above all that were claimed.
+    pub fn top(&self) -> u128 {
+        self.claims.last().map_or(self.floor, Range::end)
+    }
+
+    /// What is below the first range was handed out before there was a witness, or nobody knows.
+    fn begun(identity: Identity, range: Range, version: u64) -> Self {
+        let (floor, solid) = (range.end(), range.start().into());
+        Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0 }
+    }
+
+    /// The ledger of another incarnation, which starts above all that was claimed. None of it was claimed of
+    /// that one, so nothing is solid.
+    fn followed_by(&self, identity: Identity) -> Self {
+        let (floor, version) = (self.top(), self.version + 1);
+        let claims = Vec::new();
+        Self { identity, floor, solid: floor, claims, announced: None, version, stamp: self.stamp }
+    }
+
+    fn has_any_of(&self, range: Range) -> bool {
+        u128::from(range.start()) < self.floor || self.claims.iter().any(|claim| claim.overlaps(&range))
+    }
+
+    fn certainly_has_any_of(&self, range: Range) -> bool {
+        // Nothing is solid where both are one: all up to the floor was released.
+        let Self { solid, floor, .. } = *self;
+        let is_solid = solid < floor && range.end() > solid && u128::from(range.start()) < floor;
+        is_solid || self.claims.iter().any(|claim| claim.overlaps(&range))
+    }
+
+    fn add(&mut self, range: Range, most: usize) {
+        let at = self.claims.partition_point(|claim| claim.start() < range.start());
+        self.claims.insert(at, range);
+        self.claims = joined(&self.claims);
+        while self.claims.first().is_some_and(|lowest| u128::from(lowest.start()) == self.floor)
+            || self.claims.len() > most
+        {
+            let lowest = self.claims.remove(0);
+            if u128::from(lowest.start()) != self.floor {
+                self.solid = lowest.start().into();
+            }
+            self.floor = lowest.end();
+        }
+    }
+}
+
+/// The same ids in as few ranges as can be.
+fn joined(claims: &[Range]) -> Vec<Range> {
+    let mut joined: Vec<Range> = Vec::with_capacity(claims.len());
+    for claim in claims {
+        match joined.last_mut().and_then(|last| Some((join(*last, *claim)?, last))) {
+            Some((both, last)) => *last = both,
+            None => joined.push(*claim),
+        }
+    }
+    joined
+}
+
+/// Both as one, if the second begins where the first ends.
+fn join(first: Range, second: Range) -> Option<Range> {
+    let is_next = first.end() == u128::from(second.start());
+    is_next.then(|| Range::new(first.start(), first.len().checked_add(second.len())?)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ORDERS: Identity = Identity { incarnation: 7, epoch: 1 };
+
+    fn range(start: u64, len: u64) -> Range {
+        Range::new(start, len).unwrap()
+    }
+
+    fn claimed(ranges: &[(u64, u64)]) -> Ledger {
+        let mut ledger = None;
+        for (start, len) in ranges {
+            ledger = Some(Ledger::claim(ledger.as_ref(), ORDERS, range(*start, *len)).unwrap());
+        }
+        ledger.unwrap()
+    }
+
+    #[test]
+    fn ranges_may_be_claimed_in_any_order_and_once() {
+        let ledger = claimed(&[(1, 5), (16, 5), (11, 5)]);
+        assert_eq!((ledger.floor, &ledger.claims[..], ledger.top()), (6, &[range(11, 10)][..], 21));
+        for again in [(1, 5), (5, 2), (11, 1), (20, 3), (8, 4)] {
+            let refused = Ledger::claim(Some(&ledger), ORDERS, range(again.0, again.1));
+            assert_eq!(refused, Err(Refusal::Claimed { top: 21, twice: true }), "{again:?}");
+        }
+        let whole = Ledger::claim(Some(&ledger), ORDERS, range(6, 5)).unwrap();
+        assert_eq!((whole.floor, whole.claims.len()), (21, 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_raises_the_floor() {
+        let apart: Vec<_> = (0..=10).map(|n| (1 + n * 10, 2)).collect();
+        let ledger = claimed(&apart);
+        assert_eq!((ledger.floor, ledger.claims.len()), (23, Ledger::MOST_CLAIMS));
+        assert_eq!(
+            Ledger::claim(Some(&ledger), ORDERS, range(15, 2)),
+            Err(Refusal::Claimed { top: 103, twice: false }),
+            "below the floor, whether it was claimed or not"
+        );
+        assert_eq!(ledger.solid, 21);
+        let twice = |start| {
+            Ledger::claim(Some(&ledger), ORDERS, range(start, 2))
+                == Err(Refusal::Claimed { top: 103, twice: true })
+        };
+        assert!(twice(21) && twice(20) && !twice(19) && twice(31));
+    }
+
+    #[test]
+    fn greater_epoch_keeps_what_was_claimed() {
+        let ledger = claimed(&[(1, 5), (11, 5)]);
+        let revoked = Identity { epoch: 2, ..ORDERS };
+        assert_eq!(
+            Ledger::claim(Some(&ledger), revoked, range(1, 5)),
+            Err(Refusal::Claimed { top: 16, twice: true })
+        );
+        let after = Ledger::claim(Some(&ledger), revoked, range(16, 5)).unwrap();
+        assert_eq!((after.identity, after.floor, after.top()), (revoked, 6, 21));
+        assert_eq!(
+            Ledger::claim(Some(&after), ORDERS, range(21, 5)),
+            Err(Refusal::BehindReset { known: revoked })
+        );
+    }
+
+    #[test]
+    fn only_the_end_of_all_claims_is_released() {
+        let ledger = claimed(&[(1, 9), (20, 10)]);
+        assert_eq!(ledger.release(ORDERS, range(5, 5)), None);
+        assert_eq!(ledger.release(ORDERS, range(15, 15)), None, "more than was claimed together");
+        assert_eq!(ledger.release(Identity { epoch: 2, ..ORDERS }, range(25, 5)), None);
+        assert_eq!(ledger.release(ORDERS, range(25, 5)).unwrap().claims, [range(20, 5)]);
+        let front = ledger.release(ORDERS, range(20, 10)).unwrap();
+        assert_eq!((front.claims.len(), front.top()), (0, 10));
+        assert_eq!(front.release(ORDERS, range(5, 5)).unwrap().floor, 5);
+    }
+
+    #[test]
+    fn what_was_released_is_not_said_to_be_granted_twice() {
+        let nothing = claimed(&[(55, 9)]).release(ORDERS, range(55, 9)).unwrap();
+        assert_eq!(
+            Ledger::claim(Some(&nothing), ORDERS, range(47, 9)),
+            Err(Refusal::Claimed { top: 55, twice: false }),
+            "below the floor, and perhaps used before there was a ledger"
+        );
+    }
+
+    #[test]
+    fn the_last_id_there_is_can_be_claimed() {
+        let ledger = claimed(&[(u64::MAX - 4, 2), (u64::MAX, 1)]);
+        assert_eq!(ledger.top(), 1 << 64);
+        assert_eq!(claimed(&[(0, u64::MAX), (u64::MAX, 1)]).floor, 1 << 64);
+    }
+
+    proptest! {
+        /// Against a set of ids.
+        #[test]
+        fn no_id_is_claimed_twice(ranges in prop::collection::vec((0..200_u64, 1..20_u64, any::<bool>()), 1..60)) {
+            let (mut ledger, mut used) = (None::<Ledger>, std::collections::BTreeSet::new());
+            for (start, len, release) in ranges {
+                let range = range(start, len);
+                if release {
+                    let released = ledger.as_ref().and_then(|ledger| ledger.release(ORDERS, range));
+                    // As its owner does: what it has, and nobody else.
+                    if let Some(released) = released.filter(|_| range.ids().all(|id| used.contains(&id))) {
+                        used.retain(|id| !range.contains(*id));
+                        ledger = Some(released);
+                    }
+                } else {
+                    match Ledger::claim(ledger.as_ref(), ORDERS, range) {
+                        Ok(claimed) => {
+                            for id in range.ids() {
+                                prop_assert!(used.insert(id), "{} twice", id);
+                            }
+                            ledger = Some(claimed);
+                        }
+                        Err(Refusal::Claimed { twice: true, .. }) => {
+                            prop_assert!(range.ids().any(|id| used.contains(&id)), "{:?} is said to be granted twice", range);
+                        }
+                        Err(_) => {}
+                    }
+                }
+                if let Some(ledger) = &ledger {
+                    prop_assert!(ledger.claims.len() <= Ledger::MOST_CLAIMS && ledger.solid <= ledger.floor);
+                    prop_assert!(ledger.claims.is_sorted_by(|a, b| a.end() < u128::from(b.start())));
+                    prop_assert!(used.last().is_none_or(|last| u128::from(*last) < ledger.top()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A witness in a store.
+
+use super::apart::is_mark;
+use super::{Ledger, Ledgers, Witness, text};
+use idmill::SequenceName;
+use idmill::store::{Durability, Identity, Page, Store, StoreFuture, Unreadable};
+use idmill::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// A witness in any store that keeps [records](idmill::store::Store::swap_record): on another server than
+/// the one that it guards, which is not restored or promoted together with it. `guard=URL` checks that.
+///
+/// ```
+/// # use idmill::store::Store;
+/// # fn demo(etcd: impl Store + 'static, postgres: impl Store + 'static) -> idmill::Result<()> {
+/// use idmill::Sequences;
+/// use idmill_guard::{Guarded, StoreWitness};
+/// use std::sync::Arc;
+///
+/// let ids = Sequences::new(Guarded::new(Arc::new(postgres), Arc::new(StoreWitness::new(etcd)?)))?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoreWitness(Arc<dyn Store>);
+
+impl StoreWitness {
+    /// Keeps ledgers in this store.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if the store keeps no records, or keeps what is written only
+    /// until a process ends.
+    pub fn new(store: impl Store + 'static) -> Result<Self> {
+        let can = store.capabilities();
+        if !can.records {
+            let message = "this store keeps no records, so it cannot be the witness of another store";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if can.durability < Durability::Disk {
+            let message =
+                "a witness has to keep what was claimed over a crash of its machine, and this store does not";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(Self(Arc::new(store)))
+    }
+
+    /// The store that keeps the ledgers.
+    pub fn store(&self) -> &dyn Store {
+        &*self.0
+    }
+}
+
+/// Random enough to be given once, over all processes: as an incarnation is.
+fn stamp() -> u64 {
+    Identity::fresh().incarnation
+}
+
+fn read(name: &str, record: &str) -> Result<Ledger> {
+    text::ledger_of(record).ok_or_else(|| {
+        let message =
+            format!("the witness's record of {name} cannot be read: {record:?}; nothing was changed");
+        Error::new(ErrorKind::StoreViolation, message)
+    })
+}
+
+impl Witness for StoreWitness {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+        Box::pin(async move {
+            let record = self.0.record(name).await?;
+            record.map(|record| read(name, &record)).transpose()
+        })
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let seen = seen.map(text::record);
+            // A store that had no answer looks whether the text is kept: it has to be of this write.
+            let wanted = Ledger { stamp: stamp(), ..wanted.clone() };
+            self.0.swap_record(name, seen.as_deref(), &text::record(&wanted)).await
+        })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        Box::pin(async move {
+            let records = self.0.list_records(page).await?;
+            let mut ledgers =
+                Ledgers { unreadable: records.unreadable, next: records.next, ..Ledgers::default() };
+            for (name, record) in records.records.into_iter().filter(|(name, _)| !is_mark(name)) {
+                match read(&name, &record) {
+                    Ok(ledger) => ledgers.ledgers.push((name, ledger)),
+                    Err(error) => ledgers.unreadable.push(Unreadable::new(name.as_str(), error)),
+                }
+            }
+            Ok(ledgers)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Guarded;
+    use idmill::store::{Bounds, MemoryStore, Reserve};
+
+    /// As durable as a witness has to be, for tests.
+    #[derive(Clone, Debug)]
+    struct Durable(MemoryStore);
+
+    impl Store for Durable {
+        fn capabilities(&self) -> idmill::store::Capabilities {
+            let mut capabilities = self.0.capabilities();
+            capabilities.durability = Durability::Disk;
+            capabilities
+        }
+
+        idmill::store_calls!(|this| this.0 =>
+            reserve create inspect list set remove record swap_record list_records);
+    }
+
+    #[tokio::test]
+    async fn what_a_store_forgot_another_remembers() {
+        let (store, other) = (MemoryStore::new(), Durable(MemoryStore::new()));
+        let witness = Arc::new(StoreWitness::new(other.clone()).unwrap());
+        let guarded = Guarded::new(Arc::new(store.clone()), witness.clone());
+        let orders = Reserve::new(SequenceName::new("orders").unwrap(), 10).create(Bounds::of::<u64>());
+        let first = guarded.reserve(&orders).await.unwrap();
+        let backup = store.snapshot();
+        guarded.reserve(&orders).await.unwrap();
+        store.restore(&backup);
+        assert_eq!(guarded.reserve(&orders).await.unwrap().range.start(), 21);
+        let ledgers = witness.list(&Page::default()).await.unwrap().ledgers;
+        assert_eq!(ledgers.len(), 1);
+        assert_eq!((ledgers[0].1.identity, ledgers[0].1.top()), (first.identity, 31));
+        // No sequence of the witness's store.
+        assert_eq!(other.list_all().await.unwrap(), []);
+    }
+
+    /// As some stores do that had no answer: what is kept says what became of the write.
+    #[derive(Clone, Debug)]
+    struct Settling(Durable);
+
+    impl Store for Settling {
+        fn swap_record<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            seen: Option<&'a str>,
+            wanted: &'a str,
+        ) -> StoreFuture<'a, Result<bool>> {
+            Box::pin(async move {
+                let _ = self.0.swap_record(name, seen, wanted).await?;
+                Ok(self.0.record(name).await?.as_deref() == Some(wanted))
+            })
+        }
+
+        idmill::store_calls!(|this| this.0 =>
+            capabilities reserve create inspect list set remove record list_records);
+    }
+
+    #[tokio::test]
+    async fn who_is_granted_the_same_takes_nobody_elses_claim_for_its_own() {
+        let witness = StoreWitness::new(Settling(Durable(MemoryStore::new()))).unwrap();
+        let name = SequenceName::new("orders").unwrap();
+        // After the store was put back, two processes are granted it, and look before either has claimed.
+        let range = idmill::Range::new(1, 10).unwrap();
+        let wanted = Ledger::claim(None, Identity::fresh(), range).unwrap();
+        assert!(witness.swap(&name, None, &wanted).await.unwrap());
+        assert!(!witness.swap(&name, None, &wanted).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_record_that_is_no_ledger_is_refused_by_name() {
+        let other = Durable(MemoryStore::new());
+        let witness = StoreWitness::new(other.clone()).unwrap();
+        let name = SequenceName::new("orders").unwrap();
+        assert!(other.swap_record(&name, None, "something else").await.unwrap());
+        let error = witness.read(&name).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreViolation);
+        assert!(
+            error.to_string().contains("orders") && error.to_string().contains("something else"),
+            "{error}"
+        );
+        assert_eq!(witness.list(&Page::default()).await.unwrap().unreadable.len(), 1);
+    }
+
+    #[test]
+    fn what_forgets_is_no_witness() {
+        let error = StoreWitness::new(MemoryStore::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    }
+}

@@ -1,0 +1,186 @@
+//! Ledgers as text. In a store, each is a record. In a file, each is a line after the sequence's name,
+//! between a first line that says what the file is and a last one that shows whether all of it is there.
+//!
+//! ```text
+//! idmill-witness 1
+//! orders 16a8c0ffee 0 3 0 1 21 - 30+10,50+5
+//! crc32 8c736521
+//! ```
+
+use std::collections::BTreeMap;
+
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
+
+use super::{Announced, Ledger};
+use idmill::Range;
+use idmill::SequenceName;
+use idmill::store::Identity;
+use idmill_kit::query::ESCAPED;
+
+const FIRST: &str = "idmill-witness 1\n";
+const LAST: &str = "crc32 ";
+
+pub(super) fn encode(ledgers: &BTreeMap<SequenceName, Ledger>) -> String {
+    let mut text = FIRST.to_owned();
+    for (name, ledger) in ledgers {
+        text += &line(name, ledger);
+    }
+    let sum = crc32fast::hash(text.as_bytes());
+    text + &format!("{LAST}{sum:08x}\n")
+}
+
+fn line(name: &SequenceName, ledger: &Ledger) -> String {
+    format!("{} {}\n", utf8_percent_encode(name, ESCAPED), record(ledger))
+}
+
+/// The ledger of one sequence. The same ledger is always the same text.
+pub(super) fn record(ledger: &Ledger) -> String {
+    let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, announced, version, stamp } =
+        ledger;
+    let announced = announcement(*announced);
+    let claims: Vec<_> = claims.iter().map(|claim| format!("{}+{}", claim.start(), claim.len())).collect();
+    let claims = if claims.is_empty() { "-".to_owned() } else { claims.join(",") };
+    format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {announced} {claims}")
+}
+
+/// None of these is the `removed` of earlier versions, which take it for leave to begin at 1: they refuse the
+/// others.
+fn announcement(announced: Option<Announced>) -> String {
+    match announced {
+        None => "-".to_owned(),
+        Some(Announced::Resetting { start }) => format!("resetting:{start}"),
+        Some(Announced::Removing) => "removing".to_owned(),
+        Some(Announced::Removed) => "gone".to_owned(),
+        Some(Announced::Forgotten) => "forgotten".to_owned(),
+    }
+}
+
+/// The announcement that [`announcement`] wrote; `None` for any other text.
+fn announced_of(text: &str) -> Option<Announced> {
+    Some(match text {
+        "removing" => Announced::Removing,
+        // The second is of earlier versions.
+        "gone" | "removed" => Announced::Removed,
+        "forgotten" => Announced::Forgotten,
+        _ => Announced::Resetting { start: text.strip_prefix("resetting:")?.parse().ok()? },
+    })
+}
+
+/// # Errors
+/// What is wrong with it, after the file's name.
+pub(super) fn decode(text: &[u8]) -> Result<BTreeMap<SequenceName, Ledger>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "is no text, and so no witness of idmill's")?;
+    let lines = text.strip_prefix(FIRST).ok_or("is no witness of idmill's, or of a later version")?;
+    let (lines, sum) = lines.rsplit_once(LAST).ok_or("is cut off")?;
+    let covered = &text[..FIRST.len() + lines.len()];
+    if sum.strip_suffix('\n') != Some(&format!("{:08x}", crc32fast::hash(covered.as_bytes()))) {
+        return Err("is damaged: its checksum is wrong".to_owned());
+    }
+    let read = |line| read(line).ok_or_else(|| format!("has a line that cannot be read: {line:?}"));
+    lines.lines().map(read).collect()
+}
+
+fn read(line: &str) -> Option<(SequenceName, Ledger)> {
+    let (name, ledger) = line.split_once(' ')?;
+    let name = percent_decode_str(name).decode_utf8().ok()?;
+    Some((SequenceName::new(&name).ok()?, ledger_of(ledger)?))
+}
+
+/// What [`record`] wrote; `None` for any other text.
+pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
+    let mut words = record.split(' ');
+    let mut word = || words.next();
+    let incarnation = u64::from_str_radix(word()?, 16).ok()?;
+    let (epoch, version) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let stamp = u64::from_str_radix(word()?, 16).ok()?;
+    let (solid, floor) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let announced = match word()? {
+        "-" => None,
+        text => Some(announced_of(text)?),
+    };
+    let claims = match word()? {
+        "-" => Vec::new(),
+        claims => claims.split(',').map(claim).collect::<Option<_>>()?,
+    };
+    words.next().is_none().then_some(())?;
+    let identity = Identity { incarnation, epoch };
+    Some(Ledger { identity, floor, solid, claims, announced, version, stamp })
+}
+
+fn claim(text: &str) -> Option<Range> {
+    let (start, len) = text.split_once('+')?;
+    Range::new(start.parse().ok()?, len.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::store::Records;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_longest_ledger_fits_a_record() {
+        let claims = vec![Range::new(u64::MAX - 1, 1).unwrap(); Ledger::MOST_CLAIMS];
+        let identity = Identity { incarnation: u64::MAX, epoch: u64::MAX };
+        let longest = Ledger {
+            identity,
+            floor: 1 << 64,
+            solid: 1 << 64,
+            claims,
+            announced: Some(Announced::Resetting { start: 1 << 64 }),
+            version: u64::MAX,
+            stamp: u64::MAX,
+        };
+        let text = record(&longest);
+        assert!(text.len() <= Records::LONGEST, "{}: {text}", text.len());
+        assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+        assert_eq!(ledger_of(&text), Some(longest));
+        for other in ["", "1 0 0 0 1 5 - - -", "1 0 0 0 1 5 lost -", "1 0 0 0 1 5 - 7+", "x 0 0 0 1 5 - -"] {
+            assert_eq!(ledger_of(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn ledgers_of_earlier_versions_are_read() {
+        for (text, announced) in [("-", None), ("removed", Some(Announced::Removed))] {
+            let ledger = ledger_of(&format!("16a8c0ffee 0 3 0 1 21 {text} 30+10,50+5")).unwrap();
+            assert_eq!((ledger.floor, ledger.claims.len(), ledger.announced), (21, 2, announced));
+        }
+        let removed = ledger_of("1 0 0 0 1 5 removed -").unwrap();
+        assert!(!record(&removed).contains("removed"), "an earlier version would forget the top");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back_and_what_is_damaged_does_not(
+            names in prop::collection::btree_set("[a-z %\u{e9}=+]{1,12}", 0..4),
+            numbers in prop::collection::vec(any::<(u64, u32, u64, Option<u8>)>(), 4),
+            at: prop::sample::Index,
+        ) {
+            let mut ledgers = BTreeMap::new();
+            let names = names.iter().filter_map(|name| SequenceName::new(name).ok());
+            for (name, (incarnation, epoch, floor, announced)) in names.zip(numbers) {
+                let announced = announced.map(|which| match which % 4 {
+                    0 => Announced::Resetting { start: floor.into() },
+                    1 => Announced::Removing,
+                    2 => Announced::Removed,
+                    _ => Announced::Forgotten,
+                });
+                let claims = if announced.is_some() { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or_else(|| Range::new(1, 3).expect("fits"))] };
+                let identity = Identity { incarnation, epoch: epoch.into() };
+                let (solid, floor, version) = (floor / 2, floor.into(), floor);
+                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, announced, version, stamp: incarnation });
+            }
+            for ledger in ledgers.values() {
+                prop_assert_eq!(ledger_of(&record(ledger)), Some(ledger.clone()));
+            }
+            let text = encode(&ledgers);
+            prop_assert_eq!(decode(text.as_bytes()).unwrap(), ledgers);
+            let mut damaged = text.into_bytes();
+            let at = at.index(damaged.len());
+            damaged[at] ^= 1;
+            prop_assert!(decode(&damaged).is_err());
+            prop_assert!(decode(&damaged[..at]).is_err());
+        }
+    }
+}

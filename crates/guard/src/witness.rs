@@ -1,0 +1,197 @@
+//! Where ledgers are kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::Ledger;
+use idmill::SequenceName;
+use idmill::store::{Cursor, Page, StoreFuture, Unreadable, page_of};
+use idmill::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+
+/// Keeps the ledger of each sequence, durably and away from the store. It never grants an id; it remembers
+/// what was claimed.
+pub trait Witness: Send + Sync + fmt::Debug {
+    /// Reads the ledger of a sequence; `None` if nothing was claimed of it yet.
+    ///
+    /// # Errors
+    /// [`Unavailable`](ErrorKind::Unavailable) while the witness cannot be reached, and permanent kinds for
+    /// what does not pass by itself.
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>>;
+
+    /// Writes `wanted` if `seen` (`None`: nothing) is still what is kept; returns whether it was. Once it has
+    /// returned `true`, the ledger survives a crash of the machine.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), where nothing was written; [`UnknownOutcome`](ErrorKind::UnknownOutcome)
+    /// where it may have been.
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>>;
+
+    /// Reads the ledgers of several sequences at once; the results are in the order of the names.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), for each.
+    fn read_many<'a>(&'a self, names: &'a [SequenceName]) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
+        Box::pin(join_all(names.iter().map(|name| self.read(name))))
+    }
+
+    /// Makes several writes at once; the results are in their order, and each is its own.
+    ///
+    /// # Errors
+    /// As [`swap`](Self::swap), for each.
+    fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        let swap = |write: &'a Write| self.swap(&write.name, write.seen.as_ref(), &write.wanted);
+        Box::pin(join_all(writes.iter().map(swap)))
+    }
+
+    /// Reads a page of the ledgers, with what pages of [`Store::list`](idmill::store::Store::list) promise.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>>;
+}
+
+/// One of several [writes](Witness::swap_many).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Write {
+    /// The sequence.
+    pub name: SequenceName,
+    /// What is expected to be kept; `None`: nothing.
+    pub seen: Option<Ledger>,
+    /// What is to be kept.
+    pub wanted: Ledger,
+}
+
+impl Write {
+    /// This ledger in the place of the one that was seen.
+    pub fn new(name: SequenceName, seen: Option<Ledger>, wanted: Ledger) -> Self {
+        Self { name, seen, wanted }
+    }
+}
+
+/// A page of a witness's ledgers.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Ledgers {
+    /// Each sequence and its ledger.
+    pub ledgers: Vec<(SequenceName, Ledger)>,
+    /// What is kept among them, and cannot be read as a ledger.
+    pub unreadable: Vec<Unreadable>,
+    /// Where the next page begins; `None` if this was the last.
+    pub next: Option<Cursor>,
+}
+
+impl Ledgers {
+    /// A page of these.
+    pub(super) fn of(kept: &BTreeMap<SequenceName, Ledger>, page: &Page) -> Self {
+        let (rows, next) = page_of(kept, page);
+        let ledgers = rows.into_iter().map(|(name, ledger)| (name.clone(), ledger.clone())).collect();
+        Self { ledgers, unreadable: Vec::new(), next }
+    }
+}
+
+/// A witness in memory, for tests. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryWitness(Arc<Mutex<Memory>>);
+
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    ledgers: BTreeMap<SequenceName, Ledger>,
+    away: bool,
+    read_only: bool,
+    lose_replies: u32,
+}
+
+impl MemoryWitness {
+    /// A witness that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Refuses every call from now on, or answers again.
+    pub fn set_away(&self, away: bool) {
+        self.0.lock().away = away;
+    }
+
+    /// Refuses every write from now on, or accepts them again.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.0.lock().read_only = read_only;
+    }
+
+    /// Applies the next writes, so many, without saying so.
+    pub fn lose_replies(&self, writes: u32) {
+        self.0.lock().lose_replies = writes;
+    }
+
+    /// The ledger of a sequence.
+    pub fn ledger(&self, name: &str) -> Option<Ledger> {
+        self.0.lock().ledgers.get(name).cloned()
+    }
+
+    /// Forgets what it knows of a sequence, as a witness does that was restored from a backup.
+    pub fn set_ledger(&self, name: &SequenceName, ledger: Option<Ledger>) {
+        let ledgers = &mut self.0.lock().ledgers;
+        match ledger {
+            Some(ledger) => drop(ledgers.insert(name.clone(), ledger)),
+            None => drop(ledgers.remove(name)),
+        }
+    }
+}
+
+impl Witness for MemoryWitness {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+        Box::pin(async move {
+            let memory = self.0.lock();
+            if memory.away {
+                return Err(away());
+            }
+            Ok(memory.ledgers.get(name).cloned())
+        })
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let mut memory = self.0.lock();
+            if memory.away {
+                return Err(away());
+            }
+            if memory.read_only {
+                return Err(Error::new(ErrorKind::Denied, "the witness is read-only"));
+            }
+            let holds = memory.ledgers.get(name) == seen;
+            if holds {
+                memory.ledgers.insert(name.clone(), wanted.clone());
+            }
+            if memory.lose_replies > 0 {
+                memory.lose_replies -= 1;
+                return Err(Error::new(ErrorKind::UnknownOutcome, "the witness's answer was lost"));
+            }
+            Ok(holds)
+        })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        Box::pin(async move {
+            let memory = self.0.lock();
+            if memory.away { Err(away()) } else { Ok(Ledgers::of(&memory.ledgers, page)) }
+        })
+    }
+}
+
+fn away() -> Error {
+    Error::new(ErrorKind::Unavailable, "the witness is away")
+}

@@ -1,0 +1,348 @@
+//! Makes a store of anything that can write on a condition. The loop "read, decide, write if nothing has
+//! changed" is written here, once.
+
+use std::fmt;
+
+use super::{Contention, Contest};
+use idmill::SequenceName;
+use idmill::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo,
+    StoreFuture, already_exists, no_records, not_found,
+};
+use idmill::{Error, Operation, Result};
+
+/// A sequence as it was read, with what tells later whether it has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen<V> {
+    /// The sequence.
+    pub info: SequenceInfo,
+    /// A version, a revision, or the value itself.
+    pub version: V,
+}
+
+/// What became of a write on a condition.
+#[derive(Clone, Debug)]
+pub enum Swapped<V> {
+    /// It was written.
+    Done,
+    /// It was certainly not written, since something else is stored. The error is the store's own for that,
+    /// if it has one.
+    Changed(Option<Error>),
+    /// The same, but this is what is stored instead (`None`: nothing). Nobody has to read it again.
+    Now(Option<Seen<V>>),
+}
+
+/// Whether a write that was not answered may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resend {
+    /// It may: its condition can hold only once.
+    Harmless,
+    /// It must not: its condition may hold a second time. Writes that give ids back, or create a sequence,
+    /// are like that.
+    Never,
+}
+
+/// A place for sequences that can write *if nothing has changed since the read*: by a transaction of etcd, a
+/// version of a document, an `UPDATE … WHERE`, or a file that is replaced under a lock. Whatever implements
+/// this is a [`Store`].
+///
+/// Any future may be dropped at any await point. What it had under way is then applied, or not.
+pub trait CompareAndSet: fmt::Debug + Send + Sync {
+    /// What tells two states of a sequence apart.
+    type Version: Clone + fmt::Debug + Send + Sync;
+
+    /// What this store can do: [`Store::capabilities`]. It can give back, so `gives_back` is `true`.
+    fn can(&self) -> Capabilities;
+
+    /// Reads a sequence; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// As [`Store::inspect`].
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<Self::Version>>>>;
+
+    /// What was last seen of a sequence, if the store remembers that. It may be out of date: what is decided
+    /// from it counts only if it is written.
+    fn remembered(&self, name: &SequenceName) -> Option<Seen<Self::Version>> {
+        let _ = name;
+        None
+    }
+
+    /// Writes `wanted` (`None`: removes the sequence) if `seen` (`None`: nothing) is still what is stored.
+    ///
+    /// # Errors
+    /// As [`Store::reserve`]: [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) where it may have been
+    /// written.
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Seen<Self::Version>>,
+        wanted: Option<&'a SequenceInfo>,
+        resend: Resend,
+    ) -> StoreFuture<'a, Result<Swapped<Self::Version>>>;
+
+    /// Reads a page of the sequences.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
+
+    /// [`Store::record`], for a store that keeps records.
+    ///
+    /// # Errors
+    /// As [`Store::record`].
+    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        let _ = name;
+        Box::pin(async { Err(no_records()) })
+    }
+
+    /// [`Store::swap_record`], for a store that keeps records.
+    ///
+    /// # Errors
+    /// As [`Store::swap_record`].
+    fn write_record<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        let _ = (name, seen, wanted);
+        Box::pin(async { Err(no_records()) })
+    }
+
+    /// [`Store::list_records`], for a store that keeps records.
+    ///
+    /// # Errors
+    /// As [`Store::list_records`].
+    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        let _ = page;
+        Box::pin(async { Err(no_records()) })
+    }
+
+    /// Refuses bounds that this store cannot hold.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), naming the largest id that it can hold.
+    fn check(&self, bounds: Bounds) -> Result<()> {
+        let _ = bounds;
+        Ok(())
+    }
+
+    /// How this store tries again when others were faster.
+    fn contention(&self) -> Contention {
+        Contention::new()
+    }
+}
+
+/// What a sequence is to become (`None`: it is removed), and what to answer once that is written.
+pub type Decided<R> = Result<(Option<SequenceInfo>, R)>;
+
+/// Asks `decide` what a sequence is to become, and writes that if it differs from what is stored. Begins
+/// again if others changed the sequence in between, so `decide` may be called several times. The first time
+/// it may get what the store [remembers](CompareAndSet::remembered); the answer to that counts only if it is
+/// written.
+///
+/// # Errors
+/// Those of `decide`, and of reading and writing.
+pub async fn change<S: CompareAndSet + ?Sized, R>(
+    store: &S,
+    name: &SequenceName,
+    resend: Resend,
+    decide: impl Fn(Option<&SequenceInfo>) -> Decided<R>,
+) -> Result<R> {
+    let mut contest = store.contention().begin();
+    let (mut seen, mut is_fresh) = match store.remembered(name) {
+        Some(seen) => (Some(seen), false),
+        None => (store.read(name).await?, true),
+    };
+    loop {
+        let stored = seen.as_ref().map(|seen| &seen.info);
+        match decide(stored) {
+            Ok((wanted, outcome)) if wanted.as_ref() != stored => {
+                let resend = if seen.is_some() { resend } else { Resend::Never };
+                let swapped = store.swap(name, seen.as_ref(), wanted.as_ref(), resend).await?;
+                let Some(now) = after_a_loss(store, name, &mut contest, swapped).await? else {
+                    return Ok(outcome);
+                };
+                (seen, is_fresh) = (now, true);
+            }
+            decided if is_fresh => return decided.map(|(_, outcome)| outcome),
+            _ => (seen, is_fresh) = (store.read(name).await?, true),
+        }
+    }
+}
+
+/// What is stored instead, once the next attempt is to be made; `None` if it was no loss.
+async fn after_a_loss<S: CompareAndSet + ?Sized>(
+    store: &S,
+    name: &SequenceName,
+    contest: &mut Contest,
+    swapped: Swapped<S::Version>,
+) -> Result<Option<Option<Seen<S::Version>>>> {
+    Ok(match swapped {
+        Swapped::Done => None,
+        Swapped::Now(now) => {
+            contest.lost(None).await?;
+            Some(now)
+        }
+        Swapped::Changed(cause) => {
+            contest.lost(cause).await?;
+            Some(store.read(name).await?)
+        }
+    })
+}
+
+/// [`Store::reserve`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::reserve`].
+pub async fn reserve<S: CompareAndSet + ?Sized>(store: &S, request: &Reserve) -> Result<Grant> {
+    let Reserve { name, count, ceiling, create, .. } = request;
+    if let Some(bounds) = create {
+        store.check(*bounds)?;
+    }
+    let fresh = create.map(|bounds| SequenceInfo::new(name.clone(), bounds));
+    let reserved = |stored: Option<&SequenceInfo>| {
+        let mut info = stored.or(fresh.as_ref()).cloned().ok_or_else(|| not_found(name))?;
+        let grant = info.grant(*count, *ceiling)?;
+        Ok((Some(info), grant))
+    };
+    change(store, name, Resend::Harmless, reserved).await
+}
+
+/// [`Store::give_back`]. Reads, and writes once; after a conflict the rest is a gap. The conflict may be with
+/// our own write, if something on the way sent it twice, and others may have reserved what that gave back.
+///
+/// # Errors
+/// Those of [`Store::give_back`].
+pub async fn give_back<S: CompareAndSet + ?Sized>(store: &S, back: &GiveBack) -> Result<bool> {
+    let taken = |seen: Seen<S::Version>| {
+        let mut wanted = seen.info.clone();
+        wanted.take_back(back).then_some((seen, wanted))
+    };
+    let taken_back = match store.remembered(&back.name).and_then(taken) {
+        Some(taken_back) => Some(taken_back),
+        None => store.read(&back.name).await?.and_then(taken),
+    };
+    let Some((seen, wanted)) = taken_back else { return Ok(false) };
+    let swapped = store.swap(&back.name, Some(&seen), Some(&wanted), Resend::Never).await?;
+    Ok(matches!(swapped, Swapped::Done))
+}
+
+/// [`Store::create`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::create`].
+pub async fn create<S: CompareAndSet + ?Sized>(
+    store: &S,
+    name: &SequenceName,
+    bounds: Bounds,
+) -> Result<SequenceInfo> {
+    store.check(bounds)?;
+    let fresh = SequenceInfo::new(name.clone(), bounds);
+    let created = |stored: Option<&SequenceInfo>| match stored {
+        // Our own: something on the way sent it twice, and the second was refused.
+        Some(info) if info.identity == fresh.identity => Ok((Some(info.clone()), info.clone())),
+        Some(_) => Err(already_exists(name)),
+        None => Ok((Some(fresh.clone()), fresh.clone())),
+    };
+    change(store, name, Resend::Never, created).await
+}
+
+/// [`Store::set`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::set`].
+pub async fn set<S: CompareAndSet + ?Sized>(
+    store: &S,
+    name: &SequenceName,
+    wanted: Change,
+) -> Result<SequenceInfo> {
+    let set = |stored: Option<&SequenceInfo>| {
+        let mut info = stored.cloned().ok_or_else(|| not_found(name))?;
+        info.apply(&wanted)?;
+        store.check(info.bounds)?;
+        Ok((Some(info.clone()), info))
+    };
+    change(store, name, Resend::Harmless, set).await
+}
+
+/// [`Store::remove`], by [`change`].
+///
+/// # Errors
+/// Those of [`Store::remove`].
+pub async fn remove<S: CompareAndSet + ?Sized>(store: &S, name: &SequenceName) -> Result<bool> {
+    change(store, name, Resend::Harmless, |stored| Ok((None, stored.is_some()))).await
+}
+
+/// The calls of [`Store`] by compare-and-set. A store passes its own on to them:
+///
+/// ```ignore
+/// impl Store for ToyStore {
+///     idmill::store_calls!(|this| Swapping(this) =>
+///         capabilities reserve give_back create inspect list set remove record swap_record list_records);
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Swapping<'a, S: ?Sized>(pub &'a S);
+
+#[allow(missing_docs, reason = "each is the call of `Store` of the same name")]
+#[allow(clippy::missing_errors_doc, reason = "those of the call of `Store` of the same name")]
+impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
+    pub fn capabilities(self) -> Capabilities {
+        self.0.can()
+    }
+
+    pub fn reserve(self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move { named(reserve(self.0, request).await, &request.name, Operation::Reserve) })
+    }
+
+    pub fn give_back(self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { named(give_back(self.0, back).await, &back.name, Operation::GiveBack) })
+    }
+
+    pub fn create(self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move { named(create(self.0, name, bounds).await, name, Operation::Create) })
+    }
+
+    pub fn inspect(self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
+        Box::pin(async move {
+            let read = self.0.read(name).await.map(|seen| seen.map(|seen| seen.info));
+            named(read, name, Operation::Inspect)
+        })
+    }
+
+    pub fn list(self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(async move { self.0.read_page(page).await.map_err(|error| error.during(Operation::List)) })
+    }
+
+    pub fn set(self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move { named(set(self.0, name, change).await, name, Operation::Set) })
+    }
+
+    pub fn remove(self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { named(remove(self.0, name).await, name, Operation::Remove) })
+    }
+
+    pub fn record(self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+        Box::pin(async move { named(self.0.read_record(name).await, name, Operation::Inspect) })
+    }
+
+    pub fn swap_record(
+        self,
+        name: &'a SequenceName,
+        seen: Option<&'a str>,
+        wanted: &'a str,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { named(self.0.write_record(name, seen, wanted).await, name, Operation::Set) })
+    }
+
+    pub fn list_records(self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+        Box::pin(
+            async move { self.0.read_records(page).await.map_err(|error| error.during(Operation::List)) },
+        )
+    }
+}
+
+fn named<T>(outcome: Result<T>, name: &SequenceName, operation: Operation) -> Result<T> {
+    outcome.map_err(|error| error.of(name).during(operation))
+}

@@ -1,0 +1,200 @@
+//! Where a column of the user's own is, and the largest id in it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use idmill::{Error, ErrorKind, Result};
+
+/// The largest id in a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Largest {
+    /// The largest; `None` if there is none. Below 0 and beyond 2^64 is possible in a column.
+    pub id: Option<i128>,
+    /// The type of the column, in the words of its database; empty if it has none.
+    pub of_type: String,
+    /// The largest id that this type holds; `None` if that is not known, or enough for any id.
+    pub holds: Option<u64>,
+    /// The largest number below 0: an id above 2^63 is stored as one in a signed column of 64 bits.
+    pub negative: Option<i128>,
+    /// Why a larger id may be hidden, such as "row-level security"; `None` if every row was looked at.
+    pub hidden_by: Option<String>,
+    /// The default that gives new rows an id without idmill, such as `nextval('orders_id_seq'::regclass)`.
+    pub default: Option<String>,
+}
+
+impl Largest {
+    /// The largest id of a column of this type, which holds ids up to `holds`.
+    pub fn new(
+        id: impl Into<Option<i128>>,
+        of_type: impl Into<String>,
+        holds: impl Into<Option<u64>>,
+    ) -> Self {
+        let (id, of_type, holds) = (id.into(), of_type.into(), holds.into());
+        Self { id, of_type, holds, negative: None, hidden_by: None, default: None }
+    }
+
+    /// Sets the [largest number below 0](Self::negative).
+    #[must_use]
+    pub fn negative(self, negative: impl Into<Option<i128>>) -> Self {
+        Self { negative: negative.into(), ..self }
+    }
+
+    /// Sets the reason why a larger id may be [hidden](Self::hidden_by).
+    #[must_use]
+    pub fn hidden_by(self, hidden_by: impl Into<Option<String>>) -> Self {
+        Self { hidden_by: hidden_by.into(), ..self }
+    }
+
+    /// Sets the [default](Self::default) that gives new rows an id.
+    #[must_use]
+    pub fn default_value(self, default: impl Into<Option<String>>) -> Self {
+        Self { default: default.into(), ..self }
+    }
+
+    /// The largest id, where a sequence reaches this one: a number below 0 is one above 2^63.
+    pub fn as_id(&self, reached: u128) -> Option<u128> {
+        let positive = self.id.and_then(|id| u128::try_from(id).ok());
+        let wrapped = self.negative.and_then(|id| i64::try_from(id).ok()).map(|id| id.cast_unsigned().into());
+        wrapped.filter(|_| reached > u128::from(i64::MAX.unsigned_abs()) + 1).or(positive)
+    }
+}
+
+/// Where a column is: a table and the column in it, or also the schema around the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnPath(Vec<String>);
+
+impl ColumnPath {
+    /// Its parts, from the outermost: two or more, none of them empty.
+    pub fn parts(&self) -> &[String] {
+        &self.0
+    }
+
+    /// The schema, if there is one, the table and the column, each quoted by `quote`: for SQL.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for more than three parts.
+    pub fn table_and_column(&self, quote: impl Fn(&str) -> String) -> Result<(String, String)> {
+        let (column, table) = self.0.split_last().expect("two parts or more");
+        if table.len() > 2 {
+            let message = format!(
+                "`{self}` has too many parts: write column=TABLE.COLUMN or column=SCHEMA.TABLE.COLUMN"
+            );
+            return Err(Error::invalid(message));
+        }
+        Ok((table.iter().map(|part| quote(part)).collect::<Vec<_>>().join("."), quote(column)))
+    }
+
+    /// The error of a column that is not there, where this is missing, such as "table".
+    pub fn missing(&self, what: &str) -> Error {
+        let message = format!("there is no {what} as in column={self}; correct the name, its case included");
+        Error::new(ErrorKind::NotFound, message)
+    }
+
+    /// The error of a column that holds something else than integers.
+    pub fn not_of_integers(&self, of_type: &str) -> Error {
+        let message =
+            format!("column={self} is {of_type}, not integer: name the column that holds the ids as numbers");
+        Error::new(ErrorKind::Unsupported, message)
+    }
+}
+
+/// Reads `TABLE.COLUMN`, with any number of parts; double quotes are around names that contain a dot, and
+/// doubled within them.
+impl FromStr for ColumnPath {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (mut parts, mut rest) = (Vec::new(), text);
+        loop {
+            let (part, after) = part(rest).ok_or_else(|| no_path(text))?;
+            parts.push(part);
+            match after.strip_prefix('.') {
+                Some(more) => rest = more,
+                None if after.is_empty() => break,
+                None => return Err(no_path(text)),
+            }
+        }
+        if parts.len() < 2 || parts.iter().any(|part| part.is_empty() || part.contains('\0')) {
+            return Err(no_path(text));
+        }
+        Ok(Self(parts))
+    }
+}
+
+/// The first part, and what follows it.
+fn part(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find('.').unwrap_or(text.len());
+        return Some((text[..end].to_owned(), &text[end..]));
+    };
+    let (mut name, mut rest) = (String::new(), quoted);
+    loop {
+        let (before, after) = rest.split_once('"')?;
+        name.push_str(before);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                name.push('"');
+                rest = more;
+            }
+            None => return Some((name, after)),
+        }
+    }
+}
+
+fn no_path(text: &str) -> Error {
+    Error::invalid(format!(
+        "column={text:?} names no column: write TABLE.COLUMN or SCHEMA.TABLE.COLUMN, a name that contains a dot in double \
+         quotes"
+    ))
+}
+
+impl fmt::Display for ColumnPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |part: &str| !part.contains(['.', '"']);
+        let shown = self.0.iter().map(|part| {
+            if plain(part) { part.clone() } else { format!("\"{}\"", part.replace('"', "\"\"")) }
+        });
+        f.write_str(&shown.collect::<Vec<_>>().join("."))
+    }
+}
+
+/// What a database whose columns nothing here reads says when it is asked.
+pub(super) fn unreadable(scheme: &str) -> Error {
+    let message = format!(
+        "the columns of `{scheme}:` cannot be read; those of SQLite, PostgreSQL, MySQL and MariaDB can be, and fields of \
+         MongoDB"
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_read_with_quotes_and_without() {
+        let parts = |text: &str| text.parse::<ColumnPath>().unwrap().0;
+        assert_eq!(parts("orders.id"), ["orders", "id"]);
+        assert_eq!(parts("public.orders.id"), ["public", "orders", "id"]);
+        assert_eq!(parts(r#""a.b"."say ""id""""#), ["a.b", r#"say "id""#]);
+        for bad in ["", "orders", "orders.", ".id", r#""orders.id"#, r#""a"b.id"#, r#""".id"#] {
+            let error = bad.parse::<ColumnPath>().unwrap_err();
+            assert!(error.to_string().contains("TABLE.COLUMN"), "{bad}: {error}");
+        }
+        let quote = |part: &str| format!("<{part}>");
+        let path: ColumnPath = "s.t.c".parse().unwrap();
+        assert_eq!(path.table_and_column(quote).unwrap(), ("<s>.<t>".to_owned(), "<c>".to_owned()));
+        assert!("a.b.c.d".parse::<ColumnPath>().unwrap().table_and_column(quote).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_that_is_printed_reads_back(parts in proptest::collection::vec("[^\0]{1,6}", 2..4)) {
+            let path = ColumnPath(parts);
+            prop_assert_eq!(path.to_string().parse::<ColumnPath>().unwrap(), path);
+        }
+    }
+}

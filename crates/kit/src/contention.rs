@@ -1,0 +1,150 @@
+//! How a change is tried again while others are faster.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use tokio::time::Instant;
+
+use idmill::{Error, ErrorKind, Result};
+
+/// How a store tries again when others change a sequence between its read and its write. Mostly it tries at
+/// once: what it knows would only get older in a pause. After every few losses it pauses all the same, for a
+/// random time that grows, so that those who met do not meet again. After a while it gives up.
+///
+/// ```
+/// # use idmill_kit::Contention;
+/// # async fn write() -> idmill::Result<bool> { Ok(true) }
+/// # async fn demo() -> idmill::Result<()> {
+/// let mut contest = Contention::new().begin();
+/// while !write().await? {
+///     contest.lost(None).await?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Contention {
+    every: u32,
+    least: Duration,
+    most: Duration,
+    patience: Duration,
+}
+
+impl Default for Contention {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Contention {
+    /// A pause after every eighth loss, at first of at most 2 ms and in the end of at most 100 ms. Gives up
+    /// after 30 s.
+    pub const fn new() -> Self {
+        Self {
+            every: 8,
+            least: Duration::from_millis(2),
+            most: Duration::from_millis(100),
+            patience: Duration::from_secs(30),
+        }
+    }
+
+    /// Pauses after every so many losses, at least 1. Choose few for a store whose writers undo each other
+    /// when they meet, or where each attempt costs money.
+    #[must_use]
+    pub const fn every(mut self, losses: u32) -> Self {
+        self.every = if losses == 0 { 1 } else { losses };
+        self
+    }
+
+    /// Pauses for at most `least` at first, and for at most `most` in the end.
+    #[must_use]
+    pub const fn pauses(mut self, least: Duration, most: Duration) -> Self {
+        (self.least, self.most) = (least, most);
+        self
+    }
+
+    /// Gives up after this time.
+    #[must_use]
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Begins to count: the first attempt is about to be made.
+    pub fn begin(self) -> Contest {
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay(self.least)
+            .with_max_delay(self.most)
+            .with_factor(2.0)
+            .without_max_times();
+        Contest { how: self, begun: Instant::now(), losses: 0, pauses: pauses.build() }
+    }
+}
+
+/// The attempts at one change; from [`Contention::begin`].
+#[derive(Debug)]
+pub struct Contest {
+    how: Contention,
+    begun: Instant,
+    losses: u32,
+    pauses: ExponentialBackoff,
+}
+
+impl Contest {
+    /// To be called when others were faster and nothing was written, for certain. Returns when it is time for
+    /// the next attempt. Needs a tokio runtime with timers.
+    ///
+    /// # Errors
+    /// [`Unavailable`](ErrorKind::Unavailable), with this cause, when [patience](Contention::patience) is
+    /// over.
+    pub async fn lost(&mut self, cause: Option<Error>) -> Result<()> {
+        if self.begun.elapsed() > self.how.patience {
+            return Err(self.over(cause));
+        }
+        self.losses = self.losses.wrapping_add(1);
+        if self.losses.is_multiple_of(self.how.every) {
+            let pause = self.pauses.next().unwrap_or(self.how.most);
+            tokio::time::sleep(pause.mul_f64(fastrand::f64())).await;
+        }
+        Ok(())
+    }
+
+    fn over(&self, cause: Option<Error>) -> Error {
+        let message = format!(
+            "others changed it each time for {:?}; use larger steps, so that it is written less often",
+            self.how.patience
+        );
+        let error = Error::new(ErrorKind::Unavailable, message);
+        match cause {
+            Some(cause) => error.because(cause),
+            None => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn losses_are_followed_by_pauses_and_by_an_end() {
+        let begun = Instant::now();
+        let mut contest = Contention::new().every(4).begin();
+        for _ in 0..3 {
+            contest.lost(None).await.unwrap();
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO, "at once at first");
+        let mut losses = 3;
+        let error = loop {
+            let cause = Error::new(ErrorKind::Unavailable, "the version is another");
+            match contest.lost(Some(cause)).await {
+                Ok(()) => losses += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!((30..31).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+        // Each fourth pauses for 50 ms on average.
+        assert!((1_000..10_000).contains(&losses), "{losses}");
+        assert!(error.to_string().contains("for 30s; use larger steps"), "{error}");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}

@@ -1,0 +1,100 @@
+//! A store in which no sequence is created by using it.
+
+use idmill::SequenceName;
+use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, already_exists};
+use idmill::{Error, ErrorKind, Operation, Result};
+use std::sync::Arc;
+
+/// A store whose sequences have to exist before they are used: a name that was mistyped is
+/// [`NotFound`](ErrorKind::NotFound), and does not begin a sequence of its own. All
+/// else is as the store does it.
+///
+/// As an option of a store's URL: `existing=true`.
+///
+/// ```
+/// # async fn demo() -> idmill::Result<()> {
+/// use idmill::Sequences;
+/// use idmill::store::MemoryStore;
+/// use idmill_kit::Existing;
+///
+/// let ids = Sequences::new(Existing::of(MemoryStore::new()))?;
+/// let orders = ids.sequence::<u64>("orders").await?; // fails, unless it was created before
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Existing(Arc<dyn Store>);
+
+impl Existing {
+    /// Of this store, what exists.
+    pub fn of(store: impl Store + 'static) -> Self {
+        Self(Arc::new(store))
+    }
+}
+
+/// The same request, of what exists.
+fn demanding(request: &Reserve) -> Reserve {
+    request.clone().create(None)
+}
+
+/// Says why a sequence was not created, unless the caller itself wanted none.
+fn explained(error: Error, request: &Reserve) -> Error {
+    // A table or a file that is missing is another matter, and says so itself.
+    let is_sequence = error.kind() == ErrorKind::NotFound && error.to_string().contains("no such sequence");
+    if is_sequence && request.create.is_some() { absent(&request.name) } else { error }
+}
+
+fn absent(name: &SequenceName) -> Error {
+    let message = "no such sequence, and this store is used with `existing`, which creates none: correct the name, or \
+                   create it without `existing`";
+    Error::new(ErrorKind::NotFound, message).of(name)
+}
+
+impl Store for Existing {
+    idmill::store_calls!(|this| this.0 =>
+        capabilities give_back inspect inspect_many list set remove server record swap_record
+        list_records);
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            self.0.reserve(&demanding(request)).await.map_err(|error| explained(error, request))
+        })
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(async move {
+            let demanding: Vec<_> = requests.iter().map(demanding).collect();
+            let results = self.0.reserve_many(&demanding).await.into_iter().zip(requests);
+            results.map(|(result, request)| result.map_err(|error| explained(error, request))).collect()
+        })
+    }
+
+    fn create<'a>(&'a self, name: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            match self.0.inspect(name).await? {
+                Some(_) => Err(already_exists(name).during(Operation::Create)),
+                None => Err(absent(name).during(Operation::Create)),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::Sequences;
+    use idmill::store::MemoryStore;
+
+    #[tokio::test]
+    async fn a_name_that_is_mistyped_begins_no_sequence() {
+        let memory = MemoryStore::new();
+        let name = SequenceName::new("orders").unwrap();
+        memory.create(&name, Bounds::of::<u64>()).await.unwrap();
+        let ids = Sequences::new(Existing::of(memory.clone())).unwrap();
+        assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
+        let opened = ids.sequence::<u64>("odrers").await.unwrap_err();
+        assert_eq!(opened.kind(), ErrorKind::NotFound, "{opened}");
+        let drawn = ids.sequence::<u64>("odrers").lazy().unwrap().next().await.unwrap_err();
+        assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
+        assert_eq!(memory.list_all().await.unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,257 @@
+//! What a store does with a sequence that was last written in another history of it: on the server that this
+//! one has replaced, or before a backup was put back.
+//!
+//! A store that can tell keeps, with each sequence, a text that says in which history it was last written, in
+//! words that an error can cite: `cluster 7, timeline 2`. A reserve is granted only if that is the present
+//! one, by a condition in the statement that grants it. If it is another, the store asks [`Failover`] what to
+//! do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::options::{Kind, Typed, Value, text};
+use super::refuse;
+use idmill::SequenceName;
+use idmill::store::SequenceInfo;
+use idmill::{Error, ErrorKind, Result};
+
+/// What is granted of a sequence that was last written in another history of its store. What was reserved
+/// last there may be missing here.
+///
+/// ```
+/// use idmill_kit::history::Failover;
+///
+/// let failover: Failover = "skip:10000".parse()?;
+/// assert_eq!(failover, Failover::Skip(10_000));
+/// # Ok::<(), idmill::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Failover {
+    /// `refuse`: nothing, until somebody sets the next id of the sequence.
+    #[default]
+    Refuse,
+    /// `allow`: what follows the ids that this history knows of.
+    Allow,
+    /// `skip:N`: the same, after N ids are left out, once. At least 1.
+    Skip(u64),
+}
+
+/// What the option is called, in every store that has it.
+pub const KEY: &str = "failover";
+
+/// The error for the option where the store cannot tell its history: it would do nothing.
+pub fn not_told() -> Error {
+    refuse(
+        "this store has no option `failover`: nothing that it stores tells a failover or a restore from what was there before, or \
+         its failovers lose nothing; its page says which. To be safe from a restore, put a guard in front: guard=URL",
+    )
+}
+
+/// The value of the option `failover`.
+pub const FAILOVER: Kind = text("refuse|allow|skip:N", RULE, |value| read(value).is_some());
+const RULE: &str = "`refuse` (nothing is granted until the next id of the sequence is set), `allow` (what \
+                    follows the ids that are known here), or `skip:N` (the same, after N ids are left out once)";
+
+fn read(text: &str) -> Option<Failover> {
+    match text {
+        "refuse" => Some(Failover::Refuse),
+        "allow" => Some(Failover::Allow),
+        _ => {
+            let digits = text.strip_prefix("skip:").filter(|digits| !digits.starts_with('+'))?;
+            digits.parse().ok().filter(|ids| *ids > 0).map(Failover::Skip)
+        }
+    }
+}
+
+/// What a store found: its own words for the history that a sequence was last written in, and for the present
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the two that differ, made by stores")]
+pub struct Histories<'a> {
+    /// What the sequence says.
+    pub was: &'a str,
+    /// What the server says now.
+    pub here: &'a str,
+}
+
+impl Failover {
+    /// The sequence as it is to be written to go on here. The write has to be conditional: on everything that
+    /// `info` has, and on the history that was seen. Then no more than one of several processes skips.
+    ///
+    /// # Errors
+    /// [`Conflict`](ErrorKind::Conflict) if it is not to go on, with what decides it.
+    pub fn adopt(self, info: &SequenceInfo, seen: Histories<'_>) -> Result<SequenceInfo> {
+        if self == Self::Refuse {
+            return Err(seen.refuse(&info.name));
+        }
+        let next = info.reached().saturating_add(self.skips().into());
+        let next = u64::try_from(next).ok().filter(|next| *next <= info.bounds.max());
+        Ok(SequenceInfo::stored(info.name.clone(), next, info.bounds, info.identity))
+    }
+
+    /// How many ids are left out.
+    pub fn skips(self) -> u64 {
+        if let Self::Skip(ids) = self { ids } else { 0 }
+    }
+
+    /// Tells the log and the metrics, once it is done: by whoever wrote what [`adopt`](Self::adopt) said, or
+    /// was refused.
+    pub fn report(self, name: &SequenceName, seen: Histories<'_>) {
+        let Histories { was, here } = seen;
+        #[cfg(feature = "metrics")]
+        {
+            let decided = match self {
+                Self::Refuse => "refused",
+                Self::Allow => "allowed",
+                Self::Skip(_) => "skipped",
+            };
+            let labels = [("sequence", name.to_string()), ("decision", decided.to_owned())];
+            metrics::counter!(CHANGES, &labels).increment(1);
+        }
+        let seen = format_args!("the sequence was last written on {was}, and this is {here}");
+        match self {
+            Self::Refuse => tracing::error!(sequence = %name, "{seen}; nothing is granted"),
+            Self::Allow => {
+                tracing::warn!(sequence = %name, "{seen}; ids go on after those that are known here");
+            }
+            Self::Skip(ids) => {
+                tracing::warn!(sequence = %name, "{seen}; ids go on, {ids} beyond those that are known here");
+            }
+        }
+    }
+}
+
+/// The counter of [`Failover::report`].
+#[cfg(feature = "metrics")]
+pub(crate) const CHANGES: &str = "idmill_history_changes_total";
+
+impl Histories<'_> {
+    /// Reports the refusal, and returns its error.
+    pub fn refuse(self, name: &SequenceName) -> Error {
+        Failover::Refuse.report(name, self);
+        self.refusal(name)
+    }
+
+    /// The error of a reserve that is refused, with the histories and the commands that decide it.
+    pub fn refusal(self, name: &SequenceName) -> Error {
+        let Self { was, here } = self;
+        let message = format!(
+            "the sequence was last written on {was}, and this is {here}: what was reserved last may be missing here. Set its next \
+             id above every id in use (`idmill set NAME --next ID`), or open the store with failover=allow, or with \
+             failover=skip:N, which leaves N ids out"
+        );
+        Error::new(ErrorKind::Conflict, message).of(name)
+    }
+}
+
+impl fmt::Display for Failover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refuse => f.write_str("refuse"),
+            Self::Allow => f.write_str("allow"),
+            Self::Skip(ids) => write!(f, "skip:{ids}"),
+        }
+    }
+}
+
+impl FromStr for Failover {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        read(text).ok_or_else(|| refuse(format!("failover={text:?} cannot be used: write {RULE}")))
+    }
+}
+
+impl Typed for Failover {
+    fn of(value: Value) -> Option<Self> {
+        if let Value::Text(text) = value { read(&text) } else { None }
+    }
+
+    fn value(&self) -> Value {
+        Value::Text(self.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::store::{Bounds, Identity};
+
+    const MOVED: Histories<'_> = Histories { was: "cluster 1", here: "cluster 2" };
+
+    fn info(next: Option<u64>) -> SequenceInfo {
+        let name = SequenceName::new("orders").unwrap();
+        SequenceInfo::stored(name, next, Bounds::new(5, 100).unwrap(), Identity::fresh())
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_and_what_cannot_be_is_refused() {
+        for failover in [Failover::Refuse, Failover::Allow, Failover::Skip(1), Failover::Skip(u64::MAX)] {
+            assert_eq!(failover.to_string().parse::<Failover>().unwrap(), failover);
+            assert_eq!(Failover::of(failover.value()), Some(failover));
+        }
+        for text in
+            ["", "Allow", "skip", "skip:", "skip:0", "skip:-1", "skip:+1", "skip:18446744073709551616"]
+        {
+            let error = text.parse::<Failover>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text}");
+            assert!(error.to_string().contains("or `skip:N`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_seen_and_what_decides() {
+        let error = Failover::Refuse.adopt(&info(Some(7)), MOVED).unwrap_err();
+        assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("orders")));
+        for words in ["on cluster 1, and this is cluster 2", "--next ID", "failover=allow", "failover=skip:N"]
+        {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_next_is_raised_and_within_the_bounds() {
+        for (failover, next, adopted) in [
+            (Failover::Allow, Some(7), Some(7)),
+            (Failover::Allow, None, None),
+            (Failover::Skip(10), Some(7), Some(17)),
+            (Failover::Skip(93), Some(7), Some(100)),
+            (Failover::Skip(94), Some(7), None),
+            (Failover::Skip(u64::MAX), Some(7), None),
+            (Failover::Skip(1), None, None),
+        ] {
+            let before = info(next);
+            let after = failover.adopt(&before, MOVED).unwrap();
+            assert_eq!((after.next, after.identity), (adopted, before.identity), "{failover}");
+        }
+    }
+
+    /// Once by whoever decides, and not by whoever only asks what would follow.
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn what_was_decided_is_counted() {
+        use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        metrics::with_local_recorder(&recorder, || {
+            let info = info(Some(7));
+            Failover::Refuse.adopt(&info, MOVED).unwrap_err();
+            for decided in [Failover::Allow, Failover::Skip(9), Failover::Skip(1)] {
+                decided.adopt(&info, MOVED).unwrap();
+                decided.report(&info.name, MOVED);
+            }
+        });
+        let mut counted = Vec::new();
+        for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+            let label =
+                key.key().labels().find(|label| label.key() == "decision").unwrap().value().to_owned();
+            counted.push((key.key().name().to_owned(), label, value));
+        }
+        counted.sort_by(|a, b| a.1.cmp(&b.1));
+        let once =
+            |decision: &str, times| (CHANGES.to_owned(), decision.to_owned(), DebugValue::Counter(times));
+        assert_eq!(counted, [once("allowed", 1), once("refused", 1), once("skipped", 2)]);
+    }
+}

@@ -1,0 +1,49 @@
+//! For those who write stores: what every store needs, so that all of them read, print and fail alike.
+//!
+//! - [`Address`]: `HOST:PORT`, read and printed.
+//! - [`CompareAndSet`]: makes a store of what can write on a condition.
+//! - [`Contention`]: how a store tries again while others are faster.
+//! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
+//! - [`options`]: the options of a store in one table, by which URLs are read, values checked, errors worded
+//!   and pages written.
+//! - [`query`]: the parts of a URL, read and printed.
+//! - [`secrets`]: what of a URL may be shown.
+//! - [`Mode`](mode::Mode): what opening a store may do, `mode=ro|rw|rwc`.
+//! - [`SharedConnection`]: one connection for all callers, and one attempt to open it.
+//! - [`witness_beside`]: what the table of the records is called.
+//! - [`store_calls!`](idmill::store_calls): the calls of [`Store`](idmill::store::Store), for a store whose
+//!   work is in methods of its own.
+//!
+//! - [`Target`]: what a URL leads to. Its [`Scheme`] says what reads the URL, and [`connect`] opens it.
+//! - [`Existing`]: a store in which using a sequence does not create it.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
+mod address;
+pub mod cas;
+mod column;
+mod contention;
+mod existing;
+pub mod history;
+pub mod mode;
+pub mod options;
+pub mod query;
+mod raise;
+mod refuse;
+mod scheme;
+pub mod secrets;
+mod shared;
+mod target;
+mod witness;
+
+pub use address::Address;
+pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
+pub use column::{ColumnPath, Largest};
+pub use contention::{Contention, Contest};
+pub use existing::Existing;
+pub use mode::Mode;
+pub use raise::{create_at, raise};
+pub use refuse::refuse;
+pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
+pub use shared::SharedConnection;
+pub use target::{Target, WindowTarget, WindowView};
+pub use witness::witness_beside;

@@ -1,0 +1,207 @@
+//! What values an option takes, and how messages and pages say so.
+
+use std::time::Duration;
+
+use super::super::Address;
+use super::super::query::parse_duration;
+use super::super::refuse;
+use super::field::{Value, Word};
+use idmill::Result;
+
+/// For a duration that need not be: no such time.
+pub(super) const NONE: &str = "none";
+
+/// Which values an option takes. Made by [`words`], [`whole`], [`duration`] and [`text`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// One of these words, each with what it means.
+    Words(fn() -> Vec<(&'static str, &'static str)>),
+    /// A whole number within these bounds, in digits.
+    Whole {
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
+    /// A time within these bounds, each as in a URL.
+    Duration {
+        /// The shortest.
+        least: &'static str,
+        /// The longest.
+        most: &'static str,
+        /// Of what it is a multiple; empty if of nothing.
+        step: &'static str,
+        /// Whether it may be `none`.
+        none: bool,
+    },
+    /// Whatever fits.
+    Text {
+        /// What stands for it in a list of options: `NAME`.
+        hint: &'static str,
+        /// What fits, to be read after "write".
+        rule: &'static str,
+        /// Whether this fits.
+        fits: fn(&str) -> bool,
+    },
+}
+
+/// The words of an enumeration; `true` or `false` for a `bool`.
+pub const fn words<W: Word>() -> Kind {
+    Kind::Words(|| W::WORDS.iter().map(|(_, word, means)| (*word, *means)).collect())
+}
+
+/// A whole number, at least `least` and at most `most`.
+pub const fn whole(least: u64, most: u64) -> Kind {
+    Kind::Whole { least, most }
+}
+
+/// A time, at least `least` and at most `most`, both as in a URL: `duration("100ms", "1h")`.
+pub const fn duration(least: &'static str, most: &'static str) -> Kind {
+    Kind::Duration { least, most, step: "", none: false }
+}
+
+/// A text that fits a rule, which is said in words and checked by a function. `hint` stands for it in a list
+/// of options.
+pub const fn text(hint: &'static str, rule: &'static str, fits: fn(&str) -> bool) -> Kind {
+    Kind::Text { hint, rule, fits }
+}
+
+/// How long one request to a store may take.
+pub const TIMEOUT: Kind = duration("1ms", "24h");
+
+/// The path of a file.
+pub const FILE: Kind = text("FILE", "the path of a file", |path| !path.is_empty());
+
+/// The address of a server or an emulator.
+pub const ADDRESS: Kind =
+    text("HOST:PORT", "HOST:PORT, as in `localhost:9010`", |text| Address::parse(text, None).is_some());
+
+impl Kind {
+    /// The same time, or `none`: the field is an `Option`, and `None` means none even where the default is a
+    /// time.
+    #[must_use]
+    pub const fn or_none(self) -> Self {
+        match self {
+            Self::Duration { least, most, step, .. } => Self::Duration { least, most, step, none: true },
+            other => other,
+        }
+    }
+
+    /// The same time, if it is a multiple of this.
+    #[must_use]
+    pub const fn in_steps_of(self, step: &'static str) -> Self {
+        match self {
+            Self::Duration { least, most, none, .. } => Self::Duration { least, most, step, none },
+            other => other,
+        }
+    }
+
+    /// Checks a value that is not in a URL, such as one of the environment. `what` says where it was found.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if it is none of these, with what can be written.
+    pub fn check(self, what: &str, value: &str) -> Result<()> {
+        if self.read(value).is_some_and(|value| value == Value::Unset || self.fits(&value)) {
+            return Ok(());
+        }
+        Err(refuse(format!("{what}={value:?} {}", self.remedy(what, ""))))
+    }
+
+    pub(super) fn takes_none(self) -> bool {
+        matches!(self, Self::Duration { none: true, .. })
+    }
+
+    /// What the text of a URL says; `None` if it cannot be read.
+    pub(super) fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Self::Duration { none: true, .. } if text == NONE => Some(Value::Unset),
+            Self::Duration { .. } => parse_duration(text).map(Value::Duration),
+            Self::Whole { .. } if text.starts_with('+') => None,
+            Self::Whole { .. } => text.parse().ok().map(Value::Whole),
+            Self::Words(_) | Self::Text { .. } => Some(Value::Text(text.to_owned())),
+        }
+    }
+
+    /// Whether it takes this value, which is set.
+    pub(super) fn fits(self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Words(words), Value::Text(text)) => words().iter().any(|(word, _)| word == text),
+            (Self::Whole { least, most }, Value::Whole(number)) => (least..=most).contains(number),
+            (Self::Duration { least, most, step, .. }, Value::Duration(duration)) => {
+                (bound(least)..=bound(most)).contains(duration)
+                    && (step.is_empty() || duration.as_nanos().is_multiple_of(bound(step).as_nanos()))
+            }
+            (Self::Text { fits, .. }, Value::Text(text)) => fits(text),
+            _ => false,
+        }
+    }
+
+    /// What stands for a value in a list of options.
+    pub(super) fn hint(self, default: &'static str) -> String {
+        match self {
+            Self::Words(words) => words().iter().map(|(word, _)| *word).collect::<Vec<_>>().join("|"),
+            _ if !default.is_empty() => default.to_owned(),
+            Self::Whole { .. } => "N".to_owned(),
+            Self::Duration { least, .. } => least.to_owned(),
+            Self::Text { hint, .. } => hint.to_owned(),
+        }
+    }
+
+    /// What is wrong with a value of this option, and what to write.
+    pub(super) fn remedy(self, key: &str, default: &str) -> String {
+        let example = if default.is_empty() { String::new() } else { format!(", such as {key}={default}") };
+        let number = "write a whole number";
+        match self {
+            Self::Words(words) => {
+                let explained = |(word, means): &(&str, &str)| match *means {
+                    "" => (*word).to_owned(),
+                    means => format!("{word} ({means})"),
+                };
+                let words: Vec<_> = words().iter().map(explained).collect();
+                format!("is unknown; there are {}", words.join(", "))
+            }
+            Self::Duration { .. } => {
+                let none = if self.takes_none() { ", or none" } else { "" };
+                let range = self.range();
+                format!("cannot be used: {number} and its unit (ms, s, m or h), {range}{none}{example}")
+            }
+            Self::Whole { .. } => format!("cannot be used: {number}, {}{example}", self.range()),
+            Self::Text { rule, .. } => format!("cannot be used: write {rule}{example}"),
+        }
+    }
+
+    /// What it takes, for a page.
+    pub(super) fn takes(self) -> String {
+        match self {
+            Self::Words(words) => {
+                words().iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+            }
+            Self::Duration { none: true, .. } => format!("{}, or `none`", self.range()),
+            Self::Whole { .. } | Self::Duration { .. } => self.range(),
+            Self::Text { rule, .. } => rule.to_owned(),
+        }
+    }
+
+    /// What its words mean, for a page.
+    pub(super) fn glossary(self) -> String {
+        let Self::Words(words) = self else { return String::new() };
+        let means = words().into_iter().filter(|(_, means)| !means.is_empty());
+        means.flat_map(|(word, means)| [". `", word, "`: ", means]).collect()
+    }
+
+    fn range(self) -> String {
+        match self {
+            Self::Whole { least, most: u64::MAX } => format!("{least} or more"),
+            Self::Whole { least, most } => format!("{least} to {most}"),
+            Self::Duration { least, most, step: "", .. } => format!("{least} to {most}"),
+            Self::Duration { least, most, step, .. } => format!("{least} to {most} in steps of {step}"),
+            Self::Words(_) | Self::Text { .. } => String::new(),
+        }
+    }
+}
+
+/// A bound, which a table has as text so that messages cite it.
+fn bound(text: &str) -> Duration {
+    parse_duration(text).expect("a table's bounds are durations")
+}

@@ -1,0 +1,234 @@
+//! The options in a URL, `?key=value&key=value`, which every store reads and prints alike.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use super::{refuse, secrets};
+use idmill::Result;
+
+/// The characters that would end a part of a URL, or that do not survive being typed.
+pub const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b'%')
+    .add(b'?')
+    .add(b'#')
+    .add(b'&')
+    .add(b'+')
+    .add(b'=')
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>');
+/// The same, and `@`: after the hosts of a URL it could be the end of a password, and is
+/// [refused](secrets::check_login).
+pub const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
+
+/// What follows `scheme:` in a URL of that scheme.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a URL that does not begin with it.
+pub fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
+    let url = secrets::trimmed(url)?;
+    let rest = url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':'));
+    rest.ok_or_else(|| refuse(format!("{:?} does not begin with `{scheme}:`", secrets::redacted(url))))
+}
+
+/// A part of a URL without its percent-encoding.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for what is not UTF-8. The message does not show the
+/// part, which may be a password.
+pub fn decoded(text: &str) -> Result<String> {
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
+}
+
+/// Takes the option of this name out of what follows a store's scheme. Returns the rest, which the store
+/// reads, and the option's value.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if it is given twice, or is not UTF-8.
+pub fn take(option: &str, rest: &str) -> Result<(String, Option<String>)> {
+    let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), None)) };
+    let mut values = Vec::new();
+    let others: Vec<&str> = query
+        .split('&')
+        .filter(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let is_taken = decoded(key).is_ok_and(|key| key == option);
+            if is_taken {
+                values.push(value);
+            }
+            !is_taken
+        })
+        .collect();
+    if values.len() > 1 {
+        return Err(refuse(format!("the option `{option}` is given twice")));
+    }
+    let Some(value) = values.pop() else { return Ok((rest.to_owned(), None)) };
+    let separator = if others.is_empty() { "" } else { "?" };
+    // The value may be a URL itself, in which a plus is a plus.
+    Ok((format!("{place}{separator}{}", others.join("&")), Some(decoded(value)?)))
+}
+
+/// Hands each option to `set`, in the order of the URL.
+///
+/// # Errors
+/// Those of `set`; [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an option that is given twice.
+pub fn read<T>(query: &str, options: T, set: impl Fn(T, &str, &str) -> Result<T>) -> Result<T> {
+    let mut once = Once::default();
+    form_urlencoded::parse(query.as_bytes()).try_fold(options, |options, (key, value)| {
+        once.take(&key)?;
+        set(options, &key, &value)
+    })
+}
+
+/// The keys that were read so far. Each may be given once, since of two values neither is more likely to be
+/// meant.
+#[derive(Debug, Default)]
+pub struct Once(Vec<String>);
+
+impl Once {
+    /// Notes a key.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for one that was read before.
+    pub fn take(&mut self, key: &str) -> Result<()> {
+        if self.0.iter().any(|seen| seen == key) {
+            return Err(refuse(format!("the option `{key}` is given twice")));
+        }
+        self.0.push(key.to_owned());
+        Ok(())
+    }
+}
+
+/// Reads a whole number and `ms`, `s`, `m` or `h`; `None` for anything else.
+pub(super) fn parse_duration(value: &str) -> Option<Duration> {
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(millis).map(Duration::from_millis)
+}
+
+/// The options at the end of a URL, with the `?` before them. Prints nothing if there are none.
+#[derive(Debug, Default)]
+pub struct Printed(String);
+
+impl Printed {
+    /// Adds the option, if it has a value.
+    #[must_use]
+    pub fn given(self, key: &str, value: Option<impl fmt::Display>) -> Self {
+        let Some(value) = value else { return self };
+        self.pair(&format!("{key}={}", utf8_percent_encode(&value.to_string(), ESCAPED_VALUE)))
+    }
+
+    /// Adds `key=value` as it is: percent-encoded already.
+    #[must_use]
+    pub fn pair(mut self, pair: &str) -> Self {
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(pair);
+        self
+    }
+}
+
+impl fmt::Display for Printed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::{ErrorKind, Operation};
+    use proptest::prelude::*;
+
+    type Pairs = Vec<(String, String)>;
+
+    fn pairs(query: &str) -> Result<Pairs> {
+        read(query, Pairs::new(), |mut pairs, key, value| {
+            if key == "no" {
+                return Err(refuse("there is no such option"));
+            }
+            pairs.push((key.to_owned(), value.to_owned()));
+            Ok(pairs)
+        })
+    }
+
+    #[test]
+    fn options_are_read_once_and_in_order() {
+        let read = pairs("b=1&a=%3F+x&c").unwrap();
+        assert_eq!(read, [("b", "1"), ("a", "? x"), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+        assert_eq!(pairs("").unwrap(), []);
+        for (query, remedy) in [("a=1&b=2&%61=1", "`a` is given twice"), ("no=1", "there is no such option")]
+        {
+            let error = pairs(query).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.operation()),
+                (ErrorKind::InvalidInput, Some(Operation::Connect))
+            );
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_option_is_taken_out_and_all_else_is_left_as_it_was() {
+        for (rest, left, window) in [
+            ("ids.db", "ids.db", None),
+            ("a%3Fwindow=x", "a%3Fwindow=x", None),
+            ("a?mode=rw&table=x%20y", "a?mode=rw&table=x%20y", None),
+            ("a?window=memcached://h:1", "a", Some("memcached://h:1")),
+            (
+                "a?x=%26&window=memcached://h%3Fblock%3D5%26stub%3D2s&y",
+                "a?x=%26&y",
+                Some("memcached://h?block=5&stub=2s"),
+            ),
+            ("a?w%69ndow=m", "a", Some("m")),
+            ("a?window=a+b%2Bc", "a", Some("a+b+c")),
+            ("a?windows=m", "a?windows=m", None),
+        ] {
+            let expected = (left.to_owned(), window.map(ToOwned::to_owned));
+            assert_eq!(take("window", rest).unwrap(), expected, "{rest}");
+        }
+        let twice = take("window", "a?window=x&window=y").unwrap_err();
+        assert!(twice.kind() == ErrorKind::InvalidInput && twice.to_string().contains("twice"));
+    }
+
+    #[test]
+    fn a_duration_is_a_whole_number_and_a_unit() {
+        for (value, millis) in [("0s", 0), ("250ms", 250), ("5s", 5000), ("2m", 120_000), ("3h", 10_800_000)]
+        {
+            assert_eq!(parse_duration(value), Some(Duration::from_millis(millis)), "{value}");
+        }
+        let long = format!("{}s", u64::MAX);
+        for value in ["", "5", "s", "-5s", "+5s", "1.5s", "5 s", "5d", "5S", &long, "99999999999999999999ms"]
+        {
+            assert_eq!(parse_duration(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_percent_encoded_unless_it_is_already() {
+        let none = Printed::default().given("c", None::<u8>);
+        assert_eq!(none.to_string(), "");
+        let all = none.given("a", Some("x/[:],")).given("c", Some("ü& @")).pair("e=%20");
+        assert_eq!(all.to_string(), "?a=x/[:],&c=%C3%BC%26%20%40&e=%20");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(text in "\\PC{0,20}|[%&=+?#@ ]{1,9}") {
+            let printed = Printed::default().given("text", Some(&text)).to_string();
+            let read = pairs(printed.strip_prefix('?').unwrap()).unwrap();
+            prop_assert_eq!(&read[0].1, &text);
+        }
+    }
+}

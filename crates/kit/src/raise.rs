@@ -1,0 +1,247 @@
+//! Raising a sequence, and never lowering it.
+
+use idmill::SequenceName;
+use idmill::store::{Bounds, Change, GiveBack, Reserve, SequenceInfo, Store, already_exists, not_found};
+use idmill::{Error, ErrorKind, Operation, Result};
+
+/// How often others may be faster before this gives up.
+const TRIES: usize = 16;
+
+/// Raises what a store has of a sequence, so that no id below `to` is granted any more; returns the sequence
+/// as it is then. Where it is there already, nothing happens: it only ever raises, so that a late or repeated
+/// call does no harm. `to` may be one more than the sequence's max, also 2^64: then all of it is used.
+///
+/// It decides nothing about the store's history: after a failover that the store refuses, it goes on refusing
+/// ([`Change::keep_history`]).
+///
+/// `seen` is the sequence as it was looked at. If it is another one by now, it is left alone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
+/// use idmill::store;
+/// use idmill::store::{Bounds, MemoryStore, Store};
+///
+/// let store = MemoryStore::new();
+/// let orders = store.create(&"orders".parse()?, Bounds::of::<i32>()).await?;
+/// assert_eq!(store::raise(&store, &orders, 500).await?.next, Some(500));
+/// assert_eq!(store::raise(&store, &orders, 100).await?.next, Some(500)); // never lowered
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) where `to` is beyond the sequence's max and one;
+/// [`Conflict`](ErrorKind::Conflict) if it was reset, or created again, since it was looked at;
+/// [`NotFound`](ErrorKind::NotFound) if it was removed; those of [`Store::set`] and [`Store::inspect`].
+pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<SequenceInfo> {
+    let mut now = seen.clone();
+    let end = u128::from(now.bounds.max()) + 1;
+    if to > end {
+        let message = format!("{to} is beyond max {}; raise max first", now.bounds.max());
+        return Err(Error::invalid(message).of(&now.name).during(Operation::Set));
+    }
+    for _ in 0..TRIES {
+        if now.reached() >= to {
+            return Ok(now);
+        }
+        now = match step(store, &now, to).await {
+            // Others went further meanwhile, or it is another sequence by now.
+            Err(error) if error.kind() == ErrorKind::Conflict => again(store, seen, error).await?,
+            outcome => outcome?,
+        };
+    }
+    let message = "others changed it each time; try again";
+    Err(Error::new(ErrorKind::Unavailable, message).of(&now.name).during(Operation::Set))
+}
+
+/// Creates a sequence of which no id below `to` is granted; or raises the one of the same bounds that others
+/// create meanwhile. `to` may be one more than the max.
+///
+/// In one step, by a reserve that creates: at any moment there is no such sequence, or it is at `to` already.
+/// Cassandra and a window, and a server that refuses the reserve, take two steps; until the second, ids below `to` can be drawn.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
+/// use idmill::store;
+/// use idmill::store::{Bounds, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let orders = store::create_at(&store, &"orders".parse()?, Bounds::of::<i32>(), 500).await?;
+/// assert_eq!((orders.next, orders.bounds), (Some(500), Bounds::of::<i32>()));
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`AlreadyExists`](ErrorKind::AlreadyExists) if there is one of other bounds; those of [`raise`],
+/// [`Store::create`] and [`Store::reserve`].
+pub async fn create_at(
+    store: &dyn Store,
+    name: &SequenceName,
+    bounds: Bounds,
+    to: u128,
+) -> Result<SequenceInfo> {
+    let Some(below) = to.checked_sub(bounds.start().into()).filter(|below| *below > 0) else {
+        return store.create(name, bounds).await;
+    };
+    let count = u64::try_from(below).unwrap_or(u64::MAX);
+    let created = match store.reserve(&Reserve::new(name.clone(), count).create(bounds)).await {
+        Ok(grant) if grant.range.start() == bounds.start() => return at(store, name, to).await,
+        // Others created it, and these ids of theirs are not needed.
+        Ok(grant) => {
+            if store.capabilities().gives_back {
+                let _ = store.give_back(&GiveBack::new(name.clone(), grant.identity, grant.range)).await;
+            }
+            already_exists(name).during(Operation::Create)
+        }
+        // Certainly nothing was reserved: of what may be created, others may still allow more.
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            store.create(name, bounds).await?;
+            return at(store, name, to).await;
+        }
+        Err(error) => error,
+    };
+    // Whatever became of the reserve: where the sequence is now decides.
+    match store.inspect(name).await {
+        Ok(Some(found)) if found.bounds == bounds => raise(store, &found, to).await,
+        Ok(Some(_)) => Err(already_exists(name).during(Operation::Create)),
+        _ => Err(created),
+    }
+}
+
+async fn at(store: &dyn Store, name: &SequenceName, to: u128) -> Result<SequenceInfo> {
+    let found = store.inspect(name).await?.ok_or_else(|| not_found(name).during(Operation::Set))?;
+    raise(store, &found, to).await
+}
+
+async fn step(store: &dyn Store, now: &SequenceInfo, to: u128) -> Result<SequenceInfo> {
+    if now.next == Some(u64::MAX) {
+        // No change sets 2^64: the last id there is has to be reserved, and becomes a gap.
+        store.reserve(&Reserve::new(now.name.clone(), 1)).await?;
+        let mut all_used = now.clone();
+        all_used.next = None;
+        return Ok(all_used);
+    }
+    let next = u64::try_from(to).unwrap_or(u64::MAX);
+    let change = Change::new().next(next).keep_history(true).expect(now.identity);
+    store.set(&now.name, change).await
+}
+
+/// The sequence as it is now, if it still is the one that was looked at.
+async fn again(store: &dyn Store, seen: &SequenceInfo, refused: Error) -> Result<SequenceInfo> {
+    let found = store.inspect(&seen.name).await?;
+    let now = found.ok_or_else(|| not_found(&seen.name).during(Operation::Set))?;
+    if now.identity == seen.identity { Ok(now) } else { Err(refused) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use idmill::store::{Bounds, Fault, MemoryStore, StoreFuture};
+
+    async fn sequence(store: &MemoryStore, start: u64, max: u64) -> SequenceInfo {
+        store.create(&"s".parse().unwrap(), Bounds::new(start, max).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn it_goes_to_the_very_end_and_not_beyond() {
+        for max in [10, u64::MAX - 1, u64::MAX] {
+            let store = MemoryStore::new();
+            let seen = sequence(&store, 1, max).await;
+            let end = u128::from(max) + 1;
+            assert_eq!(raise(&store, &seen, end).await.unwrap().next, None, "{max}");
+            assert_eq!(store.inspect(&seen.name).await.unwrap().unwrap().next, None, "{max}");
+            let beyond = raise(&store, &seen, end + 1).await.unwrap_err();
+            assert_eq!(beyond.kind(), ErrorKind::InvalidInput, "{beyond}");
+        }
+    }
+
+    #[tokio::test]
+    async fn another_sequence_of_the_name_is_left_alone() {
+        let store = MemoryStore::new();
+        let seen = sequence(&store, 1, 100).await;
+        store.remove(&seen.name).await.unwrap();
+        assert_eq!(raise(&store, &seen, 50).await.unwrap_err().kind(), ErrorKind::NotFound);
+        let other = sequence(&store, 1, 100).await;
+        assert_eq!(raise(&store, &seen, 50).await.unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(store.inspect(&seen.name).await.unwrap(), Some(other));
+    }
+
+    #[tokio::test]
+    async fn create_at_needs_neither_create_nor_set() {
+        let (name, bounds) = ("s".parse().unwrap(), Bounds::new(5, 100).unwrap());
+        for to in [6, 50, 101] {
+            let store = MemoryStore::new();
+            // Both together would leave it at its start in between.
+            let created = create_at(&Reserving(store.clone()), &name, bounds, to).await.unwrap();
+            assert_eq!((created.reached(), created.bounds), (to, bounds));
+            assert_eq!(store.inspect(&name).await.unwrap(), Some(created));
+        }
+        let store = MemoryStore::new();
+        assert_eq!(create_at(&store, &name, bounds, 5).await.unwrap().next, Some(5));
+    }
+
+    #[tokio::test]
+    async fn create_at_raises_a_sequence_of_the_same_bounds() {
+        let (name, bounds) = ("s".parse().unwrap(), Bounds::new(5, 100).unwrap());
+        for (there, to, next) in [(5, 50, 50), (60, 50, 60)] {
+            let store = MemoryStore::new();
+            let found = store.create(&name, bounds).await.unwrap();
+            raise(&store, &found, there).await.unwrap();
+            let raised = create_at(&store, &name, bounds, to).await.unwrap();
+            assert_eq!((raised.identity, raised.next), (found.identity, Some(next)), "no gap either");
+        }
+        let store = MemoryStore::new();
+        sequence(&store, 1, 90).await;
+        let refused = create_at(&store, &name, bounds, 50).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    }
+
+    #[tokio::test]
+    async fn create_at_ends_where_it_should_after_a_lost_reply() {
+        let (name, bounds) = ("s".parse().unwrap(), Bounds::new(1, 100).unwrap());
+        let store = MemoryStore::new();
+        store.push_fault(Fault::LostReply);
+        assert_eq!(create_at(&store, &name, bounds, 50).await.unwrap().next, Some(50));
+    }
+
+    /// Only reserves, and says what there is.
+    #[derive(Debug)]
+    struct Reserving(MemoryStore);
+
+    impl Store for Reserving {
+        idmill::store_calls!(|this| this.0 => capabilities reserve give_back inspect list remove);
+
+        fn create<'a>(&'a self, name: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
+            panic!("{name} is created by itself")
+        }
+
+        fn set<'a>(&'a self, name: &'a SequenceName, _: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+            panic!("{name} is set by itself")
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_never_lowers(start in 0..50_u64, len in 1..200_u64, drawn in 0..200_u64, late in 0..200_u64, to in 0..260_u128) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let store = MemoryStore::new();
+                let created = sequence(&store, start, start + len).await;
+                let draw = async |count| drop(store.reserve(&Reserve::new(created.name.clone(), count)).await);
+                draw(drawn.max(1)).await;
+                let seen = store.inspect(&created.name).await.unwrap().unwrap();
+                // Others draw between the look and the change.
+                draw(late.max(1)).await;
+                let before = store.inspect(&created.name).await.unwrap().unwrap().reached();
+                let outcome = raise(&store, &seen, to).await;
+                let after = store.inspect(&created.name).await.unwrap().unwrap().reached();
+                prop_assert!(after >= before);
+                let fits = to <= u128::from(start + len) + 1;
+                prop_assert_eq!(outcome.is_ok(), fits);
+                prop_assert_eq!(after, if fits { before.max(to) } else { before });
+                Ok(())
+            })?;
+        }
+    }
+}

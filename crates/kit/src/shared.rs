@@ -1,0 +1,149 @@
+//! One connection that all callers of a process share.
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use idmill::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// A connection that is opened on first use, and replaced when it can no longer be used.
+///
+/// Callers that need it while it is opened share that one attempt, and each waits until its own deadline. If
+/// they queued for attempts of their own, the last of them would wait for one timeout per caller. A caller
+/// that gives up does not end the attempt.
+#[derive(Debug)]
+pub struct SharedConnection<C>(Mutex<Option<Attempt<C>>>);
+
+type Attempt<C> = watch::Receiver<Option<Result<Arc<C>>>>;
+
+impl<C> Default for SharedConnection<C> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<C: Send + Sync + 'static> SharedConnection<C> {
+    /// The connection, if there is one, usable or not.
+    pub fn get(&self) -> Option<Arc<C>> {
+        self.0.lock().as_ref()?.borrow().as_ref()?.as_ref().ok().cloned()
+    }
+
+    /// The connection, if it is `usable`, or else the one that is being opened. `connect` has to have a time
+    /// limit. It runs in a task of its own.
+    ///
+    /// # Errors
+    /// That of `connect`; [`Unavailable`](ErrorKind::Unavailable) if it has not ended at the deadline.
+    pub async fn open<F>(
+        &self,
+        deadline: Instant,
+        usable: impl Fn(&C) -> bool,
+        connect: impl FnOnce() -> F,
+    ) -> Result<Arc<C>>
+    where
+        F: Future<Output = Result<C>> + Send + 'static,
+    {
+        let mut attempt = self.join(usable, connect);
+        match timeout_at(deadline, attempt.wait_for(Option::is_some)).await {
+            Ok(Ok(outcome)) => outcome.clone().expect("waited for"),
+            // The task was dropped with its runtime.
+            Ok(Err(_)) => Err(Error::new(ErrorKind::Unavailable, "the attempt to connect was given up")),
+            Err(_) => Err(Error::new(ErrorKind::Unavailable, "no connection in the time that the call has")),
+        }
+    }
+
+    fn join<F>(&self, usable: impl Fn(&C) -> bool, connect: impl FnOnce() -> F) -> Attempt<C>
+    where
+        F: Future<Output = Result<C>> + Send + 'static,
+    {
+        let mut current = self.0.lock();
+        if let Some(attempt) = &*current {
+            // Before its outcome is read: an attempt that ends in between has one.
+            let ended = attempt.has_changed().is_err();
+            let joined = match &*attempt.borrow() {
+                None => !ended,
+                Some(outcome) => outcome.as_ref().is_ok_and(|connection| usable(connection)),
+            };
+            if joined {
+                return attempt.clone();
+            }
+        }
+        let (outcome, attempt) = watch::channel(None);
+        let connecting = connect();
+        tokio::spawn(async move {
+            let connected = connecting.await.map(Arc::new);
+            outcome.send_replace(Some(connected));
+        });
+        current.insert(attempt).clone()
+    }
+
+    /// Drops a connection that can no longer be used, unless it was replaced already.
+    pub fn discard(&self, connection: &Arc<C>) {
+        let mut current = self.0.lock();
+        let is_it = |attempt: &Attempt<C>| matches!(&*attempt.borrow(), Some(Ok(open)) if Arc::ptr_eq(open, connection));
+        if current.as_ref().is_some_and(is_it) {
+            *current = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn unavailable() -> Error {
+        Error::new(ErrorKind::Unavailable, "silent")
+    }
+
+    async fn silent() -> Result<u32> {
+        tokio::time::sleep(LONG).await;
+        Err(unavailable())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_share_one_attempt_until_their_deadlines() {
+        let shared = SharedConnection::default();
+        let began = Instant::now();
+        let open = |after: u64| {
+            let shared = &shared;
+            async move {
+                tokio::time::sleep(Duration::from_secs(after)).await;
+                let failed = shared.open(Instant::now() + LONG, |_| true, silent).await.is_err();
+                (failed, began.elapsed().as_secs())
+            }
+        };
+        // The last of them came a second before the attempt ended.
+        let outcomes = tokio::join!(open(0), open(5), open(9));
+        assert_eq!(outcomes, ((true, 10), (true, 10), (true, 10)));
+        let brief = shared.open(Instant::now() + LONG / 2, |_| true, silent).await;
+        assert_eq!((brief.is_err(), began.elapsed().as_secs()), (true, 15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempt_outlives_the_caller_that_began_it() {
+        let shared = SharedConnection::default();
+        let slow = || async {
+            tokio::time::sleep(LONG).await;
+            Ok(7)
+        };
+        assert!(shared.open(Instant::now() + LONG / 2, |_| true, slow).await.is_err());
+        let joined = shared.open(Instant::now() + LONG, |_| true, silent).await;
+        assert_eq!(*joined.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn unusable_connection_is_replaced() {
+        let shared = SharedConnection::default();
+        let deadline = Instant::now() + LONG;
+        let first = shared.open(deadline, |_| true, || async { Ok(1) }).await.unwrap();
+        let second = shared.open(deadline, |_| false, || async { Ok(2) }).await.unwrap();
+        shared.discard(&first);
+        assert_eq!(shared.get(), Some(second.clone()));
+        shared.discard(&second);
+        assert_eq!(shared.get(), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! What records are kept in, beside the sequences.
+
+use idmill::{Error, Operation, Result};
+
+const DEFAULT_TABLE: &str = "idmill_sequences";
+const SUFFIX: &str = "_witness";
+
+/// What a table of records is called beside this table of sequences: `idmill_witness` beside
+/// `idmill_sequences`, and another beside each other table. Engines that take upper and lower case of the
+/// default for the same table have its records in the same table too.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name of more than `longest` bytes.
+pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
+    let name = match table.split_at_checked("idmill".len()) {
+        Some((idmill, _)) if table.eq_ignore_ascii_case(DEFAULT_TABLE) => idmill.to_owned() + SUFFIX,
+        // That name is taken by the default's.
+        Some((idmill, "")) if idmill.eq_ignore_ascii_case("idmill") => format!("{idmill}_sequences{SUFFIX}"),
+        _ => format!("{table}{SUFFIX}"),
+    };
+    if name.len() <= longest {
+        return Ok(name);
+    }
+    let message = format!(
+        "records are kept in a table `{name}` beside `{table}`, and that name is longer than {longest} characters; keep them in \
+         a store whose table has a name of at most {}",
+        longest - SUFFIX.len()
+    );
+    Err(Error::invalid(message).during(Operation::Connect))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use idmill::ErrorKind;
+
+    #[test]
+    fn each_table_of_sequences_has_another_of_records() {
+        let tables = ["idmill_sequences", "idmill", "t", "idmill_sequences_", "IDMILL", "Idmill_sequences"];
+        let names: Vec<_> = tables.iter().map(|table| witness_beside(table, 63).unwrap()).collect();
+        assert_eq!(names[..3], ["idmill_witness", "idmill_sequences_witness", "t_witness"]);
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), tables.len(), "{names:?}");
+        assert_eq!(names[5], "Idmill_witness");
+    }
+
+    #[test]
+    fn a_name_that_would_be_cut_off_is_refused() {
+        assert_eq!(witness_beside(&"t".repeat(55), 63).unwrap().len(), 63);
+        let error = witness_beside(&"t".repeat(56), 63).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("at most 55"), "{error}");
+    }
+}

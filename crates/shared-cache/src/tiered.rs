@@ -1,0 +1,303 @@
+//! A window and the source behind it, as one store.
+
+use std::collections::HashSet;
+
+use super::heard::{Floor, Heard};
+use super::{Claimed, Drawn, Installed, Source, Window};
+use idmill::SequenceName;
+use idmill::store::{
+    Capabilities, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture, ensure, exhausted, not_found,
+};
+use idmill::{Error, ErrorKind, Operation, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A caller that finds a window busy waits longer each time, up to this many times the first wait.
+const LONGEST_WAIT: u32 = 8;
+
+/// A window in front of a store, as one store.
+///
+/// A reserve draws from the window, and refills it from the source when it is dry or low. At most one refill
+/// of a sequence ahead of need is under way in a process. Administration goes to the source.
+///
+/// A reserve takes as long as the window and its refills take; to limit that, drop the future. The ids that
+/// it had under way then become a gap. A grant also has fewer ids than asked for if the window's range ends.
+///
+/// Callers of every id type share the window, so it is refilled without regard to a caller's
+/// [`ceiling`](Reserve::ceiling). If a caller draws ids above its ceiling, they become a gap and it gets
+/// [`Exhausted`](idmill::ErrorKind::Exhausted): the sequence has passed what its type can hold.
+#[derive(Debug)]
+pub struct Tiered<S, W> {
+    inner: Arc<Inner<S, W>>,
+}
+
+#[derive(Debug)]
+struct Inner<S, W> {
+    source: S,
+    window: W,
+    /// Sequences whose window is being refilled ahead of need.
+    ahead: Mutex<HashSet<SequenceName>>,
+    heard: Heard,
+    lost: Lost,
+}
+
+/// Ids that were reserved and did not reach a caller. Only counted: no decision depends on these.
+#[derive(Debug, Default)]
+struct Lost {
+    abandoned: AtomicU64,
+    uncertain: AtomicU64,
+    moves: AtomicU64,
+}
+
+impl<S, W> Tiered<S, W> {
+    /// Puts `window` in front of `source`.
+    pub fn new(source: S, window: W) -> Self {
+        let (ahead, heard, lost) = (Mutex::default(), Heard::default(), Lost::default());
+        Self { inner: Arc::new(Inner { source, window, ahead, heard, lost }) }
+    }
+
+    /// Returns the window.
+    pub fn window(&self) -> &W {
+        &self.inner.window
+    }
+
+    /// Returns the source.
+    pub fn source(&self) -> &S {
+        &self.inner.source
+    }
+
+    /// Returns how many ids this process took from the source or the window and could not use: a gap.
+    pub fn abandoned(&self) -> u64 {
+        self.inner.lost.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often the window had ids that were not above those drawn before: the same name or address
+    /// now leads to a different window. Those ids are not handed out, so ids still grow within this process,
+    /// but they did not grow across processes.
+    pub fn moves(&self) -> u64 {
+        self.inner.lost.moves.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many ids this process reserved for the window without ever learning whether they got into
+    /// it. They are handed out from there, or are a gap.
+    pub fn uncertain(&self) -> u64 {
+        self.inner.lost.uncertain.load(Ordering::Relaxed)
+    }
+}
+
+impl<S: Source<W::Token>, W: Window> Inner<S, W> {
+    async fn reserve(self: &Arc<Self>, request: &Reserve) -> Result<Grant> {
+        let mut waits = 0;
+        loop {
+            let floor = self.heard.floor(&request.name);
+            match self.window.draw(request).await? {
+                Drawn::Ids { grant, low } => {
+                    if let Some(token) = low {
+                        self.refill_ahead(request, token);
+                    }
+                    if let Some(grant) = self.growing(request, floor, grant) {
+                        return self.below_ceiling(request, grant);
+                    }
+                }
+                Drawn::Dry(token) => {
+                    if let Some(grant) = self.refill(request, token).await? {
+                        return self.below_ceiling(request, grant);
+                    }
+                }
+                Drawn::Busy(wait) => {
+                    waits += 1;
+                    tokio::time::sleep(wait * waits.min(LONGEST_WAIT)).await;
+                }
+                Drawn::Unacquainted => {
+                    let info = self.acquaint(request).await?;
+                    self.window.introduce(&info);
+                }
+            }
+        }
+    }
+
+    /// Returns the part of a draw that is above the draws before. The rest is a gap: the window is a
+    /// different one.
+    fn growing(&self, request: &Reserve, floor: Option<Floor>, mut grant: Grant) -> Option<Grant> {
+        let below = floor.map_or(0, |floor| floor.covers(&grant));
+        if below > 0 {
+            let lost = grant.range.take_front(below);
+            self.lost.abandoned.fetch_add(below, Ordering::Relaxed);
+            self.lost.moves.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                sequence = %request.name, ?lost,
+                "the window has ids below those that it had: it is another server; ids do not grow across processes meanwhile"
+            );
+        }
+        self.heard.drew(&request.name, &grant);
+        (below == 0 || !grant.range.is_empty()).then_some(grant)
+    }
+
+    /// Returns the sequence as the source knows it; creates it there, if the request says how.
+    async fn acquaint(&self, request: &Reserve) -> Result<SequenceInfo> {
+        let (store, name) = (self.source.store(), &request.name);
+        match request.create {
+            Some(create) => ensure(store, name, create).await,
+            None => store.inspect(name).await?.ok_or_else(|| not_found(name).during(Operation::Reserve)),
+        }
+    }
+
+    /// Claims and installs. Returns the ids that the install answered with, if any.
+    async fn refill(&self, request: &Reserve, token: W::Token) -> Result<Option<Grant>> {
+        let claimed = self.claim(request, &token).await;
+        let Ok(Claimed::Range { grant, recorded }) = claimed else {
+            let lost = claimed.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownOutcome);
+            self.window.release(request, token, lost).await;
+            return claimed.map(|_| None);
+        };
+        // A recorded claim is not lost: the source answers with it again.
+        let mut account = Account { lost: &self.lost, ids: if recorded { 0 } else { grant.range.len() } };
+        let installed = self.window.install(request, token, grant).await;
+        account.settle(request, &installed);
+        Ok(match installed? {
+            Installed::Ids(grant) => {
+                self.heard.drew(&request.name, &grant);
+                Some(grant)
+            }
+            Installed::Done | Installed::Refused | Installed::Unknown => None,
+        })
+    }
+
+    async fn claim(&self, request: &Reserve, token: &W::Token) -> Result<Claimed> {
+        if self.window.wants_news(request) {
+            let info = self.source.store().inspect(&request.name).await?;
+            if let Some(info) = &info {
+                self.window.introduce(info);
+            }
+            // Nothing that could be reserved would be of use to this caller.
+            if info.and_then(|info| info.next).is_some_and(|next| next > request.ceiling) {
+                return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+            }
+        }
+        let count = self.window.refill_size(request, token);
+        let (floor, asked) =
+            (self.heard.floor(&request.name), request.clone().count(count).ceiling(u64::MAX));
+        let claimed = self.source.claim(&asked, token).await?;
+        // What is recorded may be told again.
+        if let Claimed::Range { grant, recorded: false } = &claimed {
+            if let Some((reached, change)) = floor.and_then(|floor| floor.gone_back(grant)) {
+                return Err(self.went_back(request, grant, reached, change).await);
+            }
+            self.heard.claimed(&request.name, grant);
+        }
+        Ok(claimed)
+    }
+
+    /// The source grants ids that are, or were, in the window. Raises the source's `next`, so that other
+    /// processes, which may know less, are not granted them.
+    async fn went_back(&self, request: &Reserve, grant: &Grant, reached: u64, change: Change) -> Error {
+        let raised = self.source.store().set(&request.name, change).await;
+        let outcome = match &raised {
+            Ok(_) => format!("it was told to go on after {reached}"),
+            Err(error) => format!("it could not be told to go on after {reached} ({error})"),
+        };
+        self.lost.abandoned.fetch_add(grant.range.len(), Ordering::Relaxed);
+        let message = format!(
+            "the store behind the window granted {:?}, although {reached} was granted before: it went back in time; nothing of it is \
+             used, and {outcome}. Find out what happened to the store first",
+            grant.range
+        );
+        Error::new(ErrorKind::StoreViolation, message).of(&request.name).during(Operation::Reserve)
+    }
+
+    fn below_ceiling(&self, request: &Reserve, mut grant: Grant) -> Result<Grant> {
+        let drawn = grant.range;
+        let allowed = (u128::from(request.ceiling) + 1).saturating_sub(u128::from(drawn.start()));
+        grant.range = grant.range.take_front(u64::try_from(allowed).unwrap_or(u64::MAX));
+        self.lost.abandoned.fetch_add(drawn.len() - grant.range.len(), Ordering::Relaxed);
+        if grant.range.is_empty() && !drawn.is_empty() {
+            return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
+        }
+        Ok(grant)
+    }
+
+    fn refill_ahead(self: &Arc<Self>, request: &Reserve, token: W::Token) {
+        if !self.ahead.lock().insert(request.name.clone()) {
+            return;
+        }
+        let alone = Ahead { inner: self.clone(), name: request.name.clone() };
+        // Nobody waits for these: the window takes what it takes by itself, however much was asked for last.
+        let request = request.clone().count(1);
+        tokio::spawn(async move {
+            if let Err(error) = alone.inner.refill(&request, token).await {
+                tracing::debug!(sequence = %request.name, %error, "a refill ahead of need failed");
+            }
+        });
+    }
+}
+
+/// The one refill ahead of need of a sequence. It ends when dropped, also by a panic or the end of a runtime.
+struct Ahead<S, W> {
+    inner: Arc<Inner<S, W>>,
+    name: SequenceName,
+}
+
+impl<S, W> Drop for Ahead<S, W> {
+    fn drop(&mut self) {
+        self.inner.ahead.lock().remove(&self.name);
+    }
+}
+
+/// A range that was claimed and not yet installed. If it is dropped halfway, or an error occurs, nobody knows
+/// where its ids are.
+struct Account<'a> {
+    lost: &'a Lost,
+    ids: u64,
+}
+
+impl Account<'_> {
+    fn settle(&mut self, request: &Reserve, installed: &Result<Installed>) {
+        let refused = match installed {
+            Ok(Installed::Unknown) => return,
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => return,
+            installed => matches!(installed, Ok(Installed::Refused) | Err(_)),
+        };
+        let ids = std::mem::take(&mut self.ids);
+        if refused && ids > 0 {
+            self.lost.abandoned.fetch_add(ids, Ordering::Relaxed);
+            tracing::warn!(sequence = %request.name, ids, "a range was reserved but not installed");
+        }
+    }
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        self.lost.uncertain.fetch_add(self.ids, Ordering::Relaxed);
+    }
+}
+
+impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
+    fn capabilities(&self) -> Capabilities {
+        let source = self.inner.source.store().capabilities();
+        source.batches(false).shared(true).gives_back(false)
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(self.inner.reserve(request))
+    }
+
+    idmill::store_calls!(|this| this.inner.source.store() =>
+        create inspect inspect_many list remove server record swap_record list_records);
+
+    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        Box::pin(async move {
+            let info = self.inner.source.store().set(name, change).await?;
+            if change.next.is_some() || change.revoke {
+                self.inner.window.recall(&info).await.map_err(|error| not_recalled(name, error))?;
+            }
+            Ok(info)
+        })
+    }
+}
+
+fn not_recalled(name: &SequenceName, error: Error) -> Error {
+    let message =
+        format!("it is set, but the window may still hand out ids of before; set it again: {error}");
+    Error::new(ErrorKind::UnknownOutcome, message).because(error).of(name).during(Operation::Set)
+}

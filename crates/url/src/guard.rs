@@ -1,0 +1,98 @@
+//! `guard=URL` in the URL of any store: a witness beside it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use idmill::store::{Page, Store, StoreFuture};
+use idmill::{Result, SequenceName};
+use idmill_guard::{Guarded, Ledger, Ledgers, Witness};
+use idmill_kit::Target;
+use tokio::sync::OnceCell;
+
+use crate::WitnessUrl;
+
+/// Opens a store and its witness.
+pub(crate) async fn opened(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
+    // First, so that a witness that cannot be opened leaves no new store behind.
+    let found = witness.find().await?;
+    let file = store.file();
+    let store = store.connect().await?;
+    let witness = witness.beside(found, &store, file).await?;
+    Ok(Arc::new(Guarded::new(store, witness)))
+}
+
+/// Opens a store, and its witness when it is first asked: a store can be looked at while the witness is
+/// unreachable, and looking creates none.
+pub(crate) async fn looked_at(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
+    let file = store.file().map(Path::to_owned);
+    let store = store.connect().await?;
+    let witness = Lazily { url: witness.clone(), store: store.clone(), file, opened: OnceCell::new() };
+    Ok(Arc::new(Guarded::new(store, Arc::new(witness))))
+}
+
+/// A witness that is opened when it is first asked.
+#[derive(Debug)]
+struct Lazily {
+    url: WitnessUrl,
+    /// The store that it guards, and the file of that store.
+    store: Arc<dyn Store>,
+    file: Option<PathBuf>,
+    opened: OnceCell<Arc<dyn Witness>>,
+}
+
+impl Lazily {
+    async fn opened(&self) -> Result<&dyn Witness> {
+        let open =
+            || async { self.url.beside(self.url.find().await?, &self.store, self.file.as_deref()).await };
+        Ok(&**self.opened.get_or_try_init(open).await?)
+    }
+}
+
+impl Witness for Lazily {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+        Box::pin(async move { self.opened().await?.read(name).await })
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move { self.opened().await?.swap(name, seen, wanted).await })
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        Box::pin(async move { self.opened().await?.list(page).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreUrl;
+    use idmill::ErrorKind;
+
+    fn refused(url: &str, remedy: &str) {
+        let error = StoreUrl::parse(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+        assert!(error.to_string().contains(remedy), "{url}: {error}");
+    }
+
+    #[test]
+    fn a_guard_is_a_file_or_a_store_and_never_the_store_itself() {
+        for url in ["memory:?guard=file:/w", "memory:?guard=file:///w", "memory:?guard=FILE:ids.witness"] {
+            let read = StoreUrl::parse(url).unwrap();
+            assert_eq!(StoreUrl::parse(&read.to_string()).unwrap(), read, "{url}");
+        }
+        assert_eq!(StoreUrl::parse("memory:?guard=file:///w").unwrap().to_string(), "memory:?guard=file:/w");
+        refused("memory:?guard=file:", "names no file");
+        refused("memory:?guard=file://host/w", "of this machine");
+        refused("memory:?guard=/w", "no scheme");
+        refused("memory:?guard=memory:", "the witness memory: could not be opened");
+        refused("memory:?guard=file:/w&guard=file:/v", "given twice");
+        let guarded = StoreUrl::parse("memory:?guard=file:/w").unwrap();
+        let twice = guarded.guarded(WitnessUrl::parse("file:/v").unwrap()).unwrap_err();
+        assert!(twice.to_string().contains("guarded already"), "{twice}");
+    }
+}

@@ -1,0 +1,483 @@
+//! From a URL to a store.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idmill::store::{Store, StoreFuture};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill_kit::options::{Word, words};
+use idmill_kit::query::{self, ESCAPED_VALUE};
+use idmill_kit::{CONNECT_TIMEOUT, Existing, Target, WindowTarget, WindowView, open, secrets};
+use percent_encoding::utf8_percent_encode;
+
+use crate::{Schemes, WitnessUrl, guard};
+
+/// The URL of a store, checked but not yet connected to.
+///
+/// | URL | crate, store |
+/// | --- | --- |
+/// | `sqlite:PATH` | `idmill_sqlite::SqliteStore` |
+/// | `postgres://HOST/DATABASE` | `idmill_postgres::PostgresStore` |
+/// | `postgres://HOST/DATABASE?sequences=native` | `idmill_postgres::NativeSequences` |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or `mariadb://` | `idmill_mysql::MysqlStore` |
+/// | `mongodb://HOST/DATABASE` | `idmill_mongodb::MongoStore` |
+/// | `mongodb+srv://HOST/DATABASE` | the same, with its feature `srv` |
+/// | `cassandra://HOST,…/KEYSPACE` | `idmill_cassandra::CassandraStore` |
+/// | `spanner://projects/P/instances/I/databases/D` | `idmill_spanner::SpannerStore` |
+/// | `datastore://PROJECT[/DATABASE]` | `idmill_datastore::DatastoreStore` |
+/// | `redis://HOST:PORT/DB`, or `rediss://` | `idmill_redis::RedisStore` |
+/// | `etcd://HOST:PORT,…` | `idmill_etcd::EtcdStore` |
+/// | `idmill://HOST:PORT,…`, or `idmills://` | `idmill_remote::RemoteStore` |
+/// | `memory:` | a new [`MemoryStore`](super::MemoryStore), for tests |
+///
+/// All but the last are read once their crate is [registered](super::register), and so are the URLs of any
+/// other crate.
+///
+/// Options follow as `?key=value&key=value`; the page of a store's crate has a table of them. All have the
+/// same grammar: a boolean is `true` or `false`, and a duration is a whole number and its unit, `ms`, `s`,
+/// `m` or `h`, as in `timeout=500ms`.
+///
+/// Every store takes three more:
+///
+/// - `window=memcached://HOST:PORT`, with `idmill-memcached`, or `window=redis://HOST:PORT`, with
+///   `idmill-redis`, puts a [window](idmill_shared_cache) on a cache in front of the store, as in
+///   `sqlite:ids.db?window=memcached://10.0.0.7:11211`. The window's own options are percent-encoded:
+///   `…window=memcached://10.0.0.7%3Fblock%3D5000`.
+/// - `guard=URL` has each range claimed at a [witness](idmill_guard) before it is used, so that no id comes
+///   twice although the store was restored from a backup. The witness is `file:PATH`, or any other store that
+///   keeps records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Special characters are
+///   percent-encoded. A witness that is the store itself, or is kept by the same server, is refused, and so
+///   is a missing one where ids were reserved before: see [`WitnessUrl`].
+/// - `existing=true` creates nothing, neither the store nor a sequence: see
+///   [`Existing`](idmill_kit::Existing).
+///
+/// Upper and lower case are the same in a scheme. White space and a pair of quotes around a URL are taken
+/// off. A URL prints as one that reads back as the same, except for a password, which is hidden.
+#[derive(Clone, Debug)]
+pub struct StoreUrl {
+    target: Arc<dyn Target>,
+    guard: Option<WitnessUrl>,
+    window: Option<Arc<dyn WindowTarget>>,
+    /// What using it may create.
+    creates: Creates,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Creates {
+    /// No store, no witness and no sequence.
+    Nothing,
+    /// Sequences only: the store is looked at.
+    Sequences,
+    All,
+}
+
+/// Two URLs are equal if they print the same, whatever their passwords.
+impl PartialEq for StoreUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for StoreUrl {}
+
+impl StoreUrl {
+    /// Reads a URL. Touches neither disk nor network, and never panics.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of a store, with what could
+    /// have been meant; [`Unsupported`](ErrorKind::Unsupported) for a store that this program does not
+    /// have, with the crate or the feature that adds it.
+    pub fn parse(url: &str) -> Result<Self> {
+        Schemes::registered().parse(url)
+    }
+
+    /// What may be shown of a text that was perhaps meant to be a URL: all but what looks like a password.
+    ///
+    /// ```
+    /// # use idmill_url::StoreUrl;
+    /// assert_eq!(StoreUrl::redacted("postgres//app:secret@db1/shop"), "postgres//***@db1/shop");
+    /// ```
+    pub fn redacted(text: &str) -> String {
+        secrets::redacted(text)
+    }
+
+    /// The scheme, in lower case.
+    pub fn scheme(&self) -> &'static str {
+        self.target.scheme()
+    }
+
+    /// The file that the store is kept in, as it was given; `None` for a store that is not one file.
+    pub fn file(&self) -> Option<&Path> {
+        self.target.file()
+    }
+
+    /// The same store, but opening it creates nothing: what does not exist is
+    /// [`NotFound`](ErrorKind::NotFound). For looking at a store, where a mistyped path should not leave an
+    /// empty one behind. `memory:` stays as it is.
+    #[must_use]
+    pub fn existing(self) -> Self {
+        Self { target: self.target.existing(), creates: self.creates.min(Creates::Sequences), ..self }
+    }
+
+    /// The same store, but neither opening nor using it creates anything: a draw from a sequence that does
+    /// not exist is [`NotFound`](ErrorKind::NotFound) too. `existing=true` says so in a URL; see
+    /// [`Existing`].
+    #[must_use]
+    pub fn existing_sequences(self) -> Self {
+        Self { creates: Creates::Nothing, ..self.existing() }
+    }
+
+    /// The statement that creates the table of the store, for those who create tables by migrations of their
+    /// own; `None` for a store that has no table to create. Touches neither disk nor network.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a table that cannot be.
+    pub fn ddl(&self) -> Result<Option<String>> {
+        self.target.ddl()
+    }
+
+    /// The store itself, without what the URL puts before and beside it.
+    pub fn target(&self) -> &dyn Target {
+        &*self.target
+    }
+
+    /// The window in front of the store, for looking at it; `None` without one, or if it cannot be.
+    ///
+    /// # Errors
+    /// As [`WindowTarget::view`].
+    pub fn window(&self) -> Result<Option<Arc<dyn WindowView>>> {
+        self.window.as_ref().map_or(Ok(None), |window| window.view())
+    }
+
+    /// What else the same database has under the store's name, in words; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// As [`Target::lookalikes`]; [`Unavailable`](ErrorKind::Unavailable) without an answer in time.
+    pub async fn lookalikes(&self) -> Result<Option<String>> {
+        self.in_time(self.target.lookalikes()).await
+    }
+
+    /// The sequences whose next reserve would be refused, each with the error.
+    ///
+    /// # Errors
+    /// As [`Target::refused`]; [`Unavailable`](ErrorKind::Unavailable) without an answer in time.
+    pub async fn refused(&self) -> Result<Vec<(SequenceName, Error)>> {
+        self.in_time(self.target.refused()).await
+    }
+
+    async fn in_time<T>(&self, looking: StoreFuture<'_, Result<T>>) -> Result<T> {
+        let limit = Self::CONNECT_TIMEOUT;
+        tokio::time::timeout(limit, looking).await.unwrap_or_else(|_| {
+            let message = format!("{self} had no answer within {limit:?}");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })
+    }
+
+    /// The witness that `guard=URL` names.
+    pub fn guard(&self) -> Option<&WitnessUrl> {
+        self.guard.as_ref()
+    }
+
+    /// The same store, guarded by a witness, as by `guard=URL`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if it is guarded already, or if the witness is in the store
+    /// itself.
+    pub fn guarded(self, witness: WitnessUrl) -> Result<Self> {
+        if self.guard.is_some() {
+            return Err(Error::invalid(
+                "the store is guarded already: give one witness, in its URL or beside it",
+            ));
+        }
+        witness.must_differ(&*self.target)?;
+        Ok(Self { guard: Some(witness), ..self })
+    }
+
+    /// The statement that creates the table of the store's [records](super::Store::swap_record), for the
+    /// same: needed only where the store is a [witness](idmill_guard::StoreWitness), which creates it by
+    /// itself unless it may not.
+    ///
+    /// # Errors
+    /// As [`ddl`](Self::ddl).
+    pub fn witness_ddl(&self) -> Result<Option<String>> {
+        self.target.witness_ddl()
+    }
+
+    /// How long [`connect`](Self::connect) waits for a store that does not answer.
+    pub const CONNECT_TIMEOUT: Duration = CONNECT_TIMEOUT;
+
+    /// Opens the store. Each call opens another: of `memory:`, an empty one.
+    ///
+    /// A store on the network gets [30 s](Self::CONNECT_TIMEOUT) for this. The `timeout` in its URL bounds
+    /// each request, and opening takes several.
+    ///
+    /// # Errors
+    /// Those of opening the store; [`Unavailable`](ErrorKind::Unavailable) if it is not open in time.
+    pub async fn connect(&self) -> Result<Arc<dyn Store>> {
+        let is_remote = self.is_remote();
+        open(self, is_remote, is_remote.then_some(Self::CONNECT_TIMEOUT), self.opened()).await
+    }
+
+    /// Opens the store within this time. Needs a tokio runtime with timers.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_within(&self, limit: Duration) -> Result<Arc<dyn Store>> {
+        open(self, self.is_remote(), Some(limit), self.opened()).await
+    }
+
+    pub(crate) fn is_remote(&self) -> bool {
+        self.target.is_remote() || self.guard.as_ref().is_some_and(WitnessUrl::is_remote)
+    }
+
+    fn opened(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async {
+            let store = match &self.guard {
+                None => self.target.connect().await?,
+                Some(witness) if self.creates == Creates::All => {
+                    guard::opened(&*self.target, witness).await?
+                }
+                Some(witness) => guard::looked_at(&*self.target, witness).await?,
+            };
+            // What a window holds was claimed when it was reserved.
+            let store = match &self.window {
+                None => store,
+                Some(window) => window.before(store)?,
+            };
+            Ok(if self.creates == Creates::Nothing { Arc::new(Existing::of(store)) } else { store })
+        })
+    }
+}
+
+impl Schemes {
+    /// Reads the URL of a store. Touches neither disk nor network, and never panics.
+    ///
+    /// # Errors
+    /// Those of [`StoreUrl::parse`].
+    pub fn parse(&self, url: &str) -> Result<StoreUrl> {
+        self.read(url).map_err(|error| error.during(Operation::Connect))
+    }
+
+    /// Opens the store that a URL names.
+    ///
+    /// # Errors
+    /// Those of [`StoreUrl::parse`] and of opening the store.
+    pub async fn connect(&self, url: &str) -> Result<Arc<dyn Store>> {
+        self.parse(url)?.connect().await
+    }
+
+    fn read(&self, url: &str) -> Result<StoreUrl> {
+        let url = secrets::trimmed(url)?;
+        let Some((scheme, rest)) = split_scheme(url) else { return Err(self.none(url)) };
+        let scheme = scheme.to_ascii_lowercase();
+        let read = self.store(&scheme)?;
+        let (rest, window) = query::take("window", rest)?;
+        let (rest, existing) = query::take("existing", &rest)?;
+        let (rest, guard) = query::take("guard", &rest)?;
+        let target = read(&format!("{scheme}:{rest}"))?;
+        let mut url = StoreUrl { target, guard: None, window: None, creates: Creates::All };
+        if let Some(witness) = guard {
+            url = url.guarded(WitnessUrl::read(self, &witness)?)?;
+        }
+        if let Some(window) = window {
+            url.window = Some(self.read_window(&window)?);
+        }
+        Ok(match existing {
+            Some(value) if is_true("existing", &value)? => url.existing_sequences(),
+            _ => url,
+        })
+    }
+
+    fn read_window(&self, url: &str) -> Result<Arc<dyn WindowTarget>> {
+        let url = secrets::trimmed(url)?;
+        let (scheme, rest) = url.split_once(':').unwrap_or_default();
+        let scheme = scheme.to_ascii_lowercase();
+        self.window(&scheme)?(&format!("{scheme}:{rest}"))
+    }
+}
+
+/// Reads the value of a boolean option.
+pub(crate) fn is_true(option: &str, value: &str) -> Result<bool> {
+    words::<bool>().check(option, value)?;
+    Ok(value == true.word())
+}
+
+/// The scheme and what follows its colon. One letter is a drive and not a scheme.
+fn split_scheme(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once(':')?;
+    let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    (valid && scheme.len() > 1).then_some((scheme, rest))
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut url = self.target.to_string();
+        let mut add = |name: &str, value: &str| {
+            url.push(if url.contains('?') { '&' } else { '?' });
+            // The address stays readable: errors name the store by its URL.
+            url.extend([name, "="].into_iter().chain(utf8_percent_encode(value, ESCAPED_VALUE)));
+        };
+        if let Some(witness) = &self.guard {
+            add("guard", &witness.to_string());
+        }
+        if let Some(window) = &self.window {
+            add("window", &window.to_string());
+        }
+        if self.creates == Creates::Nothing {
+            add("existing", true.word());
+        }
+        f.write_str(&url)
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        Self::parse(url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(url: &str, kind: ErrorKind, remedy: &str) {
+        let error = StoreUrl::parse(url).unwrap_err();
+        assert_eq!(error.kind(), kind, "{url}: {error}");
+        assert_eq!(error.operation(), Some(Operation::Connect));
+        assert!(error.to_string().contains(remedy), "{url}: {error}");
+    }
+
+    fn of(target: impl Target + 'static) -> StoreUrl {
+        StoreUrl { target: Arc::new(target), guard: None, window: None, creates: Creates::All }
+    }
+
+    /// Is never open, on this machine or another.
+    #[derive(Debug)]
+    struct Stuck {
+        is_remote: bool,
+    }
+
+    impl fmt::Display for Stuck {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("stuck:")
+        }
+    }
+
+    impl Target for Stuck {
+        fn scheme(&self) -> &'static str {
+            "stuck"
+        }
+
+        fn existing(&self) -> Arc<dyn Target> {
+            Arc::new(Self { ..*self })
+        }
+
+        fn is_remote(&self) -> bool {
+            self.is_remote
+        }
+
+        fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+            Box::pin(pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_file_is_not_said_to_accept_connections() {
+        for (is_remote, why) in [(true, "accepts connections"), (false, "another process holds the file")] {
+            let url = of(Stuck { is_remote });
+            let error = url.connect_within(Duration::from_secs(1)).await.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert_eq!(error.contains("connections"), is_remote, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_store_is_refused_with_what_could_be_meant() {
+        refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, ");
+        refused("ids.db", ErrorKind::InvalidInput, "`sqlite:ids.db`");
+        refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
+        refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
+        refused(":memory:", ErrorKind::InvalidInput, "no scheme");
+        refused("http://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
+        refused("memory:ids", ErrorKind::InvalidInput, "stands alone");
+    }
+
+    #[test]
+    fn a_store_that_is_not_registered_names_its_crate() {
+        refused(
+            "sqlite:ids.db",
+            ErrorKind::Unsupported,
+            "add the crate `idmill-sqlite`, and call `idmill_url::register(idmill_sqlite::SCHEMES)`",
+        );
+        refused("rediss://h", ErrorKind::Unsupported, "the crate `idmill-redis`");
+        refused("memory:?window=memcached://h", ErrorKind::Unsupported, "the crate `idmill-memcached`");
+        refused("memcached://h", ErrorKind::InvalidInput, "`memcached:` is no store");
+        refused("memory:?window=http://h", ErrorKind::InvalidInput, "memcached://HOST:PORT");
+    }
+
+    #[tokio::test]
+    async fn memory_is_connected_to_and_empty_each_time() {
+        let store = crate::open_store("memory:").await.unwrap();
+        let name = idmill::SequenceName::new("s").unwrap();
+        store.create(&name, idmill::store::Bounds::of::<u64>()).await.unwrap();
+        assert_eq!(store.list_all().await.unwrap().len(), 1);
+        assert_eq!(crate::open_store("memory:").await.unwrap().list_all().await.unwrap(), []);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_what_is_read_reads_back(
+            scheme in prop_oneof!["sqlite:", "SQLITE://", "memory:", "mongodb://", "\\PC{0,5}"],
+            rest in prop_oneof!["\\PC{0,30}", "[a-z/%?&=0-9:#+]{0,30}", "\\PC{0,9}\\?(table|mode|busy_timeout)=\\PC{0,9}"],
+        ) {
+            if let Ok(url) = StoreUrl::parse(&format!("{scheme}{rest}")) {
+                prop_assert_eq!(StoreUrl::parse(&url.to_string()).unwrap(), url);
+            }
+        }
+    }
+
+    /// Takes connections and never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl fmt::Display for Silent {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("silent://host")
+        }
+    }
+
+    impl Target for Silent {
+        fn scheme(&self) -> &'static str {
+            "silent"
+        }
+
+        fn existing(&self) -> Arc<dyn Target> {
+            Arc::new(Self)
+        }
+
+        fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_store_is_waited_for_without_an_end() {
+        let begun = tokio::time::Instant::now();
+        let url = of(Silent);
+        let error = url.connect().await.unwrap_err();
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::Unavailable, Some(Operation::Connect)));
+        assert!(error.to_string().contains("silent://host could not be opened within 30s"), "{error}");
+        assert_eq!(begun.elapsed().as_secs(), 30);
+        assert!(url.existing_sequences().connect_within(Duration::from_secs(2)).await.is_err());
+        assert_eq!(begun.elapsed().as_secs(), 32);
+    }
+}

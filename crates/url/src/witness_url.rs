@@ -1,0 +1,369 @@
+//! The URL of a witness, and how it is opened.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use percent_encoding::percent_encode;
+
+use crate::store_url::is_true;
+use crate::{Schemes, StoreUrl};
+use idmill::store::Store;
+use idmill::{Error, ErrorKind, Operation, Result};
+use idmill_guard::{
+    FileWitness, StoreWitness, Witness, drawn_from, is_itself, is_same_file, marked, not_the_server_of,
+    was_there,
+};
+use idmill_kit::Target;
+use idmill_kit::query;
+use idmill_kit::query::ESCAPED;
+use idmill_kit::secrets;
+
+/// The option that says that the witness is new.
+const NEW: &str = "new";
+
+/// The URL of a [witness](idmill_guard), checked but not yet opened: `file:PATH`, for the processes of one
+/// machine, or the URL of any store that keeps records. In the path, `%3F` is a question mark and `%25` is a
+/// percent sign.
+///
+/// A witness that does not exist is created, unless ids of the store were reserved before: then it was lost,
+/// or its disk is not mounted, or the store is guarded for the first time. For the last, `?new=true` creates
+/// it; take the option out again afterwards.
+///
+/// ```
+/// use idmill_url::WitnessUrl;
+///
+/// let witness = WitnessUrl::parse("file:/var/lib/shop/ids.witness")?;
+/// assert_eq!(witness.to_string(), "file:/var/lib/shop/ids.witness");
+/// # Ok::<(), idmill::Error>(())
+/// ```
+///
+/// A URL prints as one that reads back as the same, except for a password, which is hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessUrl {
+    place: Place,
+    /// Whether it may be created beside a store that is in use.
+    new: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    File(PathBuf),
+    Store(Box<StoreUrl>),
+}
+
+/// A witness that exists.
+pub(crate) enum Found {
+    File(FileWitness),
+    Store(StoreWitness),
+}
+
+impl WitnessUrl {
+    /// Reads a URL. Touches neither disk nor network.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is neither, and those of
+    /// [`StoreUrl::parse`].
+    pub fn parse(url: &str) -> Result<Self> {
+        Self::read(&Schemes::registered(), url).map_err(|error| error.during(Operation::Connect))
+    }
+
+    pub(crate) fn read(schemes: &Schemes, url: &str) -> Result<Self> {
+        let url = secrets::trimmed(url)?;
+        let (url, new) = query::take(NEW, url)?;
+        let new = match new {
+            Some(value) => is_true(NEW, &value)?,
+            None => false,
+        };
+        let place = match strip_scheme(&url) {
+            Some(file) => Place::File(read_file(&url, file)?),
+            None => Place::Store(Box::new(schemes.parse(&url)?)),
+        };
+        Ok(Self { place, new })
+    }
+
+    /// Opens the witness, and creates it if it does not exist. Without a store to compare it with, this
+    /// detects neither a witness that was lost nor one that is the store itself: `guard=URL` in the URL of a
+    /// store detects both.
+    ///
+    /// # Errors
+    /// Those of [`FileWitness::open`], of [`StoreUrl::connect`], and of [`StoreWitness::new`].
+    pub async fn open(&self) -> Result<Arc<dyn Witness>> {
+        let opened = match &self.place {
+            Place::File(file) => in_a_file(file.clone(), FileWitness::open).await.map(shared),
+            Place::Store(url) => in_a_store(url).await.map(shared),
+        };
+        opened.map_err(|error| self.not_opened(error))
+    }
+
+    /// Opens the witness if it exists, for looking at it: a mistyped path should not leave an empty one
+    /// behind.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`NotFound`](ErrorKind::NotFound) if it does not exist.
+    pub async fn open_existing(&self) -> Result<Arc<dyn Witness>> {
+        let opened = match &self.place {
+            Place::File(file) => in_a_file(file.clone(), FileWitness::open_existing).await.map(shared),
+            Place::Store(url) => in_a_store(&(**url).clone().existing()).await.map(shared),
+        };
+        opened.map_err(|error| self.not_opened(error))
+    }
+
+    /// The statement that creates the table of the witness's records, for those who create tables by
+    /// migrations of their own; `None` for a witness that has no table to create. Touches neither disk nor
+    /// network.
+    ///
+    /// # Errors
+    /// As [`StoreUrl::witness_ddl`].
+    pub fn ddl(&self) -> Result<Option<String>> {
+        match &self.place {
+            Place::File(_) => Ok(None),
+            Place::Store(url) => url.witness_ddl(),
+        }
+    }
+
+    /// Compares the URLs, without opening either.
+    pub(crate) fn must_differ(&self, store: &dyn Target) -> Result<()> {
+        let is_same = match &self.place {
+            Place::File(file) => store.file() == Some(file),
+            Place::Store(url) => place(&url.to_string()) == place(&store.to_string()),
+        };
+        if is_same { Err(self.not_opened(is_itself())) } else { Ok(()) }
+    }
+
+    /// The witness as it is, without creating anything.
+    pub(crate) async fn find(&self) -> Result<Option<Found>> {
+        let found = match &self.place {
+            Place::File(file) => {
+                in_a_file(file.clone(), FileWitness::find).await.map(|file| file.map(Found::File))
+            }
+            Place::Store(url) => match in_a_store(&(**url).clone().existing()).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                opened => opened.map(|witness| Some(Found::Store(witness))),
+            },
+        };
+        found.map_err(|error| self.not_opened(error))
+    }
+
+    /// Opens the witness of this store, which is kept in `file`, after what [`find`](Self::find) found.
+    pub(crate) async fn beside(
+        &self,
+        found: Option<Found>,
+        store: &dyn Store,
+        file: Option<&Path>,
+    ) -> Result<Arc<dyn Witness>> {
+        if file.is_some_and(|file| self.file().is_some_and(|own| is_same_file(own, file))) {
+            return Err(self.not_opened(is_itself()));
+        }
+        if let Some(opened) = self.checked(found, store).await? {
+            return Ok(opened);
+        }
+        let drawn = if self.new { None } else { drawn_from(store).await? };
+        let Some(sequence) = drawn else {
+            return self.made(store).await.map_err(|error| self.not_opened(error));
+        };
+        // Another process may have created it before it drew.
+        let opened = self.checked(self.find().await?, store).await?;
+        opened.ok_or_else(|| self.missing(&sequence))
+    }
+
+    /// Returns the witness that was found if it is another place than the store and was used before.
+    async fn checked(&self, found: Option<Found>, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
+        match found {
+            None => Ok(None),
+            Some(Found::File(file)) => Ok(Some(shared(file))),
+            Some(Found::Store(witness)) => {
+                let checked = async {
+                    not_the_server_of(store, witness.store()).await?;
+                    was_there(store, witness.store()).await
+                };
+                let was_there = checked.await.map_err(|error| self.not_opened(error))?;
+                Ok(was_there.then(|| shared(witness)))
+            }
+        }
+    }
+
+    async fn made(&self, store: &dyn Store) -> Result<Arc<dyn Witness>> {
+        tracing::info!(witness = %self, "the witness is created");
+        match &self.place {
+            Place::File(file) => in_a_file(file.clone(), FileWitness::open).await.map(shared),
+            Place::Store(url) => {
+                let witness = in_a_store(url).await?;
+                not_the_server_of(store, witness.store()).await?;
+                marked(store, witness.store()).await?;
+                Ok(shared(witness))
+            }
+        }
+    }
+
+    fn missing(&self, sequence: &str) -> Error {
+        let new = Self { new: true, ..self.clone() };
+        let message = format!(
+            "the witness {self} does not exist, and ids of {sequence:?} were reserved: mount or restore it, or, if this store had no \
+             witness before, create it once with `{new}`"
+        );
+        Error::new(ErrorKind::NotFound, message).during(Operation::Connect)
+    }
+
+    fn not_opened(&self, error: Error) -> Error {
+        let message = format!("the witness {self} could not be opened");
+        Error::new(error.kind(), message).because(error).during(Operation::Connect)
+    }
+
+    fn file(&self) -> Option<&Path> {
+        match &self.place {
+            Place::File(file) => Some(file),
+            Place::Store(url) => url.file(),
+        }
+    }
+
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Store(_))
+    }
+}
+
+fn shared(witness: impl Witness + 'static) -> Arc<dyn Witness> {
+    Arc::new(witness)
+}
+
+async fn in_a_file<T: Send + 'static>(
+    file: PathBuf,
+    open: impl FnOnce(PathBuf) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    // It waits for the disk, and for others.
+    let opening = tokio::task::spawn_blocking(move || open(file));
+    opening.await.unwrap_or_else(|error| {
+        Err(Error::new(ErrorKind::Unavailable, "the opening was cut off").because(error))
+    })
+}
+
+async fn in_a_store(url: &StoreUrl) -> Result<StoreWitness> {
+    StoreWitness::new(url.connect().await?)
+}
+
+/// A URL without its options.
+fn place(url: &str) -> &str {
+    url.split_once('?').map_or(url, |(place, _)| place)
+}
+
+/// Reads the part of this URL after `file:`.
+fn read_file(url: &str, file: &str) -> Result<PathBuf> {
+    let shown = secrets::redacted(url);
+    let path = match file.strip_prefix("//") {
+        Some(path) if path.starts_with('/') => path,
+        Some(_) => {
+            let message =
+                format!("{shown:?} names a host, and a witness's file is of this machine: write `file:PATH`");
+            return Err(Error::invalid(message));
+        }
+        None => file,
+    };
+    let (path, options) = path.split_once('?').unwrap_or((path, ""));
+    if !options.is_empty() {
+        let message = format!(
+            "{shown:?}: unknown option; a witness's file has only {NEW}=true, and %3F is a `?` in its name"
+        );
+        return Err(Error::invalid(message));
+    }
+    if path.is_empty() || path.ends_with('/') {
+        return Err(Error::invalid(format!(
+            "{url:?} names no file: write `file:PATH`, of the witness's own file"
+        )));
+    }
+    Ok(PathBuf::from(query::decoded(path)?))
+}
+
+fn strip_scheme(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once(':')?;
+    scheme.eq_ignore_ascii_case("file").then_some(rest)
+}
+
+impl fmt::Display for WitnessUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = match &self.place {
+            Place::File(file) => {
+                let path = percent_encode(file.as_os_str().as_encoded_bytes(), ESCAPED).to_string();
+                // Two slashes at the beginning would be read as those of a host.
+                let path = if path.starts_with("//") { path.replacen("//", "/%2F", 1) } else { path };
+                format!("file:{path}")
+            }
+            Place::Store(url) => url.to_string(),
+        };
+        f.write_str(&url)?;
+        if self.new {
+            write!(f, "{}{NEW}=true", if url.contains('?') { '&' } else { '?' })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for WitnessUrl {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        Self::parse(url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn witness_url_reads_the_same_in_both_options() {
+        for (url, file) in [
+            ("file:/my%20ids", "/my ids"),
+            ("file:/a+b", "/a+b"),
+            ("file:/100%", "/100%"),
+            ("FILE:///w?new=false", "/w"),
+            ("file:/w%3Fnew=true", "/w?new=true"),
+        ] {
+            let alone = WitnessUrl::parse(url).unwrap();
+            assert_eq!(alone.place, Place::File(PathBuf::from(file)), "{url}");
+            assert_eq!(WitnessUrl::parse(&alone.to_string()).unwrap(), alone);
+            let store = StoreUrl::parse("memory:").unwrap().guarded(alone.clone()).unwrap();
+            assert_eq!(StoreUrl::parse(&store.to_string()).unwrap().guard(), Some(&alone), "{store}");
+        }
+        for url in ["file:/my%20ids", "file:/a+b", "file:/w?new=true"] {
+            let beside = StoreUrl::parse(&format!("memory:?guard={url}")).unwrap();
+            assert_eq!(beside.guard(), Some(&WitnessUrl::parse(url).unwrap()), "{url}");
+        }
+        let new = WitnessUrl::parse("memory:?new=true").unwrap();
+        assert_eq!((new.new, new.to_string().as_str()), (true, "memory:?new=true"));
+    }
+
+    #[test]
+    fn witness_url_unknown_option_is_refused() {
+        for (url, words) in [
+            ("file:w?mode=rw", "unknown option"),
+            ("file:w?new=true&mode=rw", "unknown option"),
+            ("file:w?new=perhaps", "new"),
+            ("file:w?new=true&new=true", "given twice"),
+        ] {
+            let error = WitnessUrl::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains(words), "{url}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn looking_makes_no_witness_and_using_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ids.witness");
+        let url = WitnessUrl::parse(&format!("file:{}", file.display())).unwrap();
+        let missing = url.open_existing().await.unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
+        assert!(missing.to_string().contains("ids.witness"), "{missing}");
+        assert!(!file.exists());
+        url.open().await.unwrap();
+        url.open_existing().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_keeps_no_witness_over_a_crash_is_refused_when_it_is_opened() {
+        let error = WitnessUrl::parse("memory:").unwrap().open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("the witness memory: could not be opened"), "{error}");
+    }
+}
