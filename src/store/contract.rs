@@ -204,7 +204,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
 
     /// Names the server, or the cluster, that keeps this store, in words for an error: `etcd cluster 7`. A
-    /// restore or a failover of it takes back everything that it keeps, so a [witness](crate::guard) needs
+    /// restore or a failover of it takes back everything that it keeps, so a witness (`idmill-guard`) needs
     /// another one. `None` if the store cannot tell, which is the default.
     ///
     /// # Errors
@@ -216,7 +216,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Reads a record; `None` if nothing was written under this name.
     ///
     /// A *record* is a short text under a name, kept apart from the sequences: a
-    /// [witness](crate::guard::StoreWitness) keeps what was claimed of another store's sequence there.
+    /// witness (`idmill-guard`) keeps what was claimed of another store's sequence there.
     /// Whether there is a sequence of the same name here makes no difference.
     ///
     /// # Errors

@@ -100,7 +100,7 @@ pub struct Change {
     #[cfg_attr(feature = "serde", serde(default))]
     pub revoke: bool,
     /// Leave the store's history as it is. A `next` that a person sets ends the refusal after a failover (see
-    /// [`kit::history`](super::kit::history)). A program that raises what is behind, such as an import, knows
+    /// `history` of `idmill-kit`). A program that raises what is behind, such as an import, knows
     /// only its own numbers and must not decide that.
     #[cfg_attr(feature = "serde", serde(default))]
     pub keep_history: bool,

@@ -31,7 +31,7 @@ use crate::{Schemes, WitnessUrl, guard};
 /// | `redis://HOST:PORT/DB`, or `rediss://` | `idmill_redis::RedisStore` |
 /// | `etcd://HOST:PORT,…` | `idmill_etcd::EtcdStore` |
 /// | `idmill://HOST:PORT,…`, or `idmills://` | `idmill_remote::RemoteStore` |
-/// | `memory:` | a new [`MemoryStore`](super::MemoryStore), for tests |
+/// | `memory:` | a new [`MemoryStore`](idmill::store::MemoryStore), for tests |
 ///
 /// All but the last are read once their crate is [registered](super::register), and so are the URLs of any
 /// other crate.
@@ -196,7 +196,7 @@ impl StoreUrl {
         Ok(Self { guard: Some(witness), ..self })
     }
 
-    /// The statement that creates the table of the store's [records](super::Store::swap_record), for the
+    /// The statement that creates the table of the store's [records](Store::swap_record), for the
     /// same: needed only where the store is a [witness](idmill_guard::StoreWitness), which creates it by
     /// itself unless it may not.
     ///
