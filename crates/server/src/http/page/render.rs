@@ -65,7 +65,7 @@ fn column(key: &str, asked: &Asked, sort: Sort) -> Cow<'static, str> {
 }
 
 fn link(asked: &Asked, sort: Sort, page: usize) -> String {
-    let mut query = String::from("?sort=") + &sort.to_string();
+    let mut query = format!("?sort={sort}");
     if !asked.search.is_empty() {
         query += "&search=";
         query.extend(form_urlencoded::byte_serialize(asked.search.as_bytes()));

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::format::{self, NOTHING};
 use crate::access::{Caller, Right};
-use crate::core::Core;
 use crate::http::number::Number;
-use crate::observed::{Look, MOST, Row, left_out};
+use crate::state::ServerState;
+use crate::status::{Look, MOST, Row, left_out};
 
 /// The most rows of a page.
 pub(super) const ROWS: usize = 50;
@@ -236,10 +236,10 @@ pub(super) struct Shown {
 }
 
 impl View {
-    pub(super) fn of(core: &Core, look: &Look, caller: &Caller, asked: &Asked) -> Self {
+    pub(super) fn of(state: &ServerState, look: &Look, caller: &Caller, asked: &Asked) -> Self {
         let seen = |row: &&Row| caller.may(Right::Observe, &row.name).is_ok();
         let search = asked.search.to_lowercase();
-        let more = left_out(core, look, &search);
+        let more = left_out(&state.draws, look, &search);
         let visible: Vec<_> = look.rows.iter().chain(&more).filter(seen).collect();
         let mut rows: Vec<_> =
             visible.iter().copied().filter(|row| row.name.to_lowercase().contains(&search)).collect();
@@ -250,7 +250,7 @@ impl View {
         let sequences: Vec<_> =
             rows.iter().skip(from).take(ROWS).map(|row| Sequence::of(row, look.at)).collect();
         let summary = summary(look, rows.len(), from, sequences.len(), &asked.search);
-        let server = Server::of(core, look, &visible, summary);
+        let server = Server::of(state, look, &visible, summary);
         let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
         Self { server, sequences, sort: asked.sort, page, pages, matching: rows.len(), troubles }
     }
@@ -284,24 +284,24 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
 }
 
 impl Server {
-    fn of(core: &Core, look: &Look, visible: &[&Row], summary: String) -> Self {
-        let state = match look.fault {
-            _ if core.readiness.is_leaving() => State::Ending,
+    fn of(state: &ServerState, look: &Look, visible: &[&Row], summary: String) -> Self {
+        let standing = match look.fault {
+            _ if state.readiness.is_leaving() => State::Ending,
             None => State::Ready,
             Some(_) => State::NotReady,
         };
-        let about = &core.observed.about;
+        let about = &state.status.about;
         let (uptime, most) = (about.started.elapsed(), about.most);
         let connections = most.saturating_sub(about.places.available_permits());
         let at = format::stamp(look.at);
         let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
         let shown = ServerShown {
-            state: state.shown(),
-            title: title(state, troubles, &about.name),
+            state: standing.shown(),
+            title: title(standing, troubles, &about.name),
             name: Some(about.name.clone())
                 .filter(|name| !name.is_empty())
                 .unwrap_or_else(|| NOTHING.to_owned()),
-            reason: reason(state, look.fault.unwrap_or_default(), visible),
+            reason: reason(standing, look.fault.unwrap_or_default(), visible),
             at: at.as_deref().map_or(NOTHING.to_owned(), |at| format!("{} UTC", &at[11..19])),
             uptime: format::span(uptime),
             store: about.store.clone().unwrap_or_else(|| NOTHING.to_owned()),
@@ -309,7 +309,7 @@ impl Server {
             summary,
         };
         Self {
-            state,
+            state: standing,
             name: about.name.clone(),
             at,
             version: env!("CARGO_PKG_VERSION"),

@@ -1,6 +1,6 @@
 //! The sequences that are served, and what is drawn from them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,7 +16,6 @@ use parking_lot::RwLock;
 use tracing::Instrument as _;
 
 use crate::last_error::{OfOpen, Unopened};
-use crate::observed::is_soon;
 
 /// Nothing was handed out yet: ids begin at 0.
 const NONE: i64 = -1;
@@ -25,6 +24,8 @@ const NONE: i64 = -1;
 const TRIES: usize = 8;
 /// The most ids of one request.
 const MOST_IDS: u64 = 1_000_000;
+/// A sequence that lasts no longer than this at its present rate ends soon.
+const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// One sequence. Ids are at most 2^63 − 1, which every client has a number for.
 #[derive(Debug)]
@@ -159,9 +160,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Whether a sequence that lasts this long deserves a warning.
+pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
+    to_exhaustion < SOON
+}
+
 fn skip(name: &str, ranges: &[Range<i64>]) {
     let ids = ranges.iter().map(Range::len).sum();
-    metrics::counter!(crate::measures::SKIPPED, "sequence" => name.to_owned()).increment(ids);
+    metrics::counter!(crate::counters::SKIPPED, "sequence" => name.to_owned()).increment(ids);
 }
 
 /// All sequences that are served, by name.
@@ -175,7 +181,7 @@ pub(crate) struct Draws {
 /// Open sequences, and the errors of those that could not be opened.
 #[derive(Debug, Default)]
 struct Open {
-    served: RwLock<HashMap<SequenceName, Arc<Served>>>,
+    served: RwLock<BTreeMap<SequenceName, Arc<Served>>>,
     unopened: Unopened,
 }
 
@@ -271,11 +277,9 @@ impl Draws {
         self.open.served.read().len()
     }
 
-    /// Those that are open, by name.
-    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
-        let mut all: Vec<_> = self.open.served.read().values().cloned().collect();
-        all.sort_by(|a, b| a.allocator.name().cmp(b.allocator.name()));
-        all
+    /// Looks at those that are open, which are in the order of names. None is opened meanwhile.
+    pub(crate) fn with_open<T>(&self, look: impl FnOnce(&BTreeMap<SequenceName, Arc<Served>>) -> T) -> T {
+        look(&self.open.served.read())
     }
 
     /// The sequences that end soon at their present rate, with the time left, soonest first. Idle sequences are
@@ -350,8 +354,7 @@ mod tests {
         let held = draws.find("held").await.unwrap();
         draws.find("drawn").await.unwrap().next().await.unwrap();
         draws.find("idle").await.unwrap();
-        let open =
-            || draws.all().iter().map(|served| served.allocator().name().to_owned()).collect::<Vec<_>>();
+        let open = || draws.with_open(|open| open.keys().map(ToString::to_string).collect::<Vec<_>>());
         draws.sweep();
         assert_eq!(open(), ["drawn", "held", "idle"], "each was opened since the last time");
         draws.find("drawn").await.unwrap().next().await.unwrap();
