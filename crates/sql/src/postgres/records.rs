@@ -3,12 +3,12 @@
 use idmill::store::{Cursor, Mode, Page, Records};
 use idmill::{Result, SequenceName};
 
-use super::calls::{Calls, TRIES, crowded};
+use super::calls::Calls;
 use super::durable::WRITTEN;
 use super::open::run_ddl;
 use super::place::{Place, look};
 use super::rows::name;
-use super::run::{read, write_rows};
+use super::run::{TRIES, crowded, read, write_rows};
 use super::table::{LONGEST_NAME, Table, session};
 use crate::witness::{self, COLUMNS};
 use crate::{Executor, Row, Statement, Value};
