@@ -6,12 +6,10 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use axum::response::sse::{Event, Sse};
+use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -25,17 +23,16 @@ pub(super) async fn stream(
     State(state): State<Arc<ServerState>>,
     caller: Caller,
     asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Response, Problem> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let asked = asked_of(asked)?;
     caller.has(Right::Observe)?;
     let mut looks = state.watch_looks();
     looks.mark_changed();
     let reader = Some(Reader { state, caller, asked, looks });
-    let events = stream::unfold(reader, |reader| async {
+    Ok(Sse::new(stream::unfold(reader, |reader| async {
         let (event, reader) = reader?.next().await;
-        Some((Ok::<_, Infallible>(event), reader))
-    });
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
+        Some((Ok(event), reader))
+    })))
 }
 
 struct Reader {
@@ -47,7 +44,7 @@ struct Reader {
 
 impl Reader {
     /// The next event, and who reads on: nobody, after the last one.
-    async fn next(mut self) -> (Bytes, Option<Self>) {
+    async fn next(mut self) -> (Event, Option<Self>) {
         let is_over = tokio::select! {
             biased;
             () = self.state.ending.cancelled() => true,
@@ -68,7 +65,6 @@ impl Reader {
     }
 }
 
-fn event(name: &str, data: &impl Serialize) -> Bytes {
-    let data = serde_json::to_string(data).expect("figures and text");
-    format!("event: {name}\ndata: {data}\n\n").into()
+fn event(name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).json_data(data).expect("figures and text")
 }

@@ -20,7 +20,6 @@ pub(super) fn locked() -> String {
 
 pub(super) fn open(view: &View, asked: &Asked) -> String {
     let (server, shown) = (&view.server, &view.server.shown);
-    let pages = if view.pages > 1 { format!("Page {} of {}", view.page, view.pages) } else { String::new() };
     let hidden = |is_shown: bool| if is_shown { "" } else { "hidden" };
     page(|key| match key {
         "title" => escaped(&shown.title),
@@ -37,7 +36,7 @@ pub(super) fn open(view: &View, asked: &Asked) -> String {
         "summary" => escaped(&shown.summary),
         "search" => escaped(&asked.search),
         "rows" => view.sequences.iter().map(row).collect::<String>().into(),
-        "pages" => pages.clone().into(),
+        "pages" => escaped(&shown.pages),
         "previous" => link(asked, view.sort, view.page.saturating_sub(1)).into(),
         "next" => link(asked, view.sort, view.page + 1).into(),
         "hidden_previous" => hidden(view.page > 1).into(),
@@ -102,7 +101,7 @@ fn row(sequence: &Sequence) -> String {
         "p99" => escaped(&shown.p99),
         "gaps" => escaped(&shown.gaps),
         "used" => escaped(&shown.used),
-        "part" => format!("{:.2}", sequence.used.unwrap_or_default() * 100.0).into(),
+        "part" => escaped(&shown.part),
         "exhausted" => escaped(&shown.exhausted),
         "exhausted_in" => escaped(&shown.exhausted_in),
         _ => "".into(),

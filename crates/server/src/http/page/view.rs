@@ -186,6 +186,8 @@ pub(super) struct ServerShown {
     pub(super) connections: String,
     /// What the rows are of.
     pub(super) summary: String,
+    /// Which page of them it is; empty if there is one.
+    pub(super) pages: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -207,7 +209,7 @@ pub(super) struct Sequence {
     latency_p50_seconds: Option<f64>,
     latency_p99_seconds: Option<f64>,
     gaps: Gaps,
-    pub(super) used: Option<f64>,
+    used: Option<f64>,
     seconds_to_exhaustion: Option<f64>,
     exhausted_on: Option<String>,
     pub(super) shown: Shown,
@@ -231,6 +233,8 @@ pub(super) struct Shown {
     pub(super) p99: String,
     pub(super) gaps: String,
     pub(super) used: String,
+    /// The width of its bar, in percent.
+    pub(super) part: String,
     pub(super) exhausted: String,
     pub(super) exhausted_in: String,
 }
@@ -250,7 +254,8 @@ impl View {
         let sequences: Vec<_> =
             rows.iter().skip(from).take(ROWS).map(|row| Sequence::of(row, look.at)).collect();
         let summary = summary(look, rows.len(), from, sequences.len(), &asked.search);
-        let server = Server::of(state, look, &visible, summary);
+        let pages_text = if pages > 1 { format!("Page {page} of {pages}") } else { String::new() };
+        let server = Server::of(state, look, &visible, [summary, pages_text]);
         let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
         Self { server, sequences, sort: asked.sort, page, pages, matching: rows.len(), troubles }
     }
@@ -284,7 +289,7 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
 }
 
 impl Server {
-    fn of(state: &ServerState, look: &Look, visible: &[&Row], summary: String) -> Self {
+    fn of(state: &ServerState, look: &Look, visible: &[&Row], [summary, pages]: [String; 2]) -> Self {
         let standing = match look.fault {
             _ if state.readiness.is_leaving() => State::Ending,
             None => State::Ready,
@@ -307,6 +312,7 @@ impl Server {
             store: about.store.clone().unwrap_or_else(|| NOTHING.to_owned()),
             connections: format!("{} of {}", format::count(connections as u64), format::count(most as u64)),
             summary,
+            pages,
         };
         Self {
             state: standing,
@@ -412,6 +418,7 @@ impl Shown {
             p99: known(row.latency.map(|[_, most]| format::latency(most))),
             gaps: format::count(row.gaps.total()),
             used: known(row.used.map(format::share)),
+            part: format!("{:.2}", row.used.unwrap_or_default() * 100.0),
             exhausted_in: row
                 .to_exhaustion
                 .filter(|_| exhausted_on.is_some() && row.health != Health::Ended)
