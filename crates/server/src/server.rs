@@ -284,6 +284,39 @@ impl Server {
         resp::serve(self.state.clone(), stream, Peer::default(), self.ids.next())
     }
 
+    /// The HTTP side, to be mounted in a service's own [`Router`]. It serves while [`run`](Self::run) is polled,
+    /// which probes the store and gives ids back at the end; end the service's own listener first.
+    ///
+    /// A mounted router does not know the address of a client: audit lines do not have it, and wrong tokens are
+    /// not slowed down. Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for
+    /// operators works at the root of a site only; the rest works nested.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use axum::Router;
+    /// use axum::routing::get;
+    /// use idmill::{Sequences, store::MemoryStore};
+    /// use idmill_server::Server;
+    ///
+    /// let ids = Server::builder(Sequences::new(MemoryStore::new())?).bind().await?;
+    /// let shop = Router::new().route("/", get(async || "shop")).nest("/ids", ids.router());
+    ///
+    /// let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    /// let ids = tokio::spawn(ids.run(async { drop(ended.await) }));
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// // POST /ids/v1/sequences/orders/ids
+    /// let served = axum::serve(listener, shop).with_graceful_shutdown(async { /* a signal */ });
+    /// served.await?;
+    /// drop(end);
+    /// ids.await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
     /// Serves one client of HTTP, as [`resp_client`](Self::resp_client) does one of Redis.
     pub fn http_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
     where
