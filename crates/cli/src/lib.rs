@@ -16,6 +16,7 @@ mod failure;
 mod formatted;
 mod lines;
 mod logging;
+mod measuring;
 mod opening;
 mod output;
 mod plot;
