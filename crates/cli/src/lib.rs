@@ -21,7 +21,6 @@ mod opening;
 mod output;
 mod plot;
 mod suggest;
-mod times;
 
 use std::process::ExitCode;
 use std::time::Duration;

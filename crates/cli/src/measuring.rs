@@ -1,4 +1,5 @@
-//! Threads that do the same over and over until there was enough of it, and how far they have come.
+//! Threads that do the same over and over until there was enough of it, how far they have come, and how long it took.
+//! Times are whole microseconds or nanoseconds up to an hour, to three digits.
 
 #![allow(clippy::disallowed_types)] // a counter of progress, with no part in what is measured
 
@@ -7,11 +8,14 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use idmill::Result;
 use indicatif::ProgressBar;
 
 /// Steps of the progress bar for one measurement.
 pub(crate) const PER_RUN: u64 = 1000;
+/// What takes longer is counted as an hour.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// When a thread has done enough.
 #[derive(Clone, Copy, Debug)]
@@ -98,4 +102,36 @@ pub(crate) async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Se
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn steps(share: f64) -> u64 {
     (share.min(1.0) * PER_RUN as f64) as u64
+}
+
+/// For what takes a round trip to a store.
+pub(crate) fn in_micros() -> Histogram<u64> {
+    up_to(micros(LONGEST))
+}
+
+/// For what takes place in memory.
+pub(crate) fn in_nanos() -> Histogram<u64> {
+    up_to(nanos(LONGEST))
+}
+
+fn up_to(longest: u64) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, longest, 3).expect("fixed bounds")
+}
+
+/// As a histogram of microseconds takes it without complaint: from one to the longest there is.
+pub(crate) fn countable_micros(duration: Duration) -> u64 {
+    micros(duration).clamp(1, micros(LONGEST))
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A quantile of microseconds, in milliseconds.
+pub(crate) fn millis_at(micros: &Histogram<u64>, quantile: f64) -> f64 {
+    micros.value_at_quantile(quantile) as f64 / 1e3
 }

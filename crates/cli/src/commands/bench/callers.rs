@@ -6,8 +6,7 @@ use hdrhistogram::Histogram;
 use idmill::{Result, Status};
 
 use super::modes::{Subject, Way};
-use crate::measuring::Measurement;
-use crate::times::{countable_micros, in_micros, micros};
+use crate::measuring::{Measurement, countable_micros, in_micros, micros};
 
 /// A store that was busy this many times in a row is not going to serve.
 const ENOUGH: u32 = 1000;

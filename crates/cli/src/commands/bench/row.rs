@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::callers::Seen;
 use super::modes::Subject;
 use crate::args::Mode;
-use crate::times::millis_at;
+use crate::measuring::millis_at;
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::ways::Draw;
-use crate::measuring::{Goal, Measurement};
-use crate::times::{in_nanos, nanos};
+use crate::measuring::{Goal, Measurement, in_nanos, nanos};
 
 /// What the threads saw, together.
 #[derive(Debug)]
