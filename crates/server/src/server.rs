@@ -24,7 +24,7 @@ use crate::http::Hosts;
 use crate::listener::{Clients, Door, Spot, accept};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
-use crate::sequences::Draws;
+use crate::sequences::OpenSequences;
 use crate::state::{Metrics, ServerState};
 use crate::status::{About, ServerStatus};
 use crate::store_proxy::StoreProxy;
@@ -170,7 +170,7 @@ impl ServerBuilder {
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
         let proxy = StoreProxy::of(&self.sequences, &self.administered);
         let (draws, ending) =
-            (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
+            (OpenSequences::of(self.sequences, self.administered, self.patience), CancellationToken::new());
         let most = self.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
         let address = address_of(http.as_ref());

@@ -11,13 +11,13 @@ use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
 use crate::peer::Peer;
 use crate::readiness::Readiness;
-use crate::sequences::{Draws, Served};
+use crate::sequences::{OpenSequence, OpenSequences};
 use crate::status::{Look, ServerStatus};
 use crate::store_proxy::StoreProxy;
 
 #[derive(Debug)]
 pub(crate) struct ServerState {
-    pub(crate) draws: Draws,
+    pub(crate) draws: OpenSequences,
     pub(crate) proxy: StoreProxy,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
@@ -36,7 +36,7 @@ impl ServerState {
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
         let proxy = StoreProxy::of(&sequences, &sequences);
-        let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
+        let draws = OpenSequences::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
         Arc::new(Self {
             draws,
             proxy,
@@ -79,7 +79,7 @@ impl ServerState {
     }
 
     /// The sequence that a caller draws from, opened if it was not. One that this creates counts as theirs.
-    pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<Served>, E>
+    pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<OpenSequence>, E>
     where
         E: From<Refusal> + From<Error>,
     {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{self, sleep, timeout};
 
 use crate::readiness::{Readiness, Standing};
-use crate::sequences::{Draws, Served, is_soon};
+use crate::sequences::{OpenSequence, OpenSequences, is_soon};
 
 /// The pause between two looks while somebody watches.
 const EVERY: Duration = Duration::from_secs(1);
@@ -114,7 +114,7 @@ impl ServerStatus {
     }
 
     /// The last look; a new one, if there were no readers before.
-    pub(crate) fn latest(&self, draws: &Draws, readiness: &Readiness) -> Arc<Look> {
+    pub(crate) fn latest(&self, draws: &OpenSequences, readiness: &Readiness) -> Arc<Look> {
         let before = self.asked.lock().replace(time::Instant::now());
         if before.is_none_or(|before| before.elapsed() > UNWATCHED) && self.latest.receiver_count() == 0 {
             self.look(draws, readiness);
@@ -124,7 +124,7 @@ impl ServerStatus {
     }
 
     /// Receives each look, or the newest where there were several.
-    pub(crate) fn watch(&self, draws: &Draws, readiness: &Readiness) -> watch::Receiver<Arc<Look>> {
+    pub(crate) fn watch(&self, draws: &OpenSequences, readiness: &Readiness) -> watch::Receiver<Arc<Look>> {
         self.latest(draws, readiness);
         self.latest.subscribe()
     }
@@ -135,7 +135,7 @@ impl ServerStatus {
     }
 
     /// Looks every second while somebody watches, and notes troubles in any case.
-    pub(crate) async fn keep(&self, draws: &Draws, readiness: &Readiness) {
+    pub(crate) async fn keep(&self, draws: &OpenSequences, readiness: &Readiness) {
         // A store that answers at all has answered by the first look.
         readiness.standing(draws.sequences()).await;
         loop {
@@ -153,7 +153,7 @@ impl ServerStatus {
         }
     }
 
-    fn look(&self, draws: &Draws, readiness: &Readiness) {
+    fn look(&self, draws: &OpenSequences, readiness: &Readiness) {
         let Standing { fault, report } = readiness.standing_now(draws.sequences());
         self.troubles.note(&report, SystemTime::now());
         let mut troubles: BTreeMap<_, _> =
@@ -179,17 +179,17 @@ impl ServerStatus {
     }
 }
 
-type Open = BTreeMap<SequenceName, Arc<Served>>;
+type Open = BTreeMap<SequenceName, Arc<OpenSequence>>;
 
 /// The sequences of a look: those in trouble, then the others, each in the order of names.
-fn shown<T>(open: &Open, troubles: &BTreeMap<&str, T>) -> Vec<Arc<Served>> {
+fn shown<T>(open: &Open, troubles: &BTreeMap<&str, T>) -> Vec<Arc<OpenSequence>> {
     let first = troubles.keys().filter_map(|name| open.get(*name));
     let others = open.iter().filter(|(name, _)| !troubles.contains_key(name.as_str()));
     first.chain(others.map(|(_, served)| served)).take(MOST).cloned().collect()
 }
 
 /// Open sequences that match the search and are not in the look. Their rates would take several looks.
-pub(crate) fn left_out(draws: &Draws, look: &Look, search: &str) -> Vec<Row> {
+pub(crate) fn left_out(draws: &OpenSequences, look: &Look, search: &str) -> Vec<Row> {
     if look.open <= look.rows.len() || search.is_empty() {
         return Vec::new();
     }
@@ -231,7 +231,7 @@ struct History {
 }
 
 impl History {
-    fn row(&mut self, served: &Served, now: Instant) -> Row {
+    fn row(&mut self, served: &OpenSequence, now: Instant) -> Row {
         let snapshot = served.allocator().snapshot();
         self.note(&snapshot, now);
         push(&mut self.failed, (now, served.failed()), LOOKS);

@@ -9,7 +9,7 @@ use super::request::{Command, LONGEST, LONGEST_OF_NOBODY};
 use crate::access::{Caller, Memory, Refusal, Right};
 use crate::counters;
 use crate::peer::Peer;
-use crate::sequences::Served;
+use crate::sequences::OpenSequence;
 use crate::state::ServerState;
 
 pub(super) struct Session {
@@ -31,7 +31,7 @@ pub(super) struct Session {
     /// The command at hand was.
     paid: bool,
     /// Drawn from last, by somebody who may.
-    recent: Option<(Vec<u8>, Arc<Served>)>,
+    recent: Option<(Vec<u8>, Arc<OpenSequence>)>,
     /// The part of its token's memory that this connection uses.
     memory: Option<Memory>,
     /// What follows is not answered any more.
@@ -153,7 +153,7 @@ impl Session {
     }
 
     /// The sequence to draw from.
-    pub(super) async fn sequence(&mut self, name: &[u8]) -> Result<Arc<Served>, Failure> {
+    pub(super) async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, Failure> {
         let text = text(name)?;
         self.caller()?.may(Right::Draw, text)?;
         let served = self.state.sequence::<Failure>(self.caller()?, text).await?;
