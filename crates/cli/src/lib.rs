@@ -16,11 +16,11 @@ mod failure;
 mod formatted;
 mod lines;
 mod logging;
+mod measuring;
 mod opening;
 mod output;
 mod plot;
 mod suggest;
-mod times;
 
 use std::process::ExitCode;
 use std::time::Duration;

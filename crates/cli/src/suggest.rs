@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idmill::store::{Page, Pages, Store};
+use strsim::osa_distance as distance;
 
 /// How long the names are looked for: what is suggested is not worth a wait.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,28 +44,6 @@ fn choose<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<String
         (distance <= most).then_some((distance, other))
     });
     ranked.min().map(|(_, other)| other.to_owned())
-}
-
-/// How many letters have to be added, left out, replaced or swapped with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut rows: [Vec<usize>; 2] = [vec![], (0..=other.len()).collect()];
-    let mut before = None;
-    for (i, letter) in one.chars().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, against) in other.iter().enumerate() {
-            let replaced = rows[1][j] + usize::from(letter != *against);
-            let mut least = replaced.min(rows[1][j + 1] + 1).min(row[j] + 1);
-            if j > 0 && before == Some(*against) && letter == other[j - 1] {
-                least = least.min(rows[0][j - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.swap(0, 1);
-        rows[1] = row;
-        before = Some(letter);
-    }
-    rows[1][other.len()]
 }
 
 #[cfg(test)]

@@ -11,32 +11,33 @@ use tokio::time::timeout;
 
 use super::client::Client;
 use super::outcome::{Outcome, Stop};
-use super::suite::{Endpoint, Setup};
-use super::trials::Trial;
+use super::setup::{Endpoint, Setup};
 
 /// One trial's view of the suite.
 pub(super) struct Context {
     pub(super) setup: Arc<Setup>,
     pub(super) dir: PathBuf,
-    trial: &'static Trial,
+    trial: &'static str,
+    /// Whether the store has to give up within a pause.
+    short: bool,
     run: u32,
     rng: Mutex<fastrand::Rng>,
     names: Mutex<Vec<SequenceName>>,
 }
 
 impl Context {
-    pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static Trial, seed: u64) -> Self {
+    pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static str, short: bool, seed: u64) -> Self {
         // Of its own for each trial, so that one that runs alone does what it does among the others.
         let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
-        let own = trial.name().bytes().fold(seed, mix);
+        let own = trial.bytes().fold(seed, mix);
         let rng = Mutex::new(fastrand::Rng::with_seed(own));
         // Not from the seed: an engine that outlives the suite still has the names of the last run.
-        Self { setup, dir, trial, run: fastrand::u32(..), rng, names: Mutex::default() }
+        Self { setup, dir, trial, short, run: fastrand::u32(..), rng, names: Mutex::default() }
     }
 
     /// Where the store is, with nothing in between.
     pub(super) fn endpoint(&self) -> Endpoint {
-        self.setup.endpoint(self.dir.clone(), self.trial.needs_a_short_timeout())
+        self.setup.endpoint(self.dir.clone(), self.short)
     }
 
     /// A client of its own, as another process would have.
@@ -59,7 +60,7 @@ impl Context {
 
     /// A sequence of this trial alone.
     pub(super) fn name(&self, label: &str) -> SequenceName {
-        let text = format!("{}-{label}-{:08x}", self.trial.name(), self.run);
+        let text = format!("{}-{label}-{:08x}", self.trial, self.run);
         let name = SequenceName::new(&text).expect("a legal name");
         self.forget_later(name.clone());
         name

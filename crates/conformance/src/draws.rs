@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::client::Client;
+use super::order::{Order, State, say_drawn};
 use super::outcome::{Outcome, check};
-use super::worker::{Order, State, say_drawn};
 
 /// Every range of ids that was drawn, by any process. Clones share it.
 #[derive(Clone, Debug, Default)]

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use super::client::Client;
 use super::ledger::{Ledger, Reply};
+use super::order::{Order, State, say_entry};
 use super::outcome::Outcome;
-use super::worker::{Order, State, say_entry};
 
 /// Every client reserves `times` times, each in `tasks` tasks, all at once; a healthy store is expected to
 /// grant all of it. Counts vary: lengths that are all the same hide errors of arithmetic.
@@ -48,7 +48,7 @@ pub(super) async fn stubborn(client: Client, ledger: Ledger, request: Reserve, p
     }
 }
 
-/// What a process of [`Job::Reserve`](super::worker::Job) does, printing each reserve.
+/// What a process of [`Job::Reserve`](super::order::Job) does, printing each reserve.
 pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
     let mut running: JoinSet<()> = JoinSet::new();
     for task in 0..order.tasks {

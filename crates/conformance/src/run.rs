@@ -12,9 +12,11 @@ use tokio::time::timeout;
 use super::client::Client;
 use super::context::Context;
 use super::ledger::Ledger;
+use super::order;
 use super::outcome::{Outcome, Stop, panicked};
 use super::report::{Report, Verdict};
-use super::suite::{Setup, Suite};
+use super::setup::Setup;
+use super::suite::Suite;
 use super::trials::{Trial, trials};
 use super::worker;
 
@@ -34,7 +36,7 @@ IDMILL_CONFORMANCE_SEED repeats what is random; IDMILL_CI_REPORT names a file to
 /// of them. Without, it says which there are.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
-    if let Some(order) = worker::order() {
+    if let Some(order) = order::of_this_process() {
         let Some(suite) = suites.into_iter().find(|suite| suite.name() == order.suite) else {
             panic!("asked to work for the suite {:?}, which is not here", order.suite)
         };
@@ -102,8 +104,27 @@ fn list(suites: &[Suite]) {
     }
 }
 
-pub(super) fn run(suite: Suite) -> Report {
-    if let Some(order) = worker::order().filter(|order| order.suite == suite.setup.name) {
+impl Suite {
+    /// Runs the suite, printing a line for each trial.
+    ///
+    /// In a process that was started to work for a suite of this name, does that
+    /// instead, and does not return.
+    ///
+    /// # Panics
+    /// If called from within an async runtime.
+    pub fn run(self) -> Report {
+        run(self)
+    }
+
+    /// All that the `main` of a test with `harness = false` needs: reads the command line, [runs](Self::run),
+    /// and exits with status 1 if a trial failed.
+    pub fn main(self) -> ! {
+        main([self])
+    }
+}
+
+fn run(suite: Suite) -> Report {
+    if let Some(order) = order::of_this_process().filter(|order| order.suite == suite.setup.name) {
         worker::serve(&suite.setup, &order)
     }
     let seed = suite.seed.or_else(seed_from_environment).unwrap_or_else(|| fastrand::u64(..));
@@ -222,7 +243,13 @@ impl Run {
             engine.resume();
             engine.start().await?;
         }
-        let context = Arc::new(Context::new(self.setup.clone(), self.dir.clone(), trial, self.seed));
+        let context = Arc::new(Context::new(
+            self.setup.clone(),
+            self.dir.clone(),
+            trial.name(),
+            trial.needs_a_short_timeout(),
+            self.seed,
+        ));
         // In a task, so that its panics are a verdict.
         let mut running = tokio::spawn(trial.run(context.clone()));
         let limit = self.setup.timeouts.trial;

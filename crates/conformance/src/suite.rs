@@ -1,140 +1,13 @@
 //! The builder.
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use idmill::store::{Store, StoreFuture};
-use idmill::{Result, Status};
-use tokio::time::timeout;
+use idmill::Result;
+use idmill::store::Store;
 
-use super::client::Client;
-use super::outcome::{Outcome, Stop};
-use super::report::Report;
+use super::Engine;
+use super::setup::{Endpoint, Setup, Timeouts};
 use super::trials::trials;
-use super::{Engine, run};
-
-/// Between two tries to connect.
-const AGAIN: Duration = Duration::from_millis(50);
-
-/// Where a client finds the store.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    address: Option<SocketAddr>,
-    dir: PathBuf,
-    timeout: Duration,
-}
-
-impl Endpoint {
-    pub(super) fn new(address: Option<SocketAddr>, dir: PathBuf, timeout: Duration) -> Self {
-        Self { address, dir, timeout }
-    }
-
-    /// Where to connect to: the engine, or a proxy in front of it. A client must reach the
-    /// engine by this address alone.
-    ///
-    /// # Panics
-    /// If the suite has no engine.
-    pub fn address(&self) -> SocketAddr {
-        self.address.expect("this suite has no engine: `Suite::engine` adds one")
-    }
-
-    /// A directory, the same for all clients of one run, for stores that are kept in
-    /// files. Removed after the run.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// How long the store may wait for its engine: the time limit to open it with.
-    ///
-    /// It is shorter than the suite's pauses in the trials that pause something or withhold a reply, and
-    /// generous in all others, so that a slow machine fails none of them.
-    pub fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    pub(super) fn to(&self, address: SocketAddr) -> Self {
-        Self { address: Some(address), ..self.clone() }
-    }
-
-    pub(super) fn given(&self) -> Option<SocketAddr> {
-        self.address
-    }
-}
-
-/// How long the suite waits. Raise them for slow engines: they bound failures, and cost nothing where nothing
-/// fails, but for [`pause`](Self::pause).
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    pub(super) call: Duration,
-    pub(super) pause: Duration,
-    pub(super) recovery: Duration,
-    pub(super) trial: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            call: Duration::from_secs(60),
-            pause: Duration::from_secs(3),
-            recovery: Duration::from_secs(60),
-            trial: Duration::from_secs(300),
-        }
-    }
-}
-
-impl Timeouts {
-    /// How long one call to a healthy store may take. Default 60 s; more where the first reserves show that
-    /// the machine is slow.
-    #[must_use]
-    pub fn call(mut self, call: Duration) -> Self {
-        self.call = call;
-        self
-    }
-
-    /// How long engines and clients are paused, and replies withheld. [`Endpoint::timeout`] is two thirds of
-    /// it in those trials: a store that waits longer is not shown to give up. Default 3 s; more where the
-    /// first reserves show that the machine is slow.
-    #[must_use]
-    pub fn pause(mut self, pause: Duration) -> Self {
-        self.pause = pause;
-        self
-    }
-
-    /// How long after the end of a fault the store may take to work again. Default 60 s.
-    #[must_use]
-    pub fn recovery(mut self, recovery: Duration) -> Self {
-        self.recovery = recovery;
-        self
-    }
-
-    /// How long one trial may take. Default 5 min.
-    #[must_use]
-    pub fn trial(mut self, trial: Duration) -> Self {
-        self.trial = trial;
-        self
-    }
-
-    /// For a machine on which a reserve of a healthy store took up to `slowest`: what is short on purpose has
-    /// to remain long beside that, and a call may wait for many others. At most ten, or four, times what it
-    /// was, so that a run ends.
-    pub(super) fn scaled(mut self, slowest: Duration) -> Self {
-        self.pause = self.pause.max(slowest.saturating_mul(40).min(self.pause * 10));
-        self.call = self.call.max(slowest.saturating_mul(200).min(self.call * 4));
-        self
-    }
-
-    /// The time limit for a store: shorter than a pause, or than a call.
-    pub(super) fn of_the_store(&self, short: bool) -> Duration {
-        let millis = (if short { self.pause } else { self.call } * 2 / 3).as_millis();
-        // Whole, as some stores want it; also the half of it.
-        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX) / 2 * 2)
-    }
-}
-
-type Connect = dyn Fn(Endpoint) -> StoreFuture<'static, Result<Arc<dyn Store>>> + Send + Sync;
 
 /// The conformance suite of one store. See the [module](super).
 #[derive(Debug)]
@@ -143,53 +16,6 @@ pub struct Suite {
     pub(super) setup: Setup,
     pub(super) filters: Vec<String>,
     pub(super) seed: Option<u64>,
-}
-
-pub(super) struct Setup {
-    pub(super) name: String,
-    connect: Box<Connect>,
-    pub(super) engine: Option<Box<dyn Engine>>,
-    pub(super) skips: Vec<(String, String)>,
-    pub(super) one_process: Option<String>,
-    pub(super) window: Option<u64>,
-    /// How many ids of a sequence the engine itself may skip when it is killed.
-    pub(super) skipped_at_a_kill: u64,
-    pub(super) largest: u64,
-    pub(super) timeouts: Timeouts,
-    pub(super) worker_arguments: Vec<String>,
-}
-
-impl Setup {
-    /// Where a client finds the store, and how long it may wait there.
-    pub(super) fn endpoint(&self, dir: PathBuf, short: bool) -> Endpoint {
-        let address = self.engine.as_ref().map(|engine| engine.address());
-        Endpoint::new(address, dir, self.timeouts.of_the_store(short))
-    }
-
-    /// A client. An engine that began again a moment ago may turn some away at first: what passes is tried
-    /// again, for as long as recovery may take.
-    pub(super) async fn connect(&self, endpoint: Endpoint) -> Outcome<Client> {
-        let (patience, begun) = (self.timeouts.call, Instant::now());
-        loop {
-            let store = timeout(patience, (self.connect)(endpoint.clone())).await;
-            match store.map_err(|_| Stop::Failed(format!("connect: no answer within {patience:?}")))? {
-                Ok(store) => return Ok(Client::new(store, patience)),
-                Err(error)
-                    if error.status() == Status::Transient && begun.elapsed() < self.timeouts.recovery => {}
-                Err(error) => return Err(error.into()),
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    }
-}
-
-impl fmt::Debug for Setup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup")
-            .field("name", &self.name)
-            .field("engine", &self.engine)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Suite {
@@ -292,54 +118,5 @@ impl Suite {
     /// The name that it was given.
     pub fn name(&self) -> &str {
         &self.setup.name
-    }
-
-    /// Runs the suite, printing a line for each trial.
-    ///
-    /// In a process that was started to work for a suite of this name, does that
-    /// instead, and does not return.
-    ///
-    /// # Panics
-    /// If called from within an async runtime.
-    pub fn run(self) -> Report {
-        run::run(self)
-    }
-
-    /// All that the `main` of a test with `harness = false` needs: reads the command line, [runs](Self::run),
-    /// and exits with status 1 if a trial failed.
-    pub fn main(self) -> ! {
-        run::main([self])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seconds(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn a_store_gives_up_within_a_pause_only_where_that_is_looked_at() {
-        let timeouts = Timeouts::default();
-        assert_eq!((timeouts.of_the_store(true), timeouts.of_the_store(false)), (seconds(2), seconds(40)));
-        let uneven = timeouts.pause(Duration::from_millis(7_001)).of_the_store(true);
-        assert_eq!(
-            uneven,
-            Duration::from_millis(4_666),
-            "in whole milliseconds, of which stores take the half"
-        );
-    }
-
-    #[test]
-    fn limits_grow_with_what_a_reserve_takes_but_not_for_ever() {
-        let pause = |slowest| Timeouts::default().scaled(slowest).pause;
-        let call = |slowest| Timeouts::default().scaled(slowest).call;
-        assert_eq!(call(Duration::from_millis(50)), seconds(60));
-        assert_eq!((call(Duration::from_millis(400)), call(seconds(20))), (seconds(80), seconds(240)));
-        assert_eq!(pause(Duration::from_millis(50)), seconds(3));
-        assert_eq!(pause(Duration::from_millis(200)), seconds(8));
-        assert_eq!(pause(seconds(20)), seconds(30));
     }
 }

@@ -135,13 +135,6 @@ impl Lines {
     }
 }
 
-/// Tokens were read again: these came, and these went.
-pub(crate) fn exchanged(came: &[&str], went: &[&str]) {
-    if !came.is_empty() || !went.is_empty() {
-        tracing::info!(target: "idmill::audit", ?came, ?went, outcome = "done", "exchange tokens");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;

@@ -42,7 +42,7 @@ impl LastError {
 /// Of a sequence that is open.
 #[derive(Debug, Default)]
 pub(crate) struct OfOpen {
-    /// Draws do not lock while there is no error. Relaxed: a draw that reads an old value asks the store once
+    /// OpenSequences do not lock while there is no error. Relaxed: a draw that reads an old value asks the store once
     /// more.
     is_some: AtomicBool,
     last: Mutex<Option<LastError>>,

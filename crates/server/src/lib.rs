@@ -6,25 +6,22 @@
 
 mod access;
 mod audit;
-mod behind;
 mod certificate;
-mod core;
-mod expiry;
-mod figures;
+mod counters;
 mod http;
 mod last_error;
-mod listening;
-mod measures;
-mod observed;
+mod listener;
+mod listing;
 mod peer;
 mod readiness;
 mod resp;
-mod served;
+mod sequences;
 mod server;
+mod state;
+mod status;
+mod store_proxy;
 mod tls;
-mod troubles;
 
 pub use access::{Access, Pattern, Right, Rights, Secret, Token, TokenHash};
-pub use figures::Figures;
-pub use server::{Server, ServerBuilder};
+pub use server::{Figures, Server, ServerBuilder};
 pub use tls::Tls;

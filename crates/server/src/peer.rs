@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
     use crate::access::Access;
-    use crate::core::Core;
+    use crate::state::ServerState;
     use crate::{http, resp};
 
     /// How long it took to answer this, in milliseconds, and the first bytes of the answer.
@@ -94,7 +94,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wrong_tokens_slow_a_client_of_redis_down_and_then_end_it() {
         let (mut client, served) = tokio::io::duplex(1 << 16);
-        tokio::spawn(resp::serve(Core::of_memory(Access::by([])), served, Peer::default(), 1));
+        tokio::spawn(resp::serve(ServerState::of_memory(Access::by([])), served, Peer::default(), 1));
         for wait in [100, 200, 400, 800] {
             let (waited, answer) = asked(&mut client, "AUTH wrong\r\n").await;
             assert!(waited == wait && answer.starts_with("-WRONGPASS"), "{waited} ms: {answer}");
@@ -113,8 +113,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wrong_tokens_slow_a_client_of_http_down_and_then_end_it() {
         let (mut client, served) = tokio::io::duplex(1 << 16);
-        let core = Core::of_memory(Access::by([]));
-        let (router, ending) = (http::router(core.clone()), core.ending.clone());
+        let state = ServerState::of_memory(Access::by([]));
+        let (router, ending) =
+            (http::router(state.clone(), http::Hosts::of(Vec::new(), None), None), state.ending.clone());
         tokio::spawn(http::serve(served, Peer::default(), router, ending));
         for (wait, last) in [(100, false), (200, false), (400, false), (800, false), (1600, true)] {
             let request = "GET /v1/sequences HTTP/1.1\r\nHost: ids\r\nAuthorization: Bearer wrong\r\n\r\n";

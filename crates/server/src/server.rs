@@ -1,51 +1,40 @@
 //! Listens, serves and ends.
 
-use std::future::pending;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use axum::http::HeaderMap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use idmill::{Result, Sequences};
-use idmill_url::StoreUrl;
-use socket2::{SockRef, TcpKeepalive};
+use idmill_kit::secrets;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, Clock};
-use crate::audit::{Audit, Lines};
-use crate::behind::Behind;
-use crate::core::{Core, Metrics};
-use crate::figures::Figures;
+use crate::access::Access;
+use crate::audit::Audit;
 use crate::http::Hosts;
-use crate::listening::Spot;
-use crate::measures;
-use crate::observed::{About, Observed, observe};
+use crate::listener::{Clients, Door, Spot, accept};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
-use crate::served::Draws;
-use crate::tls::{Stream, Tls, secured};
-use crate::{expiry, http, resp, troubles};
+use crate::sequences::OpenSequences;
+use crate::state::{Metrics, ServerState};
+use crate::status::{About, ServerStatus};
+use crate::store_proxy::StoreProxy;
+use crate::tls::{Stream, Tls};
+use crate::{counters, http, resp, tls};
 
 /// How often sequences that nobody draws from are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
-/// After the system refused a connection: too many files are open, most often.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The pause between two log lines about connections that the system refused.
-const QUIET: Duration = Duration::from_secs(60);
 /// Places of HTTP that are kept for probes. An orchestrator kills a server whose probe has no answer.
 const PROBES: usize = 16;
-/// After so much silence the system asks whether a client is still there: its machine may be gone, and would
-/// otherwise have a place for ever.
-const SILENCE: Duration = Duration::from_secs(60);
 /// What a client is told for whom there is no place.
 const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_FULL: &[u8] =
@@ -157,7 +146,7 @@ impl ServerBuilder {
 
     /// What the page for operators says of the store: its URL, of which secrets are left out.
     pub fn store_url(mut self, url: &str) -> Self {
-        self.store = Some(StoreUrl::redacted(url));
+        self.store = Some(secrets::redacted(url));
         self
     }
 
@@ -179,38 +168,30 @@ impl ServerBuilder {
         };
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
-        let behind = Behind::of(&self.sequences, &self.administered);
+        let proxy = StoreProxy::of(&self.sequences, &self.administered);
         let (draws, ending) =
-            (Draws::of(self.sequences, self.administered, self.patience), CancellationToken::new());
+            (OpenSequences::of(self.sequences, self.administered, self.patience), CancellationToken::new());
         let most = self.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
         let address = address_of(http.as_ref());
         let (started, name) = (Instant::now(), name(address));
         let about = About { started, name, store: self.store, places: places.clone(), most };
-        let (observed, hosts) = (Observed::new(about), Hosts::of(self.hosts, address));
-        let core = Core {
+        let state = Arc::new(ServerState {
             draws,
-            behind,
+            proxy,
             audit: Audit::of(self.access.clock().clone()),
             access: self.access,
             port,
             metrics: self.metrics,
-            observed,
-            hosts,
-            parents: self.parents,
+            status: ServerStatus::new(about),
             readiness: Readiness::new(),
             ending,
-        };
-        let clients = Clients {
-            places,
-            tasks: TaskTracker::new(),
-            cut: CancellationToken::new(),
-            turned_away: Arc::default(),
-            clock: core.access.clock().clone(),
-        };
+        });
+        let clients = Clients::new(places, state.access.clock().clone());
+        let router = http::router(state.clone(), Hosts::of(self.hosts, address), self.parents);
         let ids = Ids(Arc::new(AtomicI64::new(1)));
-        let (drain, drain_delay) = (self.drain, self.drain_delay);
-        Ok(Server { core: Arc::new(core), tls: self.tls, resp, http, clients, ids, drain, drain_delay })
+        let (tls, drain, drain_delay) = (self.tls, self.drain, self.drain_delay);
+        Ok(Server { state, tls, resp, http, router, clients, ids, drain, drain_delay })
     }
 }
 
@@ -235,10 +216,11 @@ fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
 /// It keeps nothing: all that lasts is in the store, so any number of servers can run over one.
 #[derive(Debug)]
 pub struct Server {
-    core: Arc<Core>,
+    state: Arc<ServerState>,
     tls: Option<Tls>,
     resp: Option<TcpListener>,
     http: Option<TcpListener>,
+    router: Router,
     clients: Clients,
     ids: Ids,
     drain: Duration,
@@ -289,7 +271,7 @@ impl Server {
 
     /// What it does, to be asked while it runs.
     pub fn figures(&self) -> Figures {
-        Figures { core: self.core.clone(), clients: self.clients.tasks.clone() }
+        Figures { state: self.state.clone(), clients: self.clients.tasks.clone() }
     }
 
     /// Serves one client of Redis that somebody else accepted: at a Unix socket, say, or through a proxy that
@@ -299,7 +281,40 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        resp::serve(self.core.clone(), stream, Peer::default(), self.ids.next())
+        resp::serve(self.state.clone(), stream, Peer::default(), self.ids.next())
+    }
+
+    /// The HTTP side, to be mounted in a service's own [`Router`]. It serves while [`run`](Self::run) is polled,
+    /// which probes the store and gives ids back at the end; end the service's own listener first.
+    ///
+    /// A mounted router does not know the address of a client: audit lines do not have it, and wrong tokens are
+    /// not slowed down. Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for
+    /// operators works at the root of a site only; the rest works nested.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use axum::Router;
+    /// use axum::routing::get;
+    /// use idmill::{Sequences, store::MemoryStore};
+    /// use idmill_server::Server;
+    ///
+    /// let ids = Server::builder(Sequences::new(MemoryStore::new())?).bind().await?;
+    /// let shop = Router::new().route("/", get(async || "shop")).nest("/ids", ids.router());
+    ///
+    /// let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    /// let ids = tokio::spawn(ids.run(async { drop(ended.await) }));
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// // POST /ids/v1/sequences/orders/ids
+    /// let served = axum::serve(listener, shop).with_graceful_shutdown(async { /* a signal */ });
+    /// served.await?;
+    /// drop(end);
+    /// ids.await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn router(&self) -> Router {
+        self.router.clone()
     }
 
     /// Serves one client of HTTP, as [`resp_client`](Self::resp_client) does one of Redis.
@@ -307,7 +322,7 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        http::serve(stream, Peer::default(), http::router(self.core.clone()), self.core.ending.clone())
+        http::serve(stream, Peer::default(), self.router.clone(), self.state.ending.clone())
     }
 
     /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts
@@ -316,31 +331,31 @@ impl Server {
     ///
     /// Dropped instead, it ends at once, and what is in memory is a gap.
     pub async fn run(self, ended: impl Future<Output = ()>) {
-        measures::describe();
-        let (core, clients) = (&self.core, &self.clients);
+        counters::describe();
+        let (state, clients) = (&self.state, &self.clients);
         // Dropped with this future, it cuts all clients off.
         let _cut = clients.cut.clone().drop_guard();
-        let (resp, http) = (resp_of(core.clone(), self.ids.clone()), http_of(core.clone()));
+        let resp = resp_of(state.clone(), self.ids.clone());
+        let http = http_of(self.router.clone(), state.ending.clone());
         let probes = Arc::new(Semaphore::new(PROBES));
         let door = |listener, full, probes| Door { listener, tls: self.tls.as_ref(), full, probes };
         let ended = async {
             ended.await;
-            core.readiness.leave();
+            state.readiness.leave();
             sleep(self.drain_delay).await;
         };
         tokio::select! {
             () = ended => {}
             () = accept(door(self.resp.as_ref(), RESP_FULL, None), clients, resp) => {}
             () = accept(door(self.http.as_ref(), HTTP_FULL, Some(probes)), clients, http) => {}
-            () = sweep(core) => {}
-            () = expiry::watch(self.tls.as_ref()) => {}
-            () = observe(core) => {}
-            () = troubles::watch(core) => {}
-            () = core.readiness.watch(core.draws.administered()) => {}
+            () = sweep(state) => {}
+            () = tls::watch(self.tls.as_ref()) => {}
+            () = state.status.keep(&state.draws, &state.readiness) => {}
+            () = state.readiness.watch(state.draws.administered()) => {}
         }
         // Nobody may wait in vain to be accepted.
         drop((self.resp, self.http));
-        core.ending.cancel();
+        state.ending.cancel();
         clients.tasks.close();
         if timeout(self.drain, clients.tasks.wait()).await.is_err() {
             tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
@@ -348,7 +363,7 @@ impl Server {
             // What they did not read is counted by then.
             clients.tasks.wait().await;
         }
-        core.draws.close().await;
+        state.draws.close().await;
     }
 }
 
@@ -363,120 +378,53 @@ impl Ids {
     }
 }
 
-/// Those who are served.
-#[derive(Debug)]
-struct Clients {
-    places: Arc<Semaphore>,
-    tasks: TaskTracker,
-    /// They are left at once.
-    cut: CancellationToken,
-    /// Limits the lines about refused connections.
-    turned_away: Arc<Lines>,
-    clock: Clock,
-}
-
-impl Clients {
-    fn spawn(&self, client: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(self.cut.clone().run_until_cancelled_owned(client));
-    }
-}
-
 /// What serves a client of Redis.
-fn resp_of(core: Arc<Core>, ids: Ids) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
+fn resp_of(state: Arc<ServerState>, ids: Ids) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     move |stream| {
         let peer = Peer::of(&stream);
-        resp::serve(core.clone(), stream, peer, ids.next()).boxed()
+        resp::serve(state.clone(), stream, peer, ids.next()).boxed()
     }
 }
 
 /// What serves a client of HTTP.
-fn http_of(core: Arc<Core>) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
-    let router = http::router(core.clone());
+fn http_of(
+    router: Router,
+    ending: CancellationToken,
+) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     move |stream| {
         let peer = Peer::of(&stream);
-        http::serve(stream, peer, router.clone(), core.ending.clone()).boxed()
+        http::serve(stream, peer, router.clone(), ending.clone()).boxed()
     }
 }
 
-/// Where one protocol is served.
-struct Door<'a> {
-    listener: Option<&'a TcpListener>,
-    tls: Option<&'a Tls>,
-    /// What a client is told for whom there is no place.
-    full: &'static [u8],
-    /// Places for probes, where the protocol has them.
-    probes: Option<Arc<Semaphore>>,
-}
-
-/// Accepts clients for as long as there are places, and serves each by itself.
-async fn accept<C>(door: Door<'_>, clients: &Clients, serve: impl Fn(Stream) -> C + Clone + Send + 'static)
-where
-    C: Future<Output = ()> + Send + 'static,
-{
-    let Some(listener) = door.listener else { return pending().await };
-    let (mut logged, mut unlogged) = (None::<Instant>, 0_u64);
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => match clients.places.clone().try_acquire_owned() {
-                Ok(place) => {
-                    // An answer is small, and waits for nothing that would follow it.
-                    let _ = stream.set_nodelay(true);
-                    let probes = TcpKeepalive::new().with_time(SILENCE);
-                    let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
-                    let (tls, serve) = (door.tls.cloned(), serve.clone());
-                    clients.spawn(async move {
-                        if let Some(stream) = secured(tls, stream).await {
-                            serve(stream).await;
-                        }
-                        drop(place);
-                    });
-                }
-                Err(_) => {
-                    match door.probes.as_ref().and_then(|probes| probes.clone().try_acquire_owned().ok()) {
-                        Some(place) => {
-                            let tls = door.tls.cloned();
-                            clients.spawn(async move {
-                                if let Some(stream) = secured(tls, stream).await {
-                                    http::refuse(stream).await;
-                                }
-                                drop(place);
-                            });
-                        }
-                        // Over TLS it would not be understood.
-                        None => {
-                            turned_away(clients, &stream, if door.tls.is_some() { &[] } else { door.full });
-                        }
-                    }
-                }
-            },
-            Err(error) => {
-                unlogged += 1;
-                if logged.is_none_or(|at| at.elapsed() >= QUIET) {
-                    tracing::warn!(%error, times = unlogged, "connections were not accepted");
-                    (logged, unlogged) = (Some(Instant::now()), 0_u64);
-                }
-                sleep(PAUSE).await;
-            }
-        }
-    }
-}
-
-fn turned_away(clients: &Clients, stream: &TcpStream, full: &[u8]) {
-    measures::refused("full");
-    let told: io::Result<usize> = stream.try_write(full);
-    if let Some(unlogged) = clients.turned_away.one_more(&clients.clock) {
-        tracing::warn!(
-            told = told.is_ok(),
-            unlogged,
-            "a client was turned away: there are as many as may be"
-        );
-    }
-}
-
-async fn sweep(core: &Core) {
+async fn sweep(state: &ServerState) {
     let mut ticks = interval(SWEEP);
     loop {
         ticks.tick().await;
-        core.draws.sweep();
+        state.draws.sweep();
+    }
+}
+
+/// How much a server does: from [`Server::figures`]. It is of use for as long as the server runs.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    state: Arc<ServerState>,
+    clients: TaskTracker,
+}
+
+impl Figures {
+    /// How many sequences are open.
+    pub fn sequences(&self) -> usize {
+        self.state.draws.count()
+    }
+
+    /// How many clients are connected, of both protocols together.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Why clients should not be sent here, as `/readyz` says; `None` for a server that is ready.
+    pub fn fault(&self) -> Option<&'static str> {
+        self.state.readiness.standing_now(self.state.draws.sequences()).fault
     }
 }

@@ -1,6 +1,7 @@
 //! TLS: which certificate clients see, and which they have to show.
 
 use std::fmt;
+use std::future::pending;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,11 +14,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
-use crate::expiry::Expiry;
+use crate::certificate::{DAY, Expiry};
 
 /// How long a client may take to agree on a key.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -112,6 +113,15 @@ pub(crate) async fn secured(tls: Option<Tls>, stream: TcpStream) -> Option<Strea
     match tls {
         None => Some(Either::Left(stream)),
         Some(tls) => Box::pin(tls.accept(stream)).await.map(Box::new).map(Either::Right),
+    }
+}
+
+/// Warns once a day of a certificate that ends soon.
+pub(crate) async fn watch(tls: Option<&Tls>) {
+    let Some(tls) = tls else { return pending().await };
+    loop {
+        tls.tell();
+        sleep(DAY).await;
     }
 }
 

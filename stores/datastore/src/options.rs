@@ -15,8 +15,9 @@ use idmill_kit::refuse;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use super::DatastoreStore;
-use super::schema::DEFAULT_KIND;
 
+/// The kind of the sequences where none is named, and of the records beside them.
+pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
 /// What the API calls the database that every project begins with.
 const DEFAULT_DATABASE: &str = "(default)";
 const NAMESPACE: Kind =

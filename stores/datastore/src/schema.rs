@@ -9,12 +9,10 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Seen;
 use serde_json::{Value, json};
 
-use super::options::DatastoreOptions;
+use super::options::{DEFAULT_KIND, DatastoreOptions};
 
 /// The layout of an entity. Another version's are refused.
 const FORMAT: i64 = 1;
-/// The kind of the sequences where none is named, and of the records beside them.
-pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
 const WITNESS_KIND: &str = "IdmillWitness";
 const WITNESS_SUFFIX: &str = "_witness";
 /// The key of nothing: no sequence's name is escaped to it, so asking for it disturbs nobody.

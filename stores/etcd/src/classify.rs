@@ -10,6 +10,9 @@ use std::error::Error as StdError;
 use idmill::{Error, ErrorKind};
 use tonic::{Code, ConnectError, Status};
 
+pub(super) const OVERTAKEN: &str =
+    "the transaction was not answered, and others have changed its key since: it may have been applied";
+
 /// Why a request has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -265,6 +268,11 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut texts: Vec<_> = causes(error).map(text).filter(|text| !text.is_empty()).collect();
     texts.dedup();
     texts.join(": ")
+}
+
+/// An answer that cannot be.
+pub(super) fn violation(message: &'static str) -> Error {
+    Error::new(ErrorKind::StoreViolation, message)
 }
 
 #[cfg(test)]

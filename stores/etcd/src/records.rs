@@ -8,10 +8,9 @@ use idmill::store::{Cursor, Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Resend;
 
-use super::classify::write_failed;
+use super::classify::{OVERTAKEN, violation, write_failed};
 use super::client::{Answered, Client};
 use super::schema::Place;
-use super::sequences::{OVERTAKEN, range_of, violation};
 use super::wire::{Compare, KeyValue, Put, Range, Request, Txn};
 
 pub(super) async fn read(client: &Client, place: &Place, name: &SequenceName) -> Result<Option<String>> {
@@ -46,7 +45,7 @@ pub(super) async fn write(
 }
 
 pub(super) async fn list(client: &Client, place: &Place, page: &Page) -> Result<Records> {
-    let answer = client.range(&range_of(place, page)?).await?;
+    let answer = client.range(&place.page(page)?).await?;
     let mut records = Records::default();
     records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| Cursor::of_bytes(&kv.key));
     for kv in answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key)) {

@@ -9,7 +9,7 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Seen;
 use serde_json::{Value, json};
 
-use super::wire::KeyValue;
+use super::wire::{KeyValue, Range};
 
 /// The layout of a value. Another version's are refused.
 const FORMAT: u64 = 1;
@@ -61,10 +61,20 @@ impl Place {
 
     /// The keys of a page: the first, and the first after all of them. Escaped,
     /// names that begin alike still do.
-    pub(super) fn range(&self, page: &Page) -> (Vec<u8>, Vec<u8>) {
+    fn range(&self, page: &Page) -> (Vec<u8>, Vec<u8>) {
         let keys = Page::of(format!("{}{}", self.prefix, escape(&page.prefix)));
         let end = keys.end().map_or_else(|| self.end(), String::into_bytes);
         (keys.prefix.into_bytes(), end)
+    }
+
+    /// The range of a page, which begins behind its cursor.
+    pub(super) fn page(&self, page: &Page) -> Result<Range> {
+        let (mut key, end) = self.range(page);
+        if let Some(after) = &page.after {
+            key = after.bytes()?;
+            key.push(0);
+        }
+        Ok(Range { key, end, limit: i64::from(page.rows()) })
     }
 
     /// The name that a key stands for, or the key where it stands for none.

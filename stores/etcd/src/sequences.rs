@@ -25,7 +25,7 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::{CompareAndSet, Resend, Seen, Swapped};
 use parking_lot::Mutex;
 
-use super::classify::{Failure, Fate, read_failed, write_failed};
+use super::classify::{Failure, Fate, OVERTAKEN, read_failed, violation, write_failed};
 use super::client::{Answered, Client};
 use super::records;
 use super::schema::{self, Place, Stored, Version};
@@ -76,7 +76,7 @@ impl Sequences {
 
     /// Where a page ended is a key.
     async fn list(&self, page: &Page) -> Result<Listing> {
-        let answer = self.client.range(&range_of(&self.place, page)?).await?;
+        let answer = self.client.range(&self.place.page(page)?).await?;
         let last = answer.kvs.last().filter(|_| answer.more);
         let mut listing = Listing::new(Vec::new(), last.map(|kv| Cursor::of_bytes(&kv.key)));
         for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
@@ -249,21 +249,4 @@ impl CompareAndSet for Sequences {
     fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
         Box::pin(records::list(&self.client, &self.records, page))
     }
-}
-
-/// The keys of a page.
-pub(super) fn range_of(place: &Place, page: &Page) -> Result<Range> {
-    let (mut key, end) = place.range(page);
-    if let Some(after) = &page.after {
-        key = after.bytes()?;
-        key.push(0);
-    }
-    Ok(Range { key, end, limit: i64::from(page.rows()) })
-}
-
-pub(super) const OVERTAKEN: &str =
-    "the transaction was not answered, and others have changed its key since: it may have been applied";
-
-pub(super) fn violation(message: &'static str) -> Error {
-    Error::new(ErrorKind::StoreViolation, message)
 }

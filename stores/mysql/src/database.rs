@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::{Error, Result};
-use idmill_sql::mysql::failed;
-use idmill_sql::{Asked, Fault};
-use mysql_async::{Error as Mysql, Opts, Pool};
+use idmill_sql::mysql::{failed, leaves_connection};
+use idmill_sql::{Answer, Asked, Executor, Fault, Statement};
+use mysql_async::{Conn, Error as Mysql, Opts, Pool};
 use parking_lot::Mutex;
 
 use super::convert::{Carried, connecting};
-use super::session::{Session, must_commit};
+use super::session::{Bare, must_commit};
 
 /// The connections.
 #[derive(Clone)]
@@ -103,5 +103,37 @@ impl fmt::Debug for Database {
             .field("place", &self.place)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
+    }
+}
+
+/// A connection of the store's, on which each statement commits by itself and has its time.
+pub(super) struct Session<'a> {
+    pub(super) database: &'a Database,
+    pub(super) connection: Conn,
+    /// Whether the connection is closed after use.
+    refused: bool,
+}
+
+impl Executor for Session<'_> {
+    const IN_TRANSACTION: bool = false;
+
+    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        let outcome = self.database.attempt(Bare(&mut self.connection).execute(statement)).await;
+        self.refused |= outcome.as_ref().is_err_and(|fault| !leaves_connection(fault));
+        outcome
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(database: &'a Database, connection: Conn) -> Self {
+        Self { database, connection, refused: false }
+    }
+
+    /// Gives the connection back after use.
+    pub(super) async fn release<T>(self, outcome: Result<T>) -> Result<T> {
+        if self.refused {
+            let _ = tokio::time::timeout(self.database.timeout, self.connection.disconnect()).await;
+        }
+        outcome
     }
 }

@@ -37,8 +37,7 @@ use idmill_sql::Asked;
 use idmill_sql::mysql::{CAPABILITIES, Calls, DEFAULT_TABLE, Table};
 use mysql_async::Pool;
 
-use self::database::{Connections, Database};
-use self::session::Session;
+use self::database::{Connections, Database, Session};
 
 pub use self::options::MysqlOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};

@@ -1,46 +1,12 @@
-//! How a statement is run: on a connection of the store's, or in a transaction of the caller's.
+//! How the driver runs a statement, and whether that committed.
 
 use idmill::{Error, ErrorKind, Result};
-use idmill_sql::mysql::leaves_connection;
 use idmill_sql::{Answer, Executor, Fault, Statement};
 use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as Mysql, Row, Transaction};
 
 use super::convert::{self, Carried, fault};
-use super::database::Database;
-
-/// A connection of the store's, on which each statement commits by itself and has its time.
-pub(super) struct Session<'a> {
-    pub(super) database: &'a Database,
-    pub(super) connection: Conn,
-    /// Whether the connection is closed after use.
-    refused: bool,
-}
-
-impl Executor for Session<'_> {
-    const IN_TRANSACTION: bool = false;
-
-    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        let outcome = self.database.attempt(Bare(&mut self.connection).execute(statement)).await;
-        self.refused |= outcome.as_ref().is_err_and(|fault| !leaves_connection(fault));
-        outcome
-    }
-}
-
-impl<'a> Session<'a> {
-    pub(super) fn new(database: &'a Database, connection: Conn) -> Self {
-        Self { database, connection, refused: false }
-    }
-
-    /// Gives the connection back after use.
-    pub(super) async fn release<T>(self, outcome: Result<T>) -> Result<T> {
-        if self.refused {
-            let _ = tokio::time::timeout(self.database.timeout, self.connection.disconnect()).await;
-        }
-        outcome
-    }
-}
 
 /// What the driver runs statements on, with no time limit.
 pub(super) struct Bare<'a, R>(pub(super) &'a mut R);

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::args::{Check, Global};
 use crate::failure::{Failure, Outcome};
+use crate::measuring::{in_micros, micros, millis_at};
 use crate::opening;
 use crate::output::{self, digits, pairs, render, settings, table};
-use crate::times::{in_micros, micros, millis_at};
 
 /// What was found. Names and meanings of the fields are stable.
 #[derive(Debug, Serialize)]

@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::draws::Drawn;
+use crate::order::{Job, Order};
 use crate::outcome::{Outcome, check, fail};
 use crate::proxy::{Fault, Proxy, nth};
-use crate::worker::{Books, Job, Order, Worker};
+use crate::worker::{Books, Worker};
 
 /// How the store's answers are falsified.
 #[derive(Clone, Copy, Debug)]

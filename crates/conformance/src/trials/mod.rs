@@ -21,7 +21,7 @@ use idmill::store::{Capabilities, Durability, StoreFuture};
 
 use super::context::Context;
 use super::outcome::Outcome;
-use super::suite::Setup;
+use super::setup::Setup;
 
 /// What a trial cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use idmill::store::Reserve;
 
 use crate::context::Context;
+use crate::order::{Job, Order};
 use crate::outcome::{Outcome, check};
-use crate::worker::{Books, Job, Order, Worker};
+use crate::worker::{Books, Worker};
 
 /// As many ids as a process of these orders can have asked for, unseen, when it is killed.
 const IN_FLIGHT: u64 = 2 * 14;

@@ -15,7 +15,6 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::audit;
 pub(crate) use bucket::{Bucket, Flow};
 pub(crate) use clock::Clock;
 pub use pattern::Pattern;
@@ -137,6 +136,13 @@ impl Known {
     }
 }
 
+/// An audit line that names the tokens that came and those that went.
+fn log_exchange(came: &[&str], went: &[&str]) {
+    if !came.is_empty() || !went.is_empty() {
+        tracing::info!(target: "idmill::audit", ?came, ?went, outcome = "done", "exchange tokens");
+    }
+}
+
 /// All tokens. They can be exchanged while the server runs: clones are of the same.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -183,7 +189,7 @@ impl Access {
     /// limits stays.
     pub fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
         let (old, new) = self.exchange(tokens);
-        audit::exchanged(&new.names_beside(&old), &old.names_beside(&new));
+        log_exchange(&new.names_beside(&old), &old.names_beside(&new));
     }
 
     /// What was known, and what is.

@@ -17,13 +17,13 @@ use tracing::Instrument as _;
 
 use super::body::{Body, Name, object};
 use super::caller::Administrator;
-use super::listing;
 use super::number::Number;
 use super::precondition::{self, Precondition};
 use super::problem::Problem;
 use super::traces::act;
 use crate::access::{Caller, Right};
-use crate::core::Core;
+use crate::listing;
+use crate::state::ServerState;
 
 /// The most rows of a page.
 const MOST: usize = 1000;
@@ -79,7 +79,7 @@ struct Rows {
 }
 
 pub(super) async fn list(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     caller: Caller,
     asked: Result<Query<Listed>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -90,7 +90,8 @@ pub(super) async fn list(
     }
     caller.has(Right::Draw)?;
     let found =
-        listing::page(core.draws.administered(), caller.patterns(), &prefix, after.as_deref(), limit).await?;
+        listing::page(state.draws.administered(), caller.patterns(), &prefix, after.as_deref(), limit)
+            .await?;
     let rows = Rows {
         sequences: found.sequences.iter().map(Shown::from).collect(),
         after: found.next,
@@ -100,12 +101,12 @@ pub(super) async fn list(
 }
 
 pub(super) async fn show(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     caller: Caller,
     Name(name): Name,
 ) -> Result<Response, Problem> {
     caller.may(Right::Draw, &name)?;
-    let found = core.draws.administered().inspect(&name).await?;
+    let found = state.draws.administered().inspect(&name).await?;
     found.map(|info| shown(StatusCode::OK, &info)).ok_or_else(|| missing(&name))
 }
 
@@ -128,19 +129,19 @@ fn largest() -> Number {
 }
 
 pub(super) async fn create(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     who: Administrator,
     Name(name): Name,
     headers: HeaderMap,
     body: Body<Created>,
 ) -> Result<Response, Problem> {
-    let outcome = created(&core, &who, &name, &headers, body).await;
-    who.did(&core, "create", &name, outcome.as_ref().map(Some));
+    let outcome = created(&state, &who, &name, &headers, body).await;
+    who.did(&state, "create", &name, outcome.as_ref().map(Some));
     Ok(shown(StatusCode::CREATED, &outcome?))
 }
 
 async fn created(
-    core: &Core,
+    state: &ServerState,
     who: &Administrator,
     name: &str,
     headers: &HeaderMap,
@@ -152,7 +153,7 @@ async fn created(
         return Err(precondition::failed("PUT only creates, and If-Match demands one that exists; PATCH it"));
     }
     let bounds = Bounds::new(start, max)?;
-    Ok(core.draws.create(name, bounds).instrument(act("create", name)).await?)
+    Ok(state.draws.create(name, bounds).instrument(act("create", name)).await?)
 }
 
 /// What is to be otherwise.
@@ -168,19 +169,19 @@ pub(super) struct Changed {
 }
 
 pub(super) async fn change(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     who: Administrator,
     Name(name): Name,
     headers: HeaderMap,
     body: Body<Changed>,
 ) -> Result<Response, Problem> {
-    let outcome = changed(&core, &who, &name, &headers, body).await;
-    who.did(&core, "change", &name, outcome.as_ref().map(Some));
+    let outcome = changed(&state, &who, &name, &headers, body).await;
+    who.did(&state, "change", &name, outcome.as_ref().map(Some));
     Ok(shown(StatusCode::OK, &outcome?))
 }
 
 async fn changed(
-    core: &Core,
+    state: &ServerState,
     who: &Administrator,
     name: &str,
     headers: &HeaderMap,
@@ -189,39 +190,44 @@ async fn changed(
     who.may(name)?;
     let Changed { next, max, backwards, revoke } = object(body)?;
     let (next, max) = (next.map(|Number(next)| next), max.map(|Number(max)| max));
-    let expected = met(core, name, headers).await?;
+    let expected = met(state, name, headers).await?;
     let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    Ok(core.draws.set(name, change).instrument(act("change", name)).await?)
+    Ok(state.draws.set(name, change).instrument(act("change", name)).await?)
 }
 
 pub(super) async fn remove(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     who: Administrator,
     Name(name): Name,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    let outcome = removed(&core, &who, &name, &headers).await;
-    who.did(&core, "remove", &name, outcome.as_ref().map(|()| None));
+    let outcome = removed(&state, &who, &name, &headers).await;
+    who.did(&state, "remove", &name, outcome.as_ref().map(|()| None));
     outcome.map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn removed(core: &Core, who: &Administrator, name: &str, headers: &HeaderMap) -> Result<(), Problem> {
+async fn removed(
+    state: &ServerState,
+    who: &Administrator,
+    name: &str,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
     who.may(name)?;
     // Not atomic, since stores remove by name: a sequence created between these steps is removed as well.
-    met(core, name, headers).await?;
-    if core.draws.remove(name).instrument(act("remove", name)).await? {
+    met(state, name, headers).await?;
+    if state.draws.remove(name).instrument(act("remove", name)).await? {
         return Ok(());
     }
     Err(missing(name))
 }
 
 /// Checks `If-Match`, and returns the identity to expect; `None` if any will do.
-async fn met(core: &Core, name: &str, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
+async fn met(state: &ServerState, name: &str, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
     let condition = Precondition::of(headers)?;
     if condition == Precondition::Exists {
         return Ok(None);
     }
-    let info = core.draws.administered().inspect(name).await?.ok_or_else(|| missing(name))?;
+    let info = state.draws.administered().inspect(name).await?.ok_or_else(|| missing(name))?;
     condition.holds(&info)?;
     Ok(Some(info.identity))
 }

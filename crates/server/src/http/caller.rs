@@ -13,27 +13,27 @@ use idmill::store::SequenceInfo;
 use super::problem::Problem;
 use crate::access::{Caller, Refusal, Right};
 use crate::audit::{Act, Outcome};
-use crate::core::Core;
 use crate::peer::Peer;
+use crate::state::ServerState;
 
 /// By the token in `Authorization: Bearer`; anybody, where no token is required.
-impl FromRequestParts<Arc<Core>> for Caller {
+impl FromRequestParts<Arc<ServerState>> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, Problem> {
-        if core.access.is_open() {
-            return Ok(core.access.anybody()?);
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, Problem> {
+        if state.access.is_open() {
+            return Ok(state.access.anybody()?);
         }
         let secret = secret(&parts.headers)?;
         let peer = peer(&parts.extensions);
-        let caller = match core.caller(secret, &peer) {
+        let caller = match state.caller(secret, &peer) {
             Err(refusal) if refusal.is_guess() => {
                 let ends = peer.guessed().await;
                 return Err(if ends { Problem::from(refusal).last() } else { refusal.into() });
             }
             caller => caller?,
         };
-        core.pays(&caller)?;
+        state.pays(&caller)?;
         Ok(caller)
     }
 }
@@ -59,14 +59,14 @@ pub(super) struct Administrator {
     peer: Arc<Peer>,
 }
 
-impl FromRequestParts<Arc<Core>> for Administrator {
+impl FromRequestParts<Arc<ServerState>> for Administrator {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, Infallible> {
-        let caller = Caller::from_request_parts(parts, core).await;
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, Infallible> {
+        let caller = Caller::from_request_parts(parts, state).await;
         let by = match &caller {
             Ok(caller) => Some(caller.clone()),
-            Err(_) => secret(&parts.headers).and_then(|secret| core.access.caller(secret)).ok(),
+            Err(_) => secret(&parts.headers).and_then(|secret| state.access.caller(secret)).ok(),
         };
         Ok(Self { caller, by, peer: peer(&parts.extensions) })
     }
@@ -81,34 +81,34 @@ impl Administrator {
     /// Leaves word of what was done, or was not.
     pub(super) fn did(
         &self,
-        core: &Core,
+        state: &ServerState,
         did: &'static str,
         sequence: &str,
         outcome: Result<Option<&SequenceInfo>, &Problem>,
     ) {
         let act = Act { by: self.by.as_ref(), peer: &self.peer, did, sequence };
-        core.audit.note(act, outcome.map_or_else(Problem::outcome, Outcome::Done));
+        state.audit.note(act, outcome.map_or_else(Problem::outcome, Outcome::Done));
     }
 }
 
 /// Refuses requests that a browser sends for a page of another site. The page could draw ids from a server that
 /// only this machine reaches, or detect a sequence by an element that loads.
-pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
+pub(super) fn refused(state: &ServerState, request: &Request) -> Option<Problem> {
     if !is_foreign(request.headers()) && !is_fetched(request) {
         return None;
     }
-    note_foreign(core, request);
+    note_foreign(state, request);
     let detail = "a page of another site asked for this; services send neither `Origin` nor `Sec-Fetch-Site`";
     Some(Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail))
 }
 
 /// What it would have changed, had it not been refused.
-fn note_foreign(core: &Core, request: &Request) {
+fn note_foreign(state: &ServerState, request: &Request) {
     let Some(did) = act(request.method()) else { return };
     let path = request.uri().path();
     let sequence = path.rsplit('/').next().unwrap_or(path);
     let act = Act { by: None, peer: &peer(request.extensions()), did, sequence };
-    core.audit.note(act, Outcome::Refused(&"a page of another site asked for it"));
+    state.audit.note(act, Outcome::Refused(&"a page of another site asked for it"));
 }
 
 /// The administrative act that a method is.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::health;
 use super::problem::Problem;
-use crate::measures;
+use crate::counters;
 use crate::peer::Peer;
 
 /// How long a client may take over its next request, over the rest of one, and until it reads on.
@@ -81,7 +81,7 @@ where
 }
 
 fn full() -> Problem {
-    measures::refused("full");
+    counters::refused("full");
     let detail = "the server has its maximum of clients; try again, or keep fewer connections";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, detail)
 }

@@ -16,7 +16,7 @@ use super::body::Name;
 use super::number::Number;
 use super::problem::Problem;
 use crate::access::{Caller, Right};
-use crate::core::Core;
+use crate::state::ServerState;
 
 /// More ids than these are written as they are read, a part at a time.
 const PART: usize = 8192;
@@ -57,7 +57,7 @@ struct Ends {
 }
 
 pub(super) async fn draw(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     caller: Caller,
     Name(name): Name,
     headers: HeaderMap,
@@ -73,7 +73,7 @@ pub(super) async fn draw(
     }
     caller.may(Right::Draw, &name)?;
     caller.may_take(n)?;
-    let served = core.sequence::<Problem>(&caller, &name).await?;
+    let served = state.sequence::<Problem>(&caller, &name).await?;
     if n == 1 && form == Form::Ids {
         let id = served.next().await?;
         return Ok(whole(&name, [id].into_iter()));
@@ -131,7 +131,7 @@ impl Drop for Parts {
     /// The client left before it had read them.
     fn drop(&mut self) {
         if self.left > 0 {
-            metrics::counter!(crate::measures::UNREAD).increment(self.left);
+            metrics::counter!(crate::counters::UNREAD).increment(self.left);
         }
     }
 }

@@ -12,9 +12,9 @@ use idmill::ErrorKind;
 
 use super::problem::Problem;
 use crate::access::{Caller, Right};
-use crate::core::Core;
-use crate::measures;
+use crate::counters;
 use crate::readiness::Standing;
+use crate::state::ServerState;
 
 /// The path of the liveness probe.
 pub(super) const ALIVE: &str = "/healthz";
@@ -29,8 +29,11 @@ pub(super) async fn alive() -> &'static str {
 
 /// Whether clients should be sent here: the store answers, or memory lasts without it, and the server is not
 /// about to end. With the right `observe`, the answer names the sequences that are in trouble or end soon.
-pub(super) async fn ready(State(core): State<Arc<Core>>, caller: Result<Caller, Problem>) -> Response {
-    let Standing { fault, report } = core.readiness.standing(core.draws.sequences()).await;
+pub(super) async fn ready(
+    State(state): State<Arc<ServerState>>,
+    caller: Result<Caller, Problem>,
+) -> Response {
+    let Standing { fault, report } = state.readiness.standing(state.draws.sequences()).await;
     let status = if fault.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut text = fault.map_or_else(|| "ready".to_owned(), |fault| format!("not ready: {fault}"));
     if caller.is_ok_and(|caller| caller.has(Right::Observe).is_ok()) {
@@ -39,7 +42,7 @@ pub(super) async fn ready(State(core): State<Arc<Core>>, caller: Result<Caller, 
         report.troubles.iter().for_each(|trouble| {
             let _ = write!(text, "; {trouble}");
         });
-        for (name, time) in core.draws.ending().into_iter().take(MOST_ENDING) {
+        for (name, time) in state.draws.ending().into_iter().take(MOST_ENDING) {
             let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
             let _ = write!(text, "; `{name}` ends in {time} at its present rate");
         }
@@ -49,13 +52,16 @@ pub(super) async fn ready(State(core): State<Arc<Core>>, caller: Result<Caller, 
 }
 
 /// As Prometheus reads them.
-pub(super) async fn metrics(State(core): State<Arc<Core>>, caller: Caller) -> Result<Response, Problem> {
+pub(super) async fn metrics(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+) -> Result<Response, Problem> {
     caller.has(Right::Observe)?;
-    let Some(render) = &core.metrics else {
+    let Some(render) = &state.metrics else {
         let detail = "this server was built without metrics; give the builder what renders them";
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::Unsupported, detail));
     };
-    core.draws.sequences().record_metrics();
-    measures::ending_soon(core.draws.ending().len());
+    state.draws.sequences().record_metrics();
+    counters::ending_soon(state.draws.ending().len());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], render.text()).into_response())
 }

@@ -12,7 +12,6 @@ use axum::http::{StatusCode, Version, header, uri::Authority};
 use idmill::ErrorKind;
 
 use super::problem::Problem;
-use crate::core::Core;
 
 /// The names that the server answers to.
 #[derive(Debug)]
@@ -43,14 +42,14 @@ impl Hosts {
 }
 
 /// Refuses requests for another host; with no `Host` or several, as HTTP/1.1 requires.
-pub(super) fn refused(core: &Core, request: &Request) -> Option<Problem> {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {
+pub(super) fn refused(known: &Hosts, is_open: bool, request: &Request) -> Option<Problem> {
+    let mut found = request.headers().get_all(header::HOST).iter();
+    match (found.next().map(|host| host.to_str().unwrap_or_default()), found.next()) {
         (None, _) if request.version() == Version::HTTP_11 => {
             Some(Problem::invalid("a request of HTTP/1.1 has no `Host`; send one"))
         }
         (_, Some(_)) => Some(Problem::invalid("the request has several `Host`; send one")),
-        (Some(host), None) if !core.hosts.answers(host, core.access.is_open()) => {
+        (Some(host), None) if !known.answers(host, is_open) => {
             let detail = format!(
                 "this server does not answer to the host {host:?}; ask for localhost or for its address, or have it answer to the \
                  name: `idmill serve --http-hosts NAME`"

@@ -7,9 +7,7 @@ mod connection;
 mod draws;
 mod health;
 mod host;
-pub(crate) mod listing;
 mod number;
-mod openapi;
 mod page;
 mod precondition;
 mod problem;
@@ -24,7 +22,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 
-use crate::core::Core;
+use crate::state::ServerState;
 pub(crate) use connection::{refuse, serve};
 pub(crate) use host::Hosts;
 use idmill::ErrorKind;
@@ -34,7 +32,16 @@ pub(crate) use traces::Parents;
 /// No request has more to say.
 const LONGEST_BODY: usize = 16 * 1024;
 
-pub(crate) fn router(core: Arc<Core>) -> Router {
+/// What each request passes first.
+#[derive(Debug)]
+struct Front {
+    state: Arc<ServerState>,
+    hosts: Hosts,
+    parents: Option<Parents>,
+}
+
+pub(crate) fn router(state: Arc<ServerState>, hosts: Hosts, parents: Option<Parents>) -> Router {
+    let front = Arc::new(Front { state: state.clone(), hosts, parents });
     let sequence = get(administration::show)
         .put(administration::create)
         .patch(administration::change)
@@ -46,21 +53,24 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route(health::ALIVE, get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
-        .route("/openapi.json", get(openapi::describe))
+        .route("/openapi.json", get(describe))
         .merge(page::routes())
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
-        .layer(from_fn_with_state(core.clone(), passed))
-        .with_state(core)
+        .layer(from_fn_with_state(front, passed))
+        .with_state(state)
 }
 
 /// What each request passes before it is looked at. In one layer, since each more costs every request several
 /// allocations.
-async fn passed(State(core): State<Arc<Core>>, mut request: Request, next: Next) -> Response {
+async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
     DefaultBodyLimit::max(LONGEST_BODY).apply(&mut request);
-    let span = traces::span_of(&core, &request);
+    let Front { state, hosts, parents } = &*front;
+    let span = traces::span_of(parents.as_ref(), &request);
     let answer = async {
-        match host::refused(&core, &request).or_else(|| caller::refused(&core, &request)) {
+        match host::refused(hosts, state.access.is_open(), &request)
+            .or_else(|| caller::refused(state, &request))
+        {
             Some(problem) => problem.into_response(),
             None => connection::in_time(next.run(request)).await,
         }
@@ -82,6 +92,13 @@ const SEALS: [(HeaderName, HeaderValue); 3] = [
 fn sealed(mut response: Response) -> Response {
     response.headers_mut().extend(SEALS);
     response
+}
+
+/// What is served here, for programs. A test holds it against what really comes.
+async fn describe() -> Response {
+    let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
+    let text = include_str!("openapi.json").replacen("\"VERSION\"", version, 1);
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 async fn nothing() -> Problem {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::access::Refusal;
 use crate::audit::Outcome;
-use crate::measures;
+use crate::counters;
 
 /// What a caller is told, with the kind and the status that the library has.
 #[derive(Clone, Debug, Serialize)]
@@ -114,7 +114,7 @@ impl From<Refusal> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         if let Some(reason) = self.refused {
-            measures::refused(reason);
+            counters::refused(reason);
         }
         let mut response = (self.status, Json(&self)).into_response();
         let headers = response.headers_mut();

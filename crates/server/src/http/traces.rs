@@ -9,8 +9,6 @@ use axum::response::Response;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::core::Core;
-
 /// What is asked every few seconds, by probes and scrapers, and has nothing to tell.
 const QUIET: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
@@ -28,7 +26,7 @@ impl fmt::Debug for Parents {
 
 /// The span of a request, where somebody listens to it. Its fields have the names that OpenTelemetry gives
 /// them.
-pub(super) fn span_of(core: &Core, request: &Request) -> Option<Span> {
+pub(super) fn span_of(parents: Option<&Parents>, request: &Request) -> Option<Span> {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if QUIET.contains(&route) {
         return None;
@@ -46,7 +44,7 @@ pub(super) fn span_of(core: &Core, request: &Request) -> Option<Span> {
     if span.is_disabled() {
         return None;
     }
-    if let Some(Parents(adopt)) = &core.parents {
+    if let Some(Parents(adopt)) = parents {
         adopt(&span, request.headers());
     }
     Some(span)

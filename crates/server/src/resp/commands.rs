@@ -115,7 +115,7 @@ impl Session {
     fn get(&self, name: &[u8]) -> Outcome {
         let name = text(name)?;
         self.caller()?.may(Right::Draw, name)?;
-        let last = self.core.draws.open(name).and_then(|served| served.last());
+        let last = self.state.draws.open(name).and_then(|served| served.last());
         Ok(last.map_or(Answer::Null, |last| Answer::text(last.to_string())))
     }
 
@@ -125,13 +125,13 @@ impl Session {
         for at in 1..command.len() {
             let name = text(command.word(at).unwrap_or_default())?;
             self.caller()?.may(Right::Draw, name)?;
-            found += i64::from(self.core.draws.sequences().inspect(name).await?.is_some());
+            found += i64::from(self.state.draws.sequences().inspect(name).await?.is_some());
         }
         Ok(Answer::Integer(found))
     }
 
     async fn auth(&mut self, secret: &[u8]) -> Outcome {
-        if self.core.access.is_open() {
+        if self.state.access.is_open() {
             return Err(Failure::usage("this server has no tokens: anybody may do anything, without AUTH"));
         }
         self.authenticate(text(secret)?).await?;
@@ -213,28 +213,25 @@ impl Session {
         let mut text = format!(
             "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\nidmill_version:{}\r\ntcp_port:{}\r\n\r\n# Sequences\r\n",
             env!("CARGO_PKG_VERSION"),
-            self.core.port,
+            self.state.port,
         );
         if !(1..command.len()).any(|at| command.is(at, "sequences")) {
             return Ok(Answer::text(text));
         }
         caller.has(Right::Observe)?;
-        for served in self.core.draws.all() {
-            let allocator = served.allocator();
-            if caller.may(Right::Observe, allocator.name()).is_err() {
-                continue;
+        self.state.draws.with_open(|open| {
+            for (name, served) in open.iter().filter(|(name, _)| caller.may(Right::Observe, name).is_ok()) {
+                let (snapshot, last) = (served.allocator().snapshot(), served.last());
+                let _ = write!(
+                    text,
+                    "{name}:last={},remaining={},drawn={},rate={:.1}\r\n",
+                    last.map_or_else(|| "-".to_owned(), |last| last.to_string()),
+                    snapshot.remaining,
+                    snapshot.drawn,
+                    snapshot.rate,
+                );
             }
-            let snapshot = allocator.snapshot();
-            let _ = write!(
-                text,
-                "{}:last={},remaining={},drawn={},rate={:.1}\r\n",
-                allocator.name(),
-                served.last().map_or_else(|| "-".to_owned(), |last| last.to_string()),
-                snapshot.remaining,
-                snapshot.drawn,
-                snapshot.rate,
-            );
-        }
+        });
         Ok(Answer::text(text))
     }
 }

@@ -14,10 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::reply::{Answer, Replies};
 use super::request::{LONGEST, Words, parse};
-use super::session::{Failure, Session};
-use super::transaction::Queue;
-use crate::core::Core;
+use super::session::{Failure, Queue, Session};
 use crate::peer::Peer;
+use crate::state::ServerState;
 
 /// What an idle connection keeps of either buffer.
 const KEPT: usize = 4 * 1024;
@@ -33,18 +32,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOGIN: Duration = Duration::from_secs(10);
 
 /// Serves one client until it leaves, or breaks the protocol, or the server ends.
-pub(crate) async fn serve<S>(core: Arc<Core>, stream: S, peer: Peer, id: i64)
+pub(crate) async fn serve<S>(state: Arc<ServerState>, stream: S, peer: Peer, id: i64)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let ending = core.ending.clone();
+    let ending = state.ending.clone();
     let mut connection = Connection {
         stream,
         read: BytesMut::new(),
         words: Words::default(),
         replies: Replies::new(),
         ids: 0,
-        session: Session::new(core, Arc::new(peer), id),
+        session: Session::new(state, Arc::new(peer), id),
     };
     if let Err(error) = connection.serve(&ending).await {
         tracing::debug!(id, lost = connection.ids, %error, "a connection broke");
@@ -66,7 +65,7 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let lost = self.ids + self.session.drawn;
         if lost > 0 {
-            metrics::counter!(crate::measures::UNREAD).increment(lost);
+            metrics::counter!(crate::counters::UNREAD).increment(lost);
         }
     }
 }

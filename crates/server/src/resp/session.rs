@@ -6,15 +6,14 @@ use idmill::{Error, ErrorKind, Status};
 
 use super::reply::Answer;
 use super::request::{Command, LONGEST, LONGEST_OF_NOBODY};
-use super::transaction::Queue;
 use crate::access::{Caller, Memory, Refusal, Right};
-use crate::core::Core;
-use crate::measures;
+use crate::counters;
 use crate::peer::Peer;
-use crate::served::Served;
+use crate::sequences::OpenSequence;
+use crate::state::ServerState;
 
 pub(super) struct Session {
-    pub(super) core: Arc<Core>,
+    pub(super) state: Arc<ServerState>,
     /// `None` until it has said so, where it has to.
     pub(super) caller: Option<Caller>,
     pub(super) peer: Arc<Peer>,
@@ -32,18 +31,29 @@ pub(super) struct Session {
     /// The command at hand was.
     paid: bool,
     /// Drawn from last, by somebody who may.
-    recent: Option<(Vec<u8>, Arc<Served>)>,
+    recent: Option<(Vec<u8>, Arc<OpenSequence>)>,
     /// The part of its token's memory that this connection uses.
     memory: Option<Memory>,
     /// What follows is not answered any more.
     pub(super) ends: bool,
 }
 
+/// Commands that are kept until `EXEC`, as they were read.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) bytes: Vec<u8>,
+    pub(super) commands: usize,
+    /// The number of requests that they count as.
+    pub(super) requests: u64,
+    /// Something was not understood: nothing will be carried out.
+    pub(super) broken: bool,
+}
+
 impl Session {
-    pub(super) fn new(core: Arc<Core>, peer: Arc<Peer>, id: i64) -> Self {
-        let caller = core.access.anybody().ok();
+    pub(super) fn new(state: Arc<ServerState>, peer: Arc<Peer>, id: i64) -> Self {
+        let caller = state.access.anybody().ok();
         Self {
-            core,
+            state,
             caller,
             peer,
             id,
@@ -80,7 +90,7 @@ impl Session {
     pub(super) fn pay(&mut self, requests: u64) -> Result<(), Refusal> {
         let paid = std::mem::take(&mut self.paid);
         match &self.caller {
-            Some(caller) if !paid => self.core.pays_for(caller, requests),
+            Some(caller) if !paid => self.state.pays_for(caller, requests),
             _ => Ok(()),
         }
     }
@@ -103,9 +113,9 @@ impl Session {
     /// To be called when bytes have come: whether the client still is who it said.
     pub(super) fn confirm(&mut self) -> Result<(), Refusal> {
         let Some(caller) = &mut self.caller else { return Ok(()) };
-        let access = &self.core.access;
+        let access = &self.state.access;
         let same = access.confirm(caller).inspect_err(|refusal| {
-            self.core.audit.guessed(&self.peer, *refusal);
+            self.state.audit.guessed(&self.peer, *refusal);
         })?;
         if !same {
             self.recent = None;
@@ -117,9 +127,9 @@ impl Session {
     pub(super) async fn authenticate(&mut self, secret: &str) -> Result<(), Refusal> {
         (self.recent, self.caller, self.metered) = (None, None, None);
         self.peer.forgets();
-        match self.core.caller(secret, &self.peer) {
+        match self.state.caller(secret, &self.peer) {
             Ok(caller) => {
-                self.metered = caller.is_metered().then(|| self.core.access.clock().elapsed());
+                self.metered = caller.is_metered().then(|| self.state.access.clock().elapsed());
                 self.caller = Some(caller);
                 Ok(())
             }
@@ -135,7 +145,7 @@ impl Session {
     /// As it was when it connected.
     pub(super) fn reset(&mut self) {
         self.peer.forgets();
-        *self = Self::new(self.core.clone(), self.peer.clone(), self.id);
+        *self = Self::new(self.state.clone(), self.peer.clone(), self.id);
     }
 
     pub(super) fn caller(&self) -> Result<&Caller, Failure> {
@@ -143,10 +153,10 @@ impl Session {
     }
 
     /// The sequence to draw from.
-    pub(super) async fn sequence(&mut self, name: &[u8]) -> Result<Arc<Served>, Failure> {
+    pub(super) async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, Failure> {
         let text = text(name)?;
         self.caller()?.may(Right::Draw, text)?;
-        let served = self.core.sequence::<Failure>(self.caller()?, text).await?;
+        let served = self.state.sequence::<Failure>(self.caller()?, text).await?;
         self.recent = Some((name.to_vec(), served.clone()));
         Ok(served)
     }
@@ -184,7 +194,7 @@ impl Failure {
 
     pub(super) fn answer(self) -> Answer {
         if let Self::Refused(refusal) = &self {
-            measures::refused(refusal.reason());
+            counters::refused(refusal.reason());
         }
         match self {
             Self::Refused(Refusal::Nobody) => {

@@ -6,19 +6,8 @@
 use super::commands::{is_greeting, is_http, is_known, requests};
 use super::reply::Answer;
 use super::request::{Command, LONGEST};
-use super::session::{Failure, Session};
+use super::session::{Failure, Queue, Session};
 use crate::access::Refusal;
-
-/// Commands that are kept until `EXEC`, as they were read.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    pub(super) bytes: Vec<u8>,
-    pub(super) commands: usize,
-    /// The number of requests that they count as.
-    requests: u64,
-    /// Something was not understood: nothing will be carried out.
-    broken: bool,
-}
 
 impl Session {
     /// Answers a command that has at least its name, and is not `EXEC`.

@@ -10,6 +10,7 @@ mod endings;
 mod hostile;
 mod http;
 mod limits;
+mod mounted;
 mod openapi;
 mod page;
 mod patience;

@@ -13,13 +13,13 @@ use idmill_kit::history::Failover;
 use parking_lot::Mutex;
 
 use super::classify::{failed, is_duplicate};
-use super::history::History;
+use super::history::{History, UNKNOWN_VARIABLE};
 use super::reserve::{DUPLICATES, TRIES, crowded, read_to_write, reserve};
-use super::run::{read, try_write, write};
+use super::run::{read, text, try_read, try_write, write};
 use super::table::{Known, Table};
 use super::{rows, server};
-use crate::Executor;
 use crate::executor::{must_be_alone, to_write};
+use crate::{Asked, Executor};
 
 /// What a store of [`Calls`] can do.
 pub const CAPABILITIES: Capabilities =
@@ -201,5 +201,18 @@ impl Calls {
     pub async fn remove<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
         self.writing::<E>()?;
         Ok(write(executor, &self.table.delete(name)).await?.changed > 0)
+    }
+
+    /// MySQL's `server_uuid`, for [`Store::server`](idmill::store::Store::server). MariaDB has nothing that is
+    /// unique.
+    ///
+    /// # Errors
+    /// Those of the executor.
+    pub async fn server<E: Executor>(&self, executor: &mut E) -> Result<Option<String>> {
+        match try_read(executor, "SELECT CONCAT('MySQL server ', @@server_uuid)").await {
+            Ok(rows) => Ok(rows.first().and_then(|row| text(row, 0)).map(str::to_owned)),
+            Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(None),
+            Err(fault) => Err(failed(fault, Asked::Read)),
+        }
     }
 }

@@ -6,30 +6,23 @@
 //! `server_uid` is made of a network card and a port, which change when a container is made anew, and are the
 //! same in many.)
 
-use idmill::store::{Page, SequenceInfo};
-use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::history::{Failover, Histories};
+use idmill::{Error, ErrorKind, Result};
+use idmill_kit::history::Failover;
 
-use super::calls::Calls;
 use super::classify::failed;
-use super::rows::{text, unsigned};
-use super::run::{read, try_read, write};
-use super::table::Table;
-use crate::{Asked, Executor, Row};
+use super::run::{text, try_read, unsigned};
+use crate::{Asked, Executor};
 
 /// The present history, as SQL.
 pub(super) const HERE: &str = "CONCAT('server ', @@server_id)";
 /// `ER_UNKNOWN_SYSTEM_VARIABLE`.
 pub(super) const UNKNOWN_VARIABLE: &str = "1193";
-/// Where a row that is read to be written has the history that it was written in. The present one is behind
-/// it.
-const WAS_AT: usize = 7;
 
 /// What the statements say of the server, and what follows if a row was written by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History {
     /// Whether it is looked at.
-    looks: bool,
+    pub(super) looks: bool,
     pub(super) failover: Failover,
 }
 
@@ -78,29 +71,9 @@ impl History {
         if self.looks { HERE } else { "NULL" }
     }
 
-    /// Whether it stands in the way of a reserve who wrote this row last.
-    pub(super) fn differs(self, seen: &Seen) -> Option<Histories<'_>> {
-        seen.moved().filter(|_| self.looks)
-    }
-
     /// The condition, behind others.
     pub(super) fn holds(self) -> String {
         if self.looks { format!(" AND (`history` IS NULL OR `history` = {HERE})") } else { String::new() }
-    }
-}
-
-impl Calls {
-    /// MySQL's `server_uuid`, for [`Store::server`](idmill::store::Store::server). MariaDB has nothing that is
-    /// unique.
-    ///
-    /// # Errors
-    /// Those of the executor.
-    pub async fn server<E: Executor>(&self, executor: &mut E) -> Result<Option<String>> {
-        match try_read(executor, "SELECT CONCAT('MySQL server ', @@server_uuid)").await {
-            Ok(rows) => Ok(rows.first().and_then(|row| text(row, 0)).map(str::to_owned)),
-            Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(None),
-            Err(fault) => Err(failed(fault, Asked::Read)),
-        }
     }
 }
 
@@ -116,58 +89,4 @@ async fn logs_statements<E: Executor>(executor: &mut E) -> Result<bool> {
         Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(false),
         Err(fault) => Err(failed(fault, Asked::Read)),
     }
-}
-
-/// The sequences of the table that another server wrote last, each with the error of a reserve that is refused
-/// for it: at most a page of them.
-///
-/// # Errors
-/// Those of reading.
-pub async fn refused<E: Executor>(executor: &mut E, table: &Table) -> Result<Vec<(SequenceName, Error)>> {
-    if !History::open(executor, Some(Failover::Allow)).await?.looks {
-        return Ok(Vec::new());
-    }
-    let rows = read(executor, &table.select_moved(Page::LIMIT)).await?;
-    let refused = rows.iter().filter_map(|row| {
-        let name = SequenceName::new(text(row, 0)?).ok()?;
-        let error = Histories { was: text(row, 1)?, here: text(row, 2)? }.refusal(&name);
-        Some((name, error))
-    });
-    Ok(refused.collect())
-}
-
-/// A row that was read to be written.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) info: SequenceInfo,
-    was: Option<String>,
-    here: Option<String>,
-}
-
-impl Seen {
-    pub(super) fn read(table: &Table, row: &Row) -> Result<Self> {
-        let told = |column| text(row, column).map(str::to_owned);
-        Ok(Self { info: table.decode(row)?, was: told(WAS_AT), here: told(WAS_AT + 1) })
-    }
-
-    /// Where it was written, and where it is now, if that is not the same.
-    pub(super) fn moved(&self) -> Option<Histories<'_>> {
-        let (was, here) = (self.was.as_deref()?, self.here.as_deref()?);
-        (was != here).then_some(Histories { was, here })
-    }
-}
-
-/// Has a row of another history go on here, if it is still as it was seen. Whoever comes later finds it so.
-pub(super) async fn adopt<E: Executor>(
-    executor: &mut E,
-    table: &Table,
-    history: History,
-    seen: &SequenceInfo,
-    histories: Histories<'_>,
-) -> Result<()> {
-    let after = history.failover.adopt(seen, histories)?;
-    if write(executor, &table.adopt(seen, &after, histories.was, history)).await?.changed == 1 {
-        history.failover.report(&seen.name, histories);
-    }
-    Ok(())
 }

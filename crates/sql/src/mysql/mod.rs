@@ -27,6 +27,7 @@
 //! A connection is not used again after a fault for which [`leaves_connection`] is false: after a failover it
 //! may lead to a replica, and the next one to the primary.
 
+mod adopt;
 mod calls;
 mod classify;
 mod history;
@@ -41,9 +42,9 @@ mod table;
 mod tests;
 mod transaction;
 
+pub use adopt::refused;
 pub use calls::{CAPABILITIES, Calls};
 pub use classify::{classify, failed, is_duplicate, leaves_connection};
-pub use history::refused;
 pub use largest::{end_reads_after, largest};
 pub use server::{must_be_durable, settings};
 pub use table::{DEFAULT_TABLE, NAME, Table};

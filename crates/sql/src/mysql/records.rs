@@ -8,14 +8,11 @@ use idmill_kit::Mode;
 
 use super::calls::Calls;
 use super::classify::{failed, is_duplicate};
-use super::run::{read, try_write, write};
+use super::run::{read, text, try_write, write};
 use super::table::{LONGEST_NAME, Table, hex, within};
 use super::{rows, server};
 use crate::executor::to_write;
 use crate::{Asked, Executor, Row, witness};
-
-/// As [`LAYOUT`](super::table::LAYOUT) is that of the sequences.
-pub(super) const RECORDS_LAYOUT: &str = "name varbinary, record varbinary";
 
 impl Table {
     /// The statement that creates the table of the records where it does not exist: what a store runs before
@@ -60,7 +57,7 @@ impl Table {
     }
 
     fn decode_record(&self, row: &Row) -> Result<String> {
-        let record = rows::text(row, 0).and(rows::text(row, 1)).map(str::to_owned);
+        let record = text(row, 0).and(text(row, 1)).map(str::to_owned);
         record.ok_or_else(|| witness::unsound(&self.to_string(), &String::from_utf8_lossy(rows::name(row))))
     }
 }

@@ -5,7 +5,7 @@
 //!    its answer has the first id.
 //! 2. If that changed nothing, the row is read. If it is missing, it is inserted with the first range
 //!    taken; a process that loses that race begins again. If another server wrote it last, that is decided
-//!    (`history.rs`), and step 1 may be done again. If it has fewer ids left than were asked for, or
+//!    (`adopt.rs`), and step 1 may be done again. If it has fewer ids left than were asked for, or
 //!    just as many, they are taken under the condition that nothing has changed. Otherwise something had
 //!    changed, and step 1 is done again.
 //!
@@ -14,8 +14,9 @@
 use idmill::store::{Grant, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 
+use super::adopt::{Seen, adopt};
 use super::classify::{failed, is_duplicate};
-use super::history::{History, Seen, adopt};
+use super::history::History;
 use super::run::{read, try_write, write};
 use super::table::{Known, Table};
 use crate::executor::to_write;
@@ -46,7 +47,7 @@ pub(super) async fn reserve<E: Executor>(
         if let Some(seen) = read_to_write(executor, table, &request.name).await? {
             duplicates = 0;
             *known = Some(Known::of(&seen.info));
-            if let Some(histories) = history.differs(&seen) {
+            if let Some(histories) = seen.differs(history) {
                 adopt(executor, table, history, &seen.info, histories).await?;
                 continue;
             }

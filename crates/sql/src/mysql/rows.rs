@@ -1,10 +1,11 @@
-//! How rows are read. Drivers differ in whether a column is text, bytes or a number to them.
+//! How rows are read.
 
 use std::borrow::Cow;
 
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
+use super::run::{bytes, unsigned};
 use super::table::{FORMAT, Table};
 use crate::{Row, Value};
 
@@ -51,27 +52,6 @@ fn decode(row: &Row) -> Result<SequenceInfo, String> {
 /// The name of a row, in its bytes.
 pub(super) fn name(row: &Row) -> &[u8] {
     bytes(row, 0).unwrap_or_default()
-}
-
-/// Text, or bytes that are text.
-pub(super) fn text(row: &Row, column: usize) -> Option<&str> {
-    str::from_utf8(bytes(row, column)?).ok()
-}
-
-/// A number, or its digits.
-pub(super) fn unsigned(row: &Row, column: usize) -> Option<u64> {
-    match row.get(column) {
-        Value::Integer(value) => u64::try_from(*value).ok(),
-        _ => text(row, column)?.parse().ok(),
-    }
-}
-
-fn bytes(row: &Row, column: usize) -> Option<&[u8]> {
-    match row.get(column) {
-        Value::Bytes(bytes) => Some(bytes),
-        Value::Text(text) => Some(text.as_bytes()),
-        _ => None,
-    }
 }
 
 /// Text as it is, or whatever else there is, legibly.

@@ -1,10 +1,11 @@
-//! One statement, and what is made of its failure.
+//! One statement, what is made of its failure, and the columns of its answer. Drivers differ in whether a column
+//! is text, bytes or a number to them.
 
 use idmill::Result;
 
 use super::classify::failed;
 use crate::executor::{to_read, to_write};
-use crate::{Answer, Executor, Fault, Row, Statement};
+use crate::{Answer, Executor, Fault, Row, Statement, Value};
 
 /// Reads.
 pub(super) async fn read<E: Executor>(executor: &mut E, sql: &str) -> Result<Vec<Row>> {
@@ -25,4 +26,25 @@ pub(super) async fn write<E: Executor>(executor: &mut E, sql: &str) -> Result<An
 /// As [`write`], with the fault as it is.
 pub(super) async fn try_write<E: Executor>(executor: &mut E, sql: &str) -> Result<Answer, Fault> {
     executor.execute(Statement::write(sql, Vec::new())).await
+}
+
+/// Text, or bytes that are text.
+pub(super) fn text(row: &Row, column: usize) -> Option<&str> {
+    str::from_utf8(bytes(row, column)?).ok()
+}
+
+/// A number, or its digits.
+pub(super) fn unsigned(row: &Row, column: usize) -> Option<u64> {
+    match row.get(column) {
+        Value::Integer(value) => u64::try_from(*value).ok(),
+        _ => text(row, column)?.parse().ok(),
+    }
+}
+
+pub(super) fn bytes(row: &Row, column: usize) -> Option<&[u8]> {
+    match row.get(column) {
+        Value::Bytes(bytes) => Some(bytes),
+        Value::Text(text) => Some(text.as_bytes()),
+        _ => None,
+    }
 }

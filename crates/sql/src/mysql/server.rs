@@ -7,10 +7,8 @@ use idmill_kit::Mode;
 use idmill_kit::mode::NEVER_MADE;
 
 use super::classify::failed;
-use super::records::RECORDS_LAYOUT;
-use super::rows::{text, unsigned};
-use super::run::{read, try_read, try_write};
-use super::table::{EARLIER_LAYOUT, LAYOUT, Table};
+use super::run::{read, text, try_read, try_write, unsigned};
+use super::table::{EARLIER_LAYOUT, LAYOUT, RECORDS_LAYOUT, Table};
 use crate::{Asked, Executor, Fault, Row, witness};
 
 /// What to send first on each connection that an adapter makes: each statement commits by itself, and the

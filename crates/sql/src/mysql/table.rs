@@ -32,6 +32,8 @@ pub(super) const LAYOUT: &str = "name varbinary, next bigint unsigned, start big
 /// The same of an earlier version's.
 pub(super) const EARLIER_LAYOUT: &str = "name varbinary, next bigint unsigned, start bigint unsigned, max bigint unsigned, \
                                          incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned";
+/// The same of the table of the records.
+pub(super) const RECORDS_LAYOUT: &str = "name varbinary, record varbinary";
 /// MySQL's own limit for names.
 pub(super) const LONGEST_NAME: usize = 64;
 

@@ -6,8 +6,9 @@ use idmill::store::{Bounds, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Id, Operation, Range, Result, SequenceName};
 use idmill_kit::history::Failover;
 
+use super::adopt::adopt;
 use super::classify::{failed, is_duplicate};
-use super::history::{History, adopt};
+use super::history::History;
 use super::reserve::{first, read_to_write, taken};
 use super::run::{try_write, write};
 use super::table::{DEFAULT_TABLE, Table};
@@ -108,7 +109,7 @@ impl<T: Id> InTransaction<T> {
             }
             let seen = read_to_write(transaction, &self.table, &self.name).await?;
             if let Some((seen, histories)) =
-                seen.as_ref().and_then(|seen| Some((seen, self.history.differs(seen)?)))
+                seen.as_ref().and_then(|seen| Some((seen, seen.differs(self.history)?)))
             {
                 adopt(transaction, &self.table, self.history, &seen.info, histories).await?;
                 continue;

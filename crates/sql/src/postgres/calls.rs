@@ -10,16 +10,13 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Mode;
 use idmill_kit::history::Failover;
 
-use super::durable::{Keeps, must_sync};
+use super::durable::Keeps;
 use super::history::{Adopted, History};
-use super::open::find;
+use super::open::{find, must_sync};
 use super::rows::{self, reached};
-use super::run::{read, write};
+use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
 use crate::{Executor, Patience, Row, Statement, Value, must_be_alone};
-
-/// How often others may get in between before a call gives up. Each time one of them got on.
-pub const TRIES: usize = 1_000;
 
 /// What a store of [`Calls`] can do.
 pub const CAPABILITIES: Capabilities =
@@ -351,13 +348,6 @@ impl Calls {
         }
         Error::new(ErrorKind::Denied, format!("{message}; the table is {}", self.table.sql())).because(error)
     }
-}
-
-/// Others were always faster; nothing was done.
-pub fn crowded() -> Error {
-    let message =
-        format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
-    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// A row that is there, that nobody changes, and that no update finds.

@@ -4,9 +4,6 @@
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::options::Word;
 
-use super::run::read;
-use crate::Executor;
-
 /// What makes sure that the server keeps what it committed, through a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -73,33 +70,12 @@ pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
     }
 }
 
-fn unsynced(setting: &str, value: &str) -> Error {
+pub(super) fn unsynced(setting: &str, value: &str) -> Error {
     let message = format!(
         "the server has {setting} = {value}: after a crash it would hand out ids again, so nothing is used that it confirms; set \
          {setting} = on in postgresql.conf and reload it; or, for a throwaway test database, set durability=trust, or keeps(Keeps::Trust) in code"
     );
     Error::new(ErrorKind::Conflict, message)
-}
-
-/// The server must write to the disk what it says it has.
-///
-/// # Errors
-/// [`Conflict`](ErrorKind::Conflict) if it does not; and those of reading.
-pub async fn must_sync<E: Executor>(executor: &mut E, keeps: Keeps) -> Result<()> {
-    if keeps == Keeps::Trust {
-        return Ok(());
-    }
-    let sql = "SELECT current_setting('fsync'), current_setting('full_page_writes')";
-    let rows = read(executor, sql, []).await?;
-    let row =
-        rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server has no settings"))?;
-    for (column, setting) in ["fsync", "full_page_writes"].into_iter().enumerate() {
-        let value = row.text(column).unwrap_or_default();
-        if value != "on" {
-            return Err(unsynced(setting, value));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

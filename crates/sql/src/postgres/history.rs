@@ -1,18 +1,11 @@
 //! Which cluster writes, and on which of its timelines. A row that was last written on another may have lost
 //! what was reserved last: the server is a standby that was promoted, or a backup that was put back.
 
-use idmill::store::{Page, Reserve, SequenceInfo};
-use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Mode;
-use idmill_kit::history::{Failover, Histories};
+use idmill::{Error, ErrorKind, Result};
+use idmill_kit::history::Failover;
 
-use super::calls::Calls;
 use super::classify::failed;
-use super::open::find;
-use super::rows::{self, reached};
-use super::run::read;
-use super::table::Table;
-use crate::{Asked, Executor, Fault, Patience, Statement, Value};
+use crate::{Asked, Executor, Fault, Statement};
 
 /// The cluster and its timeline. The timeline of `pg_control_checkpoint()` would be that of before, for a
 /// while after a promotion; that of the file that is being written is the present one at once.
@@ -22,14 +15,12 @@ const CLUSTER_AND_TIMELINE: &str = "'cluster ' || (SELECT system_identifier::tex
 const CLUSTER: &str = "'cluster ' || (SELECT system_identifier::text FROM pg_control_system())";
 /// `insufficient_privilege`.
 const DENIED: &str = "42501";
-/// Where a row that is read for it says in which history it was written. The present one is behind it.
-const WAS_AT: usize = 8;
 
 /// What the statements say of the server's history, and what follows if a row was written in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History {
     /// The present history, as SQL; `None` where it is not looked at.
-    here: Option<&'static str>,
+    pub(super) here: Option<&'static str>,
     pub(super) failover: Failover,
 }
 
@@ -119,26 +110,6 @@ fn not_told(fault: Option<Fault>) -> Error {
     }
 }
 
-/// The sequences of the table that were last written in another history than the present one, each with the
-/// error of a reserve that is refused for it: at most a page of them. None on a standby, which has no history
-/// of its own.
-///
-/// # Errors
-/// [`NotFound`](ErrorKind::NotFound) without the table; those of reading.
-pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<(SequenceName, Error)>> {
-    let Some(here) = History::open(executor, Some(Failover::Allow)).await?.here else {
-        return Ok(Vec::new());
-    };
-    let table = find(executor, table, Mode::ReadOnly).await?;
-    let rows = read(executor, &table.select_moved(here), [Page::LIMIT.to_string().into()]).await?;
-    let refused = rows.iter().filter_map(|row| {
-        let name = SequenceName::new(row.text(0)?).ok()?;
-        let error = Histories { was: row.text(1)?, here: row.text(2)? }.refusal(&name);
-        Some((name, error))
-    });
-    Ok(refused.collect())
-}
-
 /// The cluster that keeps everything in this database, for
 /// [`Store::server`](idmill::store::Store::server); `None` where this role is not told.
 ///
@@ -150,57 +121,6 @@ pub async fn server<E: Executor>(executor: &mut E) -> Result<Option<String>> {
         Ok(answer) => Ok(answer.rows.first().and_then(|row| row.text(0)).map(str::to_owned)),
         Err(fault) if is_missing(&fault) || fault.code() == Some(DENIED) => Ok(None),
         Err(fault) => Err(failed(fault, Asked::Read)),
-    }
-}
-
-impl Calls {
-    /// The row, and whether it stands in the way of a reserve that it was written in another history. If the
-    /// row may be adopted, that is done; the caller then tries again.
-    pub(super) async fn look_again<E: Executor>(
-        &self,
-        executor: &mut E,
-        request: &Reserve,
-        patience: Patience,
-    ) -> Result<(Option<SequenceInfo>, Adopted)> {
-        let Some(here) = self.history.here else {
-            return Ok((self.inspect(executor, &request.name).await?, Adopted::Not));
-        };
-        let rows = read(executor, &self.table.select_history(here), [request.name.as_str().into()]).await?;
-        let Some(row) = rows.first() else { return Ok((None, Adopted::Not)) };
-        let seen = rows::decode(row)?;
-        let (Some(was), Some(here)) = (row.text(WAS_AT), row.text(WAS_AT + 1)) else {
-            return Ok((Some(seen), Adopted::Not));
-        };
-        if was == here {
-            return Ok((Some(seen), Adopted::Not));
-        }
-        self.adopt(executor, &seen, Histories { was, here }, patience).await?;
-        Ok((Some(seen), Adopted::Tried))
-    }
-
-    /// Has the row go on here, if it is still as it was seen, in the history that was seen.
-    async fn adopt<E: Executor>(
-        &self,
-        executor: &mut E,
-        seen: &SequenceInfo,
-        histories: Histories<'_>,
-        patience: Patience,
-    ) -> Result<()> {
-        let after = self.history.failover.adopt(seen, histories)?;
-        let values = [
-            seen.name.as_str().into(),
-            seen.identity.incarnation.to_string().into(),
-            seen.identity.epoch.to_string().into(),
-            reached(seen).to_string().into(),
-            histories.was.into(),
-            reached(&after).to_string().into(),
-            Value::Patience,
-        ];
-        let sql = self.table.adopt(E::IN_TRANSACTION, self.history);
-        if !self.write(executor, Statement::write(sql, values).with_patience(patience)).await?.is_empty() {
-            self.history.failover.report(&seen.name, histories);
-        }
-        Ok(())
     }
 }
 

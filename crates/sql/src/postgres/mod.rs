@@ -22,6 +22,7 @@
 //! [`Value::Texts`]: crate::Value::Texts
 //! [`Value::Patience`]: crate::Value::Patience
 
+mod adopt;
 mod batch;
 mod calls;
 mod classify;
@@ -40,16 +41,19 @@ mod table;
 mod tests;
 mod transaction;
 
-pub use self::calls::{CAPABILITIES, Calls, TRIES, crowded};
+pub use self::adopt::refused;
+pub use self::calls::{CAPABILITIES, Calls};
 pub use self::classify::{
     CANNOT_CONNECT_NOW, DATA_CORRUPTED, IS_STANDBY, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE,
     busy, classify, exhausted, failed, is_of_commit, is_read_only, leaves_connection, not_created, read_only,
     unconnected,
 };
-pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable, must_sync};
-pub use self::history::{refused, server};
+pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable};
+pub use self::history::server;
 pub use self::largest::largest;
+pub use self::open::must_sync;
 pub use self::place::{Place, Relation, look, lookalikes};
+pub use self::run::{TRIES, crowded};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
 pub use self::transaction::InTransaction;
 pub use crate::column::quoted;

@@ -1,12 +1,13 @@
-//! Opening a table: it is found where PostgreSQL itself would find it, and created where it is not.
+//! Opening a table: the server must sync, and the table is found where PostgreSQL itself would find it, and created where it is not.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
 use idmill_kit::mode::NEVER_MADE;
 
-use super::calls::{TRIES, crowded};
 use super::classify::not_created;
+use super::durable::{Keeps, unsynced};
 use super::place::{self, Place};
+use super::run::{TRIES, crowded, read};
 use super::table::Table;
 use crate::{Asked, Executor, Statement};
 
@@ -62,4 +63,25 @@ async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table
              the search_path does not lead to"
         ),
     }
+}
+
+/// The server must write to the disk what it says it has.
+///
+/// # Errors
+/// [`Conflict`](ErrorKind::Conflict) if it does not; and those of reading.
+pub async fn must_sync<E: Executor>(executor: &mut E, keeps: Keeps) -> Result<()> {
+    if keeps == Keeps::Trust {
+        return Ok(());
+    }
+    let sql = "SELECT current_setting('fsync'), current_setting('full_page_writes')";
+    let rows = read(executor, sql, []).await?;
+    let row =
+        rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server has no settings"))?;
+    for (column, setting) in ["fsync", "full_page_writes"].into_iter().enumerate() {
+        let value = row.text(column).unwrap_or_default();
+        if value != "on" {
+            return Err(unsynced(setting, value));
+        }
+    }
+    Ok(())
 }

@@ -4,12 +4,12 @@ use idmill::store::{Cursor, Page, Records};
 use idmill::{Result, SequenceName};
 use idmill_kit::Mode;
 
-use super::calls::{Calls, TRIES, crowded};
+use super::calls::Calls;
 use super::durable::WRITTEN;
 use super::open::run_ddl;
 use super::place::{Place, look};
 use super::rows::name;
-use super::run::{read, write_rows};
+use super::run::{TRIES, crowded, read, write_rows};
 use super::table::{LONGEST_NAME, Table, session};
 use crate::witness::{self, COLUMNS};
 use crate::{Executor, Row, Statement, Value};

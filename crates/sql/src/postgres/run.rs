@@ -1,12 +1,14 @@
 //! How a statement is run, and what is made of its answer before anybody looks at that.
 
-use idmill::Result;
+use idmill::{Error, ErrorKind, Result};
 
-use super::Keeps;
 use super::classify::failed;
-use super::durable::{DURABLE_AT, must_be_durable};
+use super::durable::{DURABLE_AT, Keeps, must_be_durable};
 use crate::executor::{to_read, to_write};
 use crate::{Executor, Row, Statement, Value};
+
+/// How often others may get in between before a call gives up. Each time one of them got on.
+pub const TRIES: usize = 1_000;
 
 /// Reads.
 pub(super) async fn read<E: Executor>(
@@ -43,4 +45,11 @@ pub(super) async fn write_rows<E: Executor>(
         }
     }
     Ok(rows)
+}
+
+/// Others were always faster; nothing was done.
+pub fn crowded() -> Error {
+    let message =
+        format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
+    Error::new(ErrorKind::Unavailable, message)
 }

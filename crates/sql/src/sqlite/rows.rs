@@ -7,11 +7,9 @@
 use idmill::store::{Bounds, Cursor, Identity, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
-use super::table::{COLUMNS, Table};
+use super::table::{COLUMNS, FORMAT, Table};
 use crate::{Answer, Row, Value};
 
-/// The layout of a row. Another version's rows are refused, and so is this version's insert into its table.
-pub(super) const FORMAT: i64 = 1;
 const LATER: &str = "is in another format, perhaps a later version's";
 /// Where a row of a page has its name as bytes.
 const NAME_AS_BYTES: usize = 7;
@@ -111,10 +109,6 @@ pub(super) fn text(row: &Row, column: usize) -> String {
     }
 }
 
-pub(super) fn encode(value: u64) -> Value {
-    Value::Integer(value.cast_signed())
-}
-
 fn decode_u64(stored: i64) -> u64 {
     stored.cast_unsigned()
 }
@@ -123,6 +117,7 @@ fn decode_u64(stored: i64) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::table::encode;
     use super::*;
 
     fn row(next: Value, start: i64, max: Value, incarnation: i64, epoch: i64, format: i64) -> Row {

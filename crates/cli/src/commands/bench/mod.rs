@@ -5,27 +5,21 @@ mod modes;
 mod pictures;
 mod published;
 mod report;
+mod row;
 mod transactions;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use indicatif::ProgressBar;
 
 use self::modes::Subject;
-use self::report::{Report, Row};
+use self::report::Report;
+use self::row::Row;
 use crate::args::{Bench, Global, Mode};
 use crate::failure::{Failure, Outcome};
+use crate::measuring::{Measurement, PER_RUN, off_runtime};
 use crate::opening::Measured;
 use crate::output;
 
 const SEQUENCE: &str = "idmill-bench";
-/// Steps of the progress bar for one measurement.
-const PER_RUN: u64 = 1000;
-
-/// How far a measurement has come, in thousandths, for those who watch.
-type Progress = Arc<AtomicU64>;
 
 pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
     if args.iterations == Some(0) {
@@ -89,19 +83,10 @@ async fn measure(
     bar: &ProgressBar,
 ) -> Outcome<Row> {
     let subject = Subject::prepare(store, args, mode).await?;
-    let (before, progress) = (bar.position(), Progress::default());
-    let (plan, watched) = (callers::Plan::new(args, threads, progress.clone()), progress);
-    // Off the runtime's only worker, which drives the refills.
-    let mut run = tokio::task::spawn_blocking(move || {
-        let seen = callers::run(&plan, &subject);
-        (seen, subject)
-    });
-    let (seen, subject) = loop {
-        match tokio::time::timeout(Duration::from_millis(100), &mut run).await {
-            Ok(outcome) => break outcome.expect("the measurement does not panic"),
-            Err(_) => bar.set_position(before + watched.load(Ordering::Relaxed)),
-        }
-    };
+    let plan = Measurement::new(threads, args.iterations, args.duration);
+    let (of_run, hold) = (plan.clone(), args.transaction);
+    let run = off_runtime(move || (callers::run(&of_run, &subject, hold), subject));
+    let (seen, subject) = plan.watched(bar, run).await;
     let row = Row::new(mode, threads, &seen?, &subject);
     subject.close().await;
     Ok(row)

@@ -1,7 +1,8 @@
 //! The results as a picture: throughput, and how long transactions took, by mode.
 
 use super::published::Compared;
-use super::report::{Report, Row};
+use super::report::Report;
+use super::row::Row;
 use crate::output::{digits, rate};
 use crate::plot::{Bars, Group, bars_svg};
 

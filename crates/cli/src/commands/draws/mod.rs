@@ -6,21 +6,17 @@ mod runs;
 mod ways;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use idmill::store::Store;
 use indicatif::ProgressBar;
 
-use self::measure::{Plan, Progress};
 use self::report::{Report, Row};
 use self::runs::Subject;
 use crate::args::{Draws, Global};
 use crate::failure::{Failure, Outcome};
+use crate::measuring::{Measurement, PER_RUN};
 use crate::opening::Measured;
 use crate::output;
-
-/// Steps of the progress bar for one measurement.
-const PER_RUN: u64 = 1000;
 
 pub(super) async fn run(global: &Global, args: Draws) -> Outcome {
     if args.ids == Some(0) {
@@ -64,20 +60,8 @@ async fn measure(
     threads: u16,
     bar: &ProgressBar,
 ) -> Outcome<Row> {
-    let plan = Arc::new(Plan::new(args, threads));
-    let before = bar.position();
+    let plan = Measurement::new(threads, args.ids, args.duration);
     let (store, args, of_run) = (store.clone(), args.clone(), plan.clone());
-    let mut run = tokio::spawn(async move { runs::run(store, &args, subject, &of_run).await });
-    loop {
-        match tokio::time::timeout(Duration::from_millis(100), &mut run).await {
-            Ok(outcome) => return Ok(outcome.expect("the measurement does not panic")?),
-            Err(_) => bar.set_position(before + permille(&plan.progress)),
-        }
-    }
-}
-
-// A share of 0 to 1, so the cast neither loses a sign nor overflows.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn permille(progress: &Progress) -> u64 {
-    (progress.share() * PER_RUN as f64) as u64
+    let run = async move { runs::run(store, &args, subject, &of_run).await };
+    Ok(plan.watched(bar, run).await?)
 }

@@ -6,10 +6,11 @@ use idmill::store::Store;
 use idmill::{Allocator, Order, Result, Sequences};
 use tokio::runtime::Builder;
 
-use super::measure::{Plan, Seen, measure};
+use super::measure::{Seen, measure};
 use super::report::Row;
 use super::ways::{Future_, PATIENCE, Take, bare};
 use crate::args::{Drawing, Draws};
+use crate::measuring::{Measurement, off_runtime};
 
 pub(super) const SEQUENCE: &str = "idmill-draws";
 
@@ -32,11 +33,11 @@ pub(super) async fn run(
     store: Arc<dyn Store>,
     args: &Arc<Draws>,
     subject: Subject,
-    plan: &Arc<Plan>,
+    plan: &Arc<Measurement>,
 ) -> Result<Row> {
     let Subject::Mode(mode) = subject else {
         let of_threads = plan.clone();
-        let seen = on_threads(move || {
+        let seen = off_runtime(move || {
             let counter = bare::Counter::default();
             measure(&of_threads, || Ok(&counter))
         });
@@ -47,7 +48,7 @@ pub(super) async fn run(
     let allocator = open(&sequences, args, mode).await?;
     allocator.warm().await?;
     let (of_threads, args, ids) = (plan.clone(), args.clone(), allocator.clone());
-    let seen = on_threads(move || draw(&ids, &args, mode, &of_threads)).await?;
+    let seen = off_runtime(move || draw(&ids, &args, mode, &of_threads)).await?;
     let row = Row::new(subject.name(), plan.threads, &seen, Some(&allocator.snapshot()));
     sequences.close().await;
     Ok(row)
@@ -64,7 +65,7 @@ async fn open(sequences: &Sequences, args: &Draws, mode: Drawing) -> Result<Allo
     sequence.step(args.step).watermark(watermark).patience(PATIENCE).await
 }
 
-fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Plan) -> Result<Seen> {
+fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) -> Result<Seen> {
     match mode {
         Drawing::Handle | Drawing::Batch => measure(plan, || Ok(allocator.handle())),
         Drawing::Shared | Drawing::Thread | Drawing::Global => measure(plan, || Ok(allocator)),
@@ -79,9 +80,4 @@ fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Plan) -> Resu
 
 fn no_runtime(error: std::io::Error) -> idmill::Error {
     idmill::Error::new(idmill::ErrorKind::Unavailable, "no runtime for a thread").because(error)
-}
-
-/// Off the runtime's only worker, which drives the refills.
-async fn on_threads(work: impl FnOnce() -> Result<Seen> + Send + 'static) -> Result<Seen> {
-    tokio::task::spawn_blocking(work).await.expect("the measurement does not panic")
 }

@@ -1,11 +1,16 @@
 //! `idmill serve`: ids for clients of Redis and of HTTP.
 
 mod begin;
+mod files;
 #[cfg(unix)]
-mod files;
+mod limit;
 #[cfg(not(unix))]
-#[path = "unlimited.rs"]
-mod files;
+mod limit {
+    /// Nothing limits open files: all of them fit.
+    pub(super) fn places(wanted: usize) -> usize {
+        wanted
+    }
+}
 mod reload;
 mod settings;
 #[cfg(target_os = "linux")]
@@ -81,7 +86,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
 }
 
 async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -> Outcome<Server> {
-    let max_connections = files::places(settings.max_connections);
+    let max_connections = limit::places(settings.max_connections);
     let store = begin::store(&settings.global).await?;
     let administered = Sequences::new(store.clone())?;
     let drawn: Arc<dyn Store> = if settings.creates { store } else { Arc::new(Existing::of(store)) };

@@ -1,8 +1,5 @@
 //! Files that are read again while the server runs.
 
-use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use idmill_server::Figures;
@@ -14,32 +11,6 @@ use crate::failure::Outcome;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// Files and hashes of their contents. A new file can have the time and the size of the old one.
-#[derive(Clone, Debug)]
-pub(super) struct Files {
-    paths: Vec<PathBuf>,
-    hasher: RandomState,
-    /// `None` for a file that cannot be read.
-    seen: Vec<Option<u64>>,
-}
-
-impl Files {
-    pub(super) fn of(paths: impl Iterator<Item = PathBuf>) -> Self {
-        let mut files = Self { paths: paths.collect(), hasher: RandomState::new(), seen: Vec::new() };
-        files.have_changed();
-        files
-    }
-
-    /// Whether a content differs from that of the last call.
-    fn have_changed(&mut self) -> bool {
-        let hash = |path| fs::read(path).ok().map(|content| self.hasher.hash_one(content));
-        let now: Vec<_> = self.paths.iter().map(hash).collect();
-        let changed = now != self.seen;
-        self.seen = now;
-        changed
-    }
-}
 
 /// Reads tokens and certificates again when their files have changed, and when the process is told to. What
 /// cannot be read changes nothing.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use idmill_server::{Access, Server, Tls};
 
-use super::reload::Files;
+use super::files::Files;
 use super::systemd::Handed;
 use super::tokens;
 use crate::args::{Global, Keys, LogFormat, Serve, Spot};

@@ -6,40 +6,37 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use axum::response::sse::{Event, Sse};
+use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::view::{Asked, View};
 use super::{Problem, asked_of};
 use crate::access::{Caller, Right};
-use crate::core::Core;
-use crate::observed::Look;
+use crate::state::ServerState;
+use crate::status::Look;
 
 pub(super) async fn stream(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     caller: Caller,
     asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Response, Problem> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let asked = asked_of(asked)?;
     caller.has(Right::Observe)?;
-    let mut looks = core.observed.watch(&core);
+    let mut looks = state.watch_looks();
     looks.mark_changed();
-    let reader = Some(Reader { core, caller, asked, looks });
-    let events = stream::unfold(reader, |reader| async {
+    let reader = Some(Reader { state, caller, asked, looks });
+    Ok(Sse::new(stream::unfold(reader, |reader| async {
         let (event, reader) = reader?.next().await;
-        Some((Ok::<_, Infallible>(event), reader))
-    });
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
+        Some((Ok(event), reader))
+    })))
 }
 
 struct Reader {
-    core: Arc<Core>,
+    state: Arc<ServerState>,
     caller: Caller,
     asked: Asked,
     looks: watch::Receiver<Arc<Look>>,
@@ -47,28 +44,27 @@ struct Reader {
 
 impl Reader {
     /// The next event, and who reads on: nobody, after the last one.
-    async fn next(mut self) -> (Bytes, Option<Self>) {
+    async fn next(mut self) -> (Event, Option<Self>) {
         let is_over = tokio::select! {
             biased;
-            () = self.core.ending.cancelled() => true,
+            () = self.state.ending.cancelled() => true,
             changed = self.looks.changed() => changed.is_err(),
         };
         if let Err(refusal) = self.confirm() {
             return (event("refused", &refusal), None);
         }
         let look = self.looks.borrow_and_update().clone();
-        let view = View::of(&self.core, &look, &self.caller, &self.asked);
+        let view = View::of(&self.state, &look, &self.caller, &self.asked);
         if is_over { (event("ending", &view), None) } else { (event("look", &view), Some(self)) }
     }
 
     /// Tokens may be taken away while somebody watches.
     fn confirm(&mut self) -> Result<(), Problem> {
-        self.core.access.confirm(&mut self.caller)?;
+        self.state.access.confirm(&mut self.caller)?;
         Ok(self.caller.has(Right::Observe)?)
     }
 }
 
-fn event(name: &str, data: &impl Serialize) -> Bytes {
-    let data = serde_json::to_string(data).expect("figures and text");
-    format!("event: {name}\ndata: {data}\n\n").into()
+fn event(name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).json_data(data).expect("figures and text")
 }

@@ -17,7 +17,7 @@ use axum::routing::{MethodRouter, get};
 
 use super::problem::Problem;
 use crate::access::{Caller, Right};
-use crate::core::Core;
+use crate::state::ServerState;
 use view::{Asked, View};
 
 /// Nothing from elsewhere, nothing inline, no frame around it, and no text becomes script or markup.
@@ -25,7 +25,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
      trusted-types 'none'";
 
-pub(super) fn routes() -> Router<Arc<Core>> {
+pub(super) fn routes() -> Router<Arc<ServerState>> {
     Router::new()
         .route("/", get(page))
         .route("/page/page.css", file("text/css; charset=utf-8", include_str!("page.css")))
@@ -36,7 +36,7 @@ pub(super) fn routes() -> Router<Arc<Core>> {
         .layer(map_response(guarded))
 }
 
-fn file(kind: &'static str, text: &'static str) -> MethodRouter<Arc<Core>> {
+fn file(kind: &'static str, text: &'static str) -> MethodRouter<Arc<ServerState>> {
     get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })
 }
 
@@ -56,7 +56,7 @@ async fn guarded(mut response: Response) -> Response {
 /// The page. Where a token is required, a browser has none to send yet: then it is the page that asks for
 /// one.
 async fn page(
-    State(core): State<Arc<Core>>,
+    State(state): State<Arc<ServerState>>,
     caller: Result<Caller, Problem>,
     headers: header::HeaderMap,
     uri: Uri,
@@ -69,7 +69,7 @@ async fn page(
     };
     caller.has(Right::Observe)?;
     let asked = Asked::of_link(uri.query().unwrap_or_default());
-    let view = View::of(&core, &core.observed.latest(&core), &caller, &asked);
+    let view = View::of(&state, &state.latest_look(), &caller, &asked);
     Ok(Html(render::open(&view, &asked)).into_response())
 }
 

@@ -188,7 +188,7 @@ function fill(row, sequence) {
   for (const cell of row.querySelectorAll('[data-cell]')) {
     write(cell, sequence.shown[cell.dataset.cell] ?? sequence[cell.dataset.cell] ?? '');
   }
-  row.querySelector('.bar .part').setAttribute('width', ((sequence.used ?? 0) * 100).toFixed(2));
+  row.querySelector('.bar .part').setAttribute('width', sequence.shown.part);
   const history = remember(sequence);
   for (const spark of row.querySelectorAll('[data-spark]')) {
     spark.firstElementChild.setAttribute('d', line(history[spark.dataset.spark]));
@@ -229,7 +229,6 @@ function link(sort, page) {
 }
 
 function showPages({ page, pages }) {
-  write(at('pages'), pages > 1 ? `Page ${page} of ${pages}` : '');
   for (const [id, to, there] of [['previous', page - 1, page > 1], ['next', page + 1, page < pages]]) {
     at(id).hidden = !there;
     at(id).href = link(wish.sort, to);

@@ -1,6 +1,9 @@
 //! The page as HTML, before any script.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
 
 use super::view::{Asked, Column, Sequence, Sort, View};
 
@@ -19,31 +22,26 @@ pub(super) fn locked() -> String {
 }
 
 pub(super) fn open(view: &View, asked: &Asked) -> String {
-    let (server, shown) = (&view.server, &view.server.shown);
-    let pages = if view.pages > 1 { format!("Page {} of {}", view.page, view.pages) } else { String::new() };
+    let shown = texts(&view.server.shown);
     let hidden = |is_shown: bool| if is_shown { "" } else { "hidden" };
     page(|key| match key {
-        "title" => escaped(&shown.title),
-        "server" => escaped(&shown.name),
         "access" => "open".into(),
-        "server_state" => server.state.name().into(),
-        "state" => shown.state.into(),
-        "reason" => escaped(&shown.reason),
-        "at" => escaped(&shown.at),
-        "store" => escaped(&shown.store),
-        "uptime" => escaped(&shown.uptime),
-        "connections" => escaped(&shown.connections),
+        "server_state" => view.server.state.name().into(),
         "version" => env!("CARGO_PKG_VERSION").into(),
-        "summary" => escaped(&shown.summary),
         "search" => escaped(&asked.search),
         "rows" => view.sequences.iter().map(row).collect::<String>().into(),
-        "pages" => pages.clone().into(),
         "previous" => link(asked, view.sort, view.page.saturating_sub(1)).into(),
         "next" => link(asked, view.sort, view.page + 1).into(),
         "hidden_previous" => hidden(view.page > 1).into(),
         "hidden_next" => hidden(view.page < view.pages).into(),
-        _ => column(key, asked, view.sort),
+        _ => shown.get(key).map_or_else(|| column(key, asked, view.sort), |text| escaped(text)),
     })
+}
+
+/// What is shown as text, by the names that the templates and the script have for it.
+fn texts(shown: &impl Serialize) -> BTreeMap<String, String> {
+    let shown = serde_json::to_value(shown).and_then(serde_json::from_value);
+    shown.expect("text under names")
 }
 
 /// What a heading says of the sorting, and where it leads.
@@ -65,7 +63,7 @@ fn column(key: &str, asked: &Asked, sort: Sort) -> Cow<'static, str> {
 }
 
 fn link(asked: &Asked, sort: Sort, page: usize) -> String {
-    let mut query = String::from("?sort=") + &sort.to_string();
+    let mut query = format!("?sort={sort}");
     if !asked.search.is_empty() {
         query += "&search=";
         query.extend(form_urlencoded::byte_serialize(asked.search.as_bytes()));
@@ -85,28 +83,8 @@ fn page(value: impl Fn(&str) -> Cow<'static, str>) -> String {
 }
 
 fn row(sequence: &Sequence) -> String {
-    let shown = &sequence.shown;
-    fill(ROW, |key| match key {
-        "name" => escaped(&shown.name),
-        "since" => escaped(&shown.since),
-        "failing" => escaped(&shown.failing),
-        "health" => shown.health.into(),
-        "reason" => escaped(&shown.reason),
-        "last" => escaped(&shown.last),
-        "rate" => escaped(&shown.rate),
-        "stock" => escaped(&shown.stock),
-        "reached" => escaped(&shown.reached),
-        "dry" => escaped(&shown.dry),
-        "waiting" => escaped(&shown.waiting),
-        "p50" => escaped(&shown.p50),
-        "p99" => escaped(&shown.p99),
-        "gaps" => escaped(&shown.gaps),
-        "used" => escaped(&shown.used),
-        "part" => format!("{:.2}", sequence.used.unwrap_or_default() * 100.0).into(),
-        "exhausted" => escaped(&shown.exhausted),
-        "exhausted_in" => escaped(&shown.exhausted_in),
-        _ => "".into(),
-    })
+    let shown = texts(&sequence.shown);
+    fill(ROW, |key| shown.get(key).map_or("".into(), |text| escaped(text)))
 }
 
 /// A text with `{{key}}` in it, and a value for each key. Values are not read again: a name may be `{{key}}`

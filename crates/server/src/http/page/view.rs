@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::format::{self, NOTHING};
 use crate::access::{Caller, Right};
-use crate::core::Core;
 use crate::http::number::Number;
-use crate::observed::{Look, MOST, Row, left_out};
+use crate::state::ServerState;
+use crate::status::{Look, MOST, Row, left_out};
 
 /// The most rows of a page.
 pub(super) const ROWS: usize = 50;
@@ -186,6 +186,8 @@ pub(super) struct ServerShown {
     pub(super) connections: String,
     /// What the rows are of.
     pub(super) summary: String,
+    /// Which page of them it is; empty if there is one.
+    pub(super) pages: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -207,7 +209,7 @@ pub(super) struct Sequence {
     latency_p50_seconds: Option<f64>,
     latency_p99_seconds: Option<f64>,
     gaps: Gaps,
-    pub(super) used: Option<f64>,
+    used: Option<f64>,
     seconds_to_exhaustion: Option<f64>,
     exhausted_on: Option<String>,
     pub(super) shown: Shown,
@@ -231,15 +233,17 @@ pub(super) struct Shown {
     pub(super) p99: String,
     pub(super) gaps: String,
     pub(super) used: String,
+    /// The width of its bar, in percent.
+    pub(super) part: String,
     pub(super) exhausted: String,
     pub(super) exhausted_in: String,
 }
 
 impl View {
-    pub(super) fn of(core: &Core, look: &Look, caller: &Caller, asked: &Asked) -> Self {
+    pub(super) fn of(state: &ServerState, look: &Look, caller: &Caller, asked: &Asked) -> Self {
         let seen = |row: &&Row| caller.may(Right::Observe, &row.name).is_ok();
         let search = asked.search.to_lowercase();
-        let more = left_out(core, look, &search);
+        let more = left_out(&state.draws, look, &search);
         let visible: Vec<_> = look.rows.iter().chain(&more).filter(seen).collect();
         let mut rows: Vec<_> =
             visible.iter().copied().filter(|row| row.name.to_lowercase().contains(&search)).collect();
@@ -250,7 +254,8 @@ impl View {
         let sequences: Vec<_> =
             rows.iter().skip(from).take(ROWS).map(|row| Sequence::of(row, look.at)).collect();
         let summary = summary(look, rows.len(), from, sequences.len(), &asked.search);
-        let server = Server::of(core, look, &visible, summary);
+        let pages_text = if pages > 1 { format!("Page {page} of {pages}") } else { String::new() };
+        let server = Server::of(state, look, &visible, [summary, pages_text]);
         let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
         Self { server, sequences, sort: asked.sort, page, pages, matching: rows.len(), troubles }
     }
@@ -284,32 +289,33 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
 }
 
 impl Server {
-    fn of(core: &Core, look: &Look, visible: &[&Row], summary: String) -> Self {
-        let state = match look.fault {
-            _ if core.readiness.is_leaving() => State::Ending,
+    fn of(state: &ServerState, look: &Look, visible: &[&Row], [summary, pages]: [String; 2]) -> Self {
+        let standing = match look.fault {
+            _ if state.readiness.is_leaving() => State::Ending,
             None => State::Ready,
             Some(_) => State::NotReady,
         };
-        let about = &core.observed.about;
+        let about = &state.status.about;
         let (uptime, most) = (about.started.elapsed(), about.most);
         let connections = most.saturating_sub(about.places.available_permits());
         let at = format::stamp(look.at);
         let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
         let shown = ServerShown {
-            state: state.shown(),
-            title: title(state, troubles, &about.name),
+            state: standing.shown(),
+            title: title(standing, troubles, &about.name),
             name: Some(about.name.clone())
                 .filter(|name| !name.is_empty())
                 .unwrap_or_else(|| NOTHING.to_owned()),
-            reason: reason(state, look.fault.unwrap_or_default(), visible),
+            reason: reason(standing, look.fault.unwrap_or_default(), visible),
             at: at.as_deref().map_or(NOTHING.to_owned(), |at| format!("{} UTC", &at[11..19])),
             uptime: format::span(uptime),
             store: about.store.clone().unwrap_or_else(|| NOTHING.to_owned()),
             connections: format!("{} of {}", format::count(connections as u64), format::count(most as u64)),
             summary,
+            pages,
         };
         Self {
-            state,
+            state: standing,
             name: about.name.clone(),
             at,
             version: env!("CARGO_PKG_VERSION"),
@@ -412,6 +418,7 @@ impl Shown {
             p99: known(row.latency.map(|[_, most]| format::latency(most))),
             gaps: format::count(row.gaps.total()),
             used: known(row.used.map(format::share)),
+            part: format!("{:.2}", row.used.unwrap_or_default() * 100.0),
             exhausted_in: row
                 .to_exhaustion
                 .filter(|_| exhausted_on.is_some() && row.health != Health::Ended)

@@ -34,7 +34,7 @@ impl Session {
         let places: Vec<Result<Option<Created>>> = places.collect();
         let allowed = requests.into_iter().zip(&places).filter(|(_, place)| place.is_ok());
         let allowed: Vec<Reserve> = allowed.map(|(request, _)| request).collect();
-        let mut grants = self.core.behind.reserve(allowed).await.into_iter();
+        let mut grants = self.state.proxy.reserve(allowed).await.into_iter();
         let mut next = || grants.next().unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()));
         let mut granted = |created: Option<Created>| {
             next().inspect_err(|error| created.into_iter().for_each(|created| created.failed(error)))
@@ -42,7 +42,7 @@ impl Session {
         let all: Vec<Result<Grant>> = places.into_iter().map(|place| place.and_then(&mut granted)).collect();
         all.iter()
             .filter_map(|grant| grant.as_ref().err())
-            .for_each(|error| self.core.readiness.doubt(error));
+            .for_each(|error| self.state.readiness.doubt(error));
         self.drawn += all.iter().flatten().map(|grant| grant.range.len()).fold(0, u64::saturating_add);
         all.into_iter().map(Outcome::of).collect()
     }
@@ -53,7 +53,7 @@ impl Session {
             return requests.iter().map(|_| Ok(false)).collect();
         }
         let names: Vec<SequenceName> = requests.iter().map(|request| request.name.clone()).collect();
-        let found = self.core.behind.drawn().inspect_many(&names).await;
+        let found = self.state.proxy.drawn().inspect_many(&names).await;
         let is_new = |(found, request): (Result<Option<_>>, &&Reserve)| {
             found.map(|found| found.is_none() && request.create.is_some()).map_err(unreserved)
         };
@@ -63,7 +63,7 @@ impl Session {
     /// With its place among those that the token may create, where it is new.
     fn allowed(&self, caller: &Caller, request: &Reserve, is_new: bool) -> Result<Option<Created>> {
         let allowed = caller.may(Right::Reserve, &request.name).and_then(|()| caller.may_take(request.count));
-        let created = || is_new.then(|| caller.creates(self.core.access.clock().elapsed())).transpose();
+        let created = || is_new.then(|| caller.creates(self.state.access.clock().elapsed())).transpose();
         allowed
             .and_then(|()| created())
             .map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))

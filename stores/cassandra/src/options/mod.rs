@@ -322,8 +322,11 @@ impl CassandraOptions {
             builder = builder.address_translator(Arc::new(self.translation.clone()));
         }
         if self.is_encrypted() {
-            let options = self.clone();
-            let config = spawn_blocking(move || super::tls::config(&options)).await;
+            let hosts = self.hosts.iter().map(|host| Ok(address(host)?.host().to_owned()));
+            let (hosts, options) = (hosts.collect::<Result<Vec<_>>>()?, self.clone());
+            let (ca, cert, key) = (options.ca, options.cert, options.key);
+            let config = move || super::tls::config(&hosts, ca.as_deref(), cert.as_deref(), key.as_deref());
+            let config = spawn_blocking(config).await;
             let config = config.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
             builder = builder.tls_context(Some(Arc::new(config)));
         }

@@ -16,9 +16,9 @@ use super::reply::Answer;
 use super::session::{Failure, Session};
 use crate::access::{Caller, Pattern, Refusal, Right};
 use crate::audit::{self, Act};
-use crate::behind::Behind;
-use crate::http::listing;
-use crate::measures;
+use crate::counters;
+use crate::listing;
+use crate::store_proxy::StoreProxy;
 
 /// The most rows of a page.
 const ROWS: usize = 1000;
@@ -45,7 +45,7 @@ impl Session {
     }
 
     async fn said(&self, caller: &Caller, ask: Ask) -> Told {
-        let store = self.core.behind.drawn();
+        let store = self.state.proxy.drawn();
         let reserves = |name: &str| caller.may(Right::Reserve, name);
         Ok(match ask {
             Ask::Capabilities => {
@@ -73,15 +73,15 @@ impl Session {
             }
             Ask::ListRecords(page) => {
                 caller.has(Right::Reserve)?;
-                records(&self.core.behind, caller, page).await
+                records(&self.state.proxy, caller, page).await
             }
             Ask::Create { name, bounds } => {
-                let (store, of) = (self.core.behind.administered(), name.clone());
+                let (store, of) = (self.state.proxy.administered(), name.clone());
                 let create = async move { store.create(&of, bounds).await };
                 self.changed(caller, "create", &name, create).await?
             }
             Ask::Set { name, change } => {
-                let (store, of) = (self.core.behind.administered(), name.clone());
+                let (store, of) = (self.state.proxy.administered(), name.clone());
                 let set = async move { store.set(&of, Change::from(change)).await };
                 self.changed(caller, "change", &name, set).await?
             }
@@ -112,17 +112,17 @@ impl Session {
 
     /// Each entry is a request. The first was paid for with the command.
     fn pays_for_entry(&self, caller: &Caller, at: usize) -> Result<(), Refusal> {
-        if at == 0 { Ok(()) } else { self.core.pays(caller) }
+        if at == 0 { Ok(()) } else { self.state.pays(caller) }
     }
 
     async fn listed(&self, caller: &Caller, page: protocol::Page) -> Result<Said> {
         let page = limited(page);
         if sees_all(caller) {
-            let listing = self.core.behind.drawn().list(&page).await?;
+            let listing = self.state.proxy.drawn().list(&page).await?;
             return Ok(Said::Rows(Rows::of(listing, |name| sees(caller, name))));
         }
         let after = page.after.as_ref().map(Cursor::as_str);
-        let (sequences, limit) = (self.core.draws.sequences(), page.limit);
+        let (sequences, limit) = (self.state.draws.sequences(), page.limit);
         let found = listing::page(sequences, caller.patterns(), &page.prefix, after, limit).await?;
         let sequences = found.sequences.into_iter().filter(|info| sees(caller, &info.name)).collect();
         Ok(Said::Rows(Rows { sequences, unreadable: Vec::new(), next: found.next.map(Cursor::new) }))
@@ -137,15 +137,15 @@ impl Session {
         change: impl Future<Output = Result<SequenceInfo>> + Send + 'static,
     ) -> Told {
         self.administers(caller, did, name)?;
-        let outcome = self.core.draws.changing(name, change).await;
+        let outcome = self.state.draws.changing(name, change).await;
         self.noted(caller, did, name, outcome.as_ref().map(Some));
         Ok(outcome.map(Said::Sequence))
     }
 
     async fn removed(&self, caller: &Caller, name: &SequenceName) -> Told {
         self.administers(caller, "remove", name)?;
-        let (store, of) = (self.core.behind.administered(), name.clone());
-        let outcome = self.core.draws.changing(name, async move { store.remove(&of).await }).await;
+        let (store, of) = (self.state.proxy.administered(), name.clone());
+        let outcome = self.state.draws.changing(name, async move { store.remove(&of).await }).await;
         if !matches!(outcome, Ok(false)) {
             self.noted(caller, "remove", name, outcome.as_ref().map(|_| None));
         }
@@ -175,7 +175,7 @@ impl Session {
 
     fn note(&self, caller: &Caller, did: &'static str, name: &SequenceName, outcome: audit::Outcome<'_>) {
         let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
-        self.core.audit.note(act, outcome);
+        self.state.audit.note(act, outcome);
     }
 }
 
@@ -193,7 +193,7 @@ fn few(many: usize) -> Result<(), Failure> {
 
 /// The refusal of one of several.
 fn refused(refusal: Refusal, name: &SequenceName, operation: Operation) -> Error {
-    measures::refused(refusal.reason());
+    counters::refused(refusal.reason());
     Error::new(refusal.kind(), refusal.to_string()).of(name).during(operation)
 }
 
@@ -207,13 +207,13 @@ fn sees_all(caller: &Caller) -> bool {
 }
 
 /// Where a page of records ends is the name of one, which only those may know who see all.
-async fn records(behind: &Behind, caller: &Caller, page: protocol::Page) -> Result<Said> {
+async fn records(proxy: &StoreProxy, caller: &Caller, page: protocol::Page) -> Result<Said> {
     if !sees_all(caller) {
         let message =
             "the token is for some sequences, and records are listed for those who see all: a token for `*`";
         return Err(Error::new(ErrorKind::Denied, message).during(Operation::List));
     }
-    let listed = behind.drawn().list_records(&limited(page)).await?;
+    let listed = proxy.drawn().list_records(&limited(page)).await?;
     Ok(Said::Records(Records::of(listed, |_| true)))
 }
 

@@ -16,7 +16,6 @@ use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
 use super::PostgresStore;
-use super::native::NativeSequences;
 use super::session::Sessions;
 use super::tls::{SslMode, connector};
 use url::OPTIONS;
@@ -31,7 +30,7 @@ pub enum Sequences {
     /// `table`: rows of idmill's own table, see [`PostgresStore`].
     #[default]
     Table,
-    /// `native`: PostgreSQL's own `SEQUENCE`s, see [`NativeSequences`].
+    /// `native`: PostgreSQL's own `SEQUENCE`s, see [`NativeSequences`](super::NativeSequences).
     Native,
 }
 
@@ -82,9 +81,9 @@ pub struct PostgresOptions {
     table: String,
     schema: Option<String>,
     sequences: Sequences,
-    increment: u64,
-    values: Option<Values>,
-    mode: Mode,
+    pub(super) increment: u64,
+    pub(super) values: Option<Values>,
+    pub(super) mode: Mode,
     keeps: Keeps,
     failover: Option<Failover>,
     timeout: Duration,
@@ -251,7 +250,7 @@ impl PostgresOptions {
         hosts.collect::<Vec<_>>().join(",")
     }
 
-    fn sessions(&self) -> Result<Sessions> {
+    pub(super) fn sessions(&self) -> Result<Sessions> {
         let config = self.check()?;
         let tls = connector(self.ssl_mode, self.ssl_root.as_deref())?;
         let place = Self::place(&config);
@@ -265,10 +264,5 @@ impl PostgresOptions {
         }
         let table = self.checked_table()?;
         PostgresStore::over(self.sessions()?, table, self.mode, self.failover).await
-    }
-
-    pub(super) async fn open_native(&self) -> Result<NativeSequences> {
-        let schema = self.schema.as_deref();
-        NativeSequences::over(self.sessions()?, schema, self.increment, self.values, self.mode).await
     }
 }

@@ -21,7 +21,7 @@ const MOST: usize = 256;
 
 /// The store, for those who draw and for those who administer.
 #[derive(Clone)]
-pub(crate) struct Behind {
+pub(crate) struct StoreProxy {
     drawn: Arc<dyn Store>,
     administered: Arc<dyn Store>,
     queue: Arc<Mutex<Queue>>,
@@ -39,7 +39,7 @@ struct Waiting {
     answer: oneshot::Sender<Result<Grant>>,
 }
 
-impl Behind {
+impl StoreProxy {
     pub(crate) fn of(drawn: &Sequences, administered: &Sequences) -> Self {
         let (drawn, administered) = (drawn.store().clone(), administered.store().clone());
         Self { drawn, administered, queue: Arc::default() }
@@ -128,9 +128,9 @@ fn lost() -> Error {
     Error::from(ErrorKind::UnknownOutcome).during(Operation::Reserve)
 }
 
-impl fmt::Debug for Behind {
+impl fmt::Debug for StoreProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Behind").field("store", &self.drawn).finish_non_exhaustive()
+        f.debug_struct("StoreProxy").field("store", &self.drawn).finish_non_exhaustive()
     }
 }
 
@@ -165,39 +165,39 @@ mod tests {
         idmill::store_calls!(|this| this.memory => reserve give_back create inspect list set remove);
     }
 
-    fn behind(panics: bool) -> (Arc<Slow>, Behind) {
+    fn proxy(panics: bool) -> (Arc<Slow>, StoreProxy) {
         let slow = Arc::new(Slow { memory: MemoryStore::new(), let_go: Semaphore::new(0), panics });
         let ids = Sequences::new(slow.clone()).unwrap();
-        (slow, Behind::of(&ids, &ids))
+        (slow, StoreProxy::of(&ids, &ids))
     }
 
     fn request(name: &str) -> Reserve {
         Reserve::new(name.parse().unwrap(), 5).create(Bounds::new(1, u64::MAX).unwrap())
     }
 
-    async fn waiting(behind: &Behind, many: usize) {
-        while behind.queue.lock().waiting.len() != many {
+    async fn waiting(proxy: &StoreProxy, many: usize) {
+        while proxy.queue.lock().waiting.len() != many {
             tokio::task::yield_now().await;
         }
     }
 
     #[tokio::test]
     async fn what_comes_while_others_are_under_way_goes_together() {
-        let (slow, behind) = behind(false);
+        let (slow, proxy) = proxy(false);
         let ask = |n: usize| {
-            let behind = behind.clone();
-            tokio::spawn(async move { behind.reserve(vec![request(&format!("s{}", n % 3))]).await })
+            let proxy = proxy.clone();
+            tokio::spawn(async move { proxy.reserve(vec![request(&format!("s{}", n % 3))]).await })
         };
         let mut first = Vec::new();
         for n in 1..=AT_ONCE {
             first.push(ask(n));
-            while behind.queue.lock().under_way < n {
+            while proxy.queue.lock().under_way < n {
                 tokio::task::yield_now().await;
             }
-            waiting(&behind, 0).await;
+            waiting(&proxy, 0).await;
         }
         let then: Vec<_> = (0..100).map(ask).collect();
-        waiting(&behind, 100).await;
+        waiting(&proxy, 100).await;
         slow.let_go.add_permits(1_000);
         let mut granted = Vec::new();
         for asked in first.into_iter().chain(then) {
@@ -208,19 +208,19 @@ mod tests {
         let grants = |epoch: &Grant| (epoch.identity.incarnation, epoch.range.start());
         granted.sort_by_key(grants);
         let twice = granted.windows(2).any(|pair| grants(&pair[0]) == grants(&pair[1]));
-        assert!(!twice && behind.queue.lock().under_way == 0, "{granted:?}");
+        assert!(!twice && proxy.queue.lock().under_way == 0, "{granted:?}");
     }
 
     #[tokio::test]
     async fn whoever_goes_leaves_the_others_alone() {
-        let (slow, behind) = behind(false);
-        let gone = behind.clone();
+        let (slow, proxy) = proxy(false);
+        let gone = proxy.clone();
         let gone = tokio::spawn(async move { gone.reserve(vec![request("s")]).await });
-        while behind.queue.lock().under_way == 0 {
+        while proxy.queue.lock().under_way == 0 {
             tokio::task::yield_now().await;
         }
         gone.abort();
-        let stays = behind.clone();
+        let stays = proxy.clone();
         let stays = tokio::spawn(async move { stays.reserve(vec![request("s"), request("t")]).await });
         slow.let_go.add_permits(2);
         let grants = stays.await.unwrap();
@@ -229,12 +229,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_that_panics_is_unknown_and_is_asked_again_by_the_next() {
-        let (slow, behind) = behind(true);
+        let (slow, proxy) = proxy(true);
         slow.let_go.add_permits(10);
         for _ in 0..2 * AT_ONCE {
-            let error = behind.reserve(vec![request("s")]).await.pop().unwrap().unwrap_err();
+            let error = proxy.reserve(vec![request("s")]).await.pop().unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
         }
-        assert_eq!(behind.queue.lock().under_way, 0);
+        assert_eq!(proxy.queue.lock().under_way, 0);
     }
 }

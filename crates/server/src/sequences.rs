@@ -1,6 +1,6 @@
 //! The sequences that are served, and what is drawn from them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,7 +16,6 @@ use parking_lot::RwLock;
 use tracing::Instrument as _;
 
 use crate::last_error::{OfOpen, Unopened};
-use crate::observed::is_soon;
 
 /// Nothing was handed out yet: ids begin at 0.
 const NONE: i64 = -1;
@@ -25,23 +24,25 @@ const NONE: i64 = -1;
 const TRIES: usize = 8;
 /// The most ids of one request.
 const MOST_IDS: u64 = 1_000_000;
+/// A sequence that lasts no longer than this at its present rate ends soon.
+const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// One sequence. Ids are at most 2^63 − 1, which every client has a number for.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct OpenSequence {
     allocator: Allocator<i64>,
     last: AtomicI64,
     /// How many callers wait for the store.
     waiting: AtomicUsize,
     /// Failed draws.
     failed: AtomicU64,
-    /// Since the last [sweep](Draws::sweep).
+    /// Since the last [sweep](OpenSequences::sweep).
     used: AtomicBool,
     /// Read only when memory is empty.
     last_error: OfOpen,
 }
 
-impl Served {
+impl OpenSequence {
     /// The next id, if memory has one.
     #[inline]
     pub(crate) fn try_next(&self) -> Result<i64> {
@@ -90,7 +91,7 @@ impl Served {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Draws, unless the store would refuse again.
+    /// OpenSequences, unless the store would refuse again.
     async fn asked<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
         self.asked_again(draw).await.inspect_err(|_| self.note_failure())
     }
@@ -159,13 +160,18 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Whether a sequence that lasts this long deserves a warning.
+pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
+    to_exhaustion < SOON
+}
+
 fn skip(name: &str, ranges: &[Range<i64>]) {
     let ids = ranges.iter().map(Range::len).sum();
-    metrics::counter!(crate::measures::SKIPPED, "sequence" => name.to_owned()).increment(ids);
+    metrics::counter!(crate::counters::SKIPPED, "sequence" => name.to_owned()).increment(ids);
 }
 
 /// All sequences that are served, by name.
-pub(crate) struct Draws {
+pub(crate) struct OpenSequences {
     sequences: Sequences,
     administered: Sequences,
     patience: Duration,
@@ -175,11 +181,11 @@ pub(crate) struct Draws {
 /// Open sequences, and the errors of those that could not be opened.
 #[derive(Debug, Default)]
 struct Open {
-    served: RwLock<HashMap<SequenceName, Arc<Served>>>,
+    served: RwLock<BTreeMap<SequenceName, Arc<OpenSequence>>>,
     unopened: Unopened,
 }
 
-impl Draws {
+impl OpenSequences {
     pub(crate) fn of(sequences: Sequences, administered: Sequences, patience: Duration) -> Self {
         Self { sequences, administered, patience, open: Arc::default() }
     }
@@ -236,12 +242,12 @@ impl Draws {
     }
 
     /// The sequence, if it was opened before.
-    pub(crate) fn open(&self, name: &str) -> Option<Arc<Served>> {
+    pub(crate) fn open(&self, name: &str) -> Option<Arc<OpenSequence>> {
         self.open.served.read().get(name).cloned()
     }
 
     /// The sequence, opened if it was not: then it is looked for in the store.
-    pub(crate) async fn find(&self, name: &str) -> Result<Arc<Served>> {
+    pub(crate) async fn find(&self, name: &str) -> Result<Arc<OpenSequence>> {
         if let Some(served) = self.open(name) {
             return Ok(served);
         }
@@ -250,7 +256,7 @@ impl Draws {
         let opened = self.sequences.sequence::<i64>(&name).patience(self.patience).await;
         let allocator = opened.inspect_err(|error| self.open.unopened.note(&name, error))?;
         self.open.unopened.forget(&name);
-        let opened = || Served {
+        let opened = || OpenSequence {
             allocator,
             last: AtomicI64::new(NONE),
             waiting: AtomicUsize::new(0),
@@ -271,17 +277,18 @@ impl Draws {
         self.open.served.read().len()
     }
 
-    /// Those that are open, by name.
-    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
-        let mut all: Vec<_> = self.open.served.read().values().cloned().collect();
-        all.sort_by(|a, b| a.allocator.name().cmp(b.allocator.name()));
-        all
+    /// Looks at those that are open, which are in the order of names. None is opened meanwhile.
+    pub(crate) fn with_open<T>(
+        &self,
+        look: impl FnOnce(&BTreeMap<SequenceName, Arc<OpenSequence>>) -> T,
+    ) -> T {
+        look(&self.open.served.read())
     }
 
     /// The sequences that end soon at their present rate, with the time left, soonest first. Idle sequences are
     /// left out: their rate is that of their last draws.
     pub(crate) fn ending(&self) -> Vec<(String, Duration)> {
-        let ends = |served: &Arc<Served>| {
+        let ends = |served: &Arc<OpenSequence>| {
             let used = served.used.load(Ordering::Relaxed);
             let ends = served.allocator.snapshot().time_to_exhaustion.filter(|time| used && is_soon(*time));
             ends.map(|time| (served.allocator.name().to_owned(), time))
@@ -294,7 +301,7 @@ impl Draws {
     /// Forgets those that nothing was drawn from since the last time: the engine then evicts them. Not one
     /// that a client has at hand, since its next draw would not be known to those who ask for it by name.
     pub(crate) fn sweep(&self) {
-        let is_kept = |served: &Arc<Served>| {
+        let is_kept = |served: &Arc<OpenSequence>| {
             served.used.swap(false, Ordering::Relaxed) || Arc::strong_count(served) > 1
         };
         self.open.served.write().retain(|_, served| is_kept(served));
@@ -327,9 +334,9 @@ impl Drop for Stale {
     }
 }
 
-impl fmt::Debug for Draws {
+impl fmt::Debug for OpenSequences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Draws").field("sequences", &self.sequences).finish_non_exhaustive()
+        f.debug_struct("OpenSequences").field("sequences", &self.sequences).finish_non_exhaustive()
     }
 }
 
@@ -339,9 +346,9 @@ mod tests {
 
     use super::*;
 
-    fn draws() -> Draws {
+    fn draws() -> OpenSequences {
         let sequences = Sequences::new(MemoryStore::new()).unwrap();
-        Draws::of(sequences.clone(), sequences, Duration::from_secs(60))
+        OpenSequences::of(sequences.clone(), sequences, Duration::from_secs(60))
     }
 
     #[tokio::test]
@@ -350,8 +357,7 @@ mod tests {
         let held = draws.find("held").await.unwrap();
         draws.find("drawn").await.unwrap().next().await.unwrap();
         draws.find("idle").await.unwrap();
-        let open =
-            || draws.all().iter().map(|served| served.allocator().name().to_owned()).collect::<Vec<_>>();
+        let open = || draws.with_open(|open| open.keys().map(ToString::to_string).collect::<Vec<_>>());
         draws.sweep();
         assert_eq!(open(), ["drawn", "held", "idle"], "each was opened since the last time");
         draws.find("drawn").await.unwrap().next().await.unwrap();

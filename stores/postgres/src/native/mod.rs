@@ -40,8 +40,8 @@ use idmill_sql::{Asked, Patience, Row, Statement, Value};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::Mode;
 use super::session::Sessions;
+use super::{Mode, PostgresOptions};
 
 /// The largest id: PostgreSQL's sequences are integers of 63 bits and a sign.
 const LARGEST: u64 = i64::MAX.cast_unsigned();
@@ -92,6 +92,13 @@ struct Kept {
     sql: String,
 }
 
+impl PostgresOptions {
+    pub(super) async fn open_native(&self) -> Result<NativeSequences> {
+        let schema = self.schema_name();
+        NativeSequences::over(self.sessions()?, schema, self.increment, self.values, self.mode).await
+    }
+}
+
 impl NativeSequences {
     /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions);
     /// `sequences=` is taken to be `native`.
@@ -99,14 +106,14 @@ impl NativeSequences {
     /// # Errors
     /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
     pub async fn open(url: &str) -> Result<Self> {
-        Self::open_with(super::PostgresOptions::parse(url)?).await
+        Self::open_with(PostgresOptions::parse(url)?).await
     }
 
     /// Connects to a database. Creates nothing.
     ///
     /// # Errors
     /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
-    pub async fn open_with(options: super::PostgresOptions) -> Result<Self> {
+    pub async fn open_with(options: PostgresOptions) -> Result<Self> {
         options.open_native().await.map_err(|error| error.during(Operation::Connect))
     }
 

@@ -1,27 +1,25 @@
 //! What goes on, looked at once a second for those who watch.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use idmill::{Gaps, Health, Snapshot};
+use idmill::{Gaps, Health, HealthReport, SequenceName, Snapshot};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{self, MissedTickBehavior, interval};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{self, sleep, timeout};
 
-use crate::core::Core;
-use crate::readiness::Standing;
-use crate::served::Served;
-use crate::troubles::Troubles;
+use crate::readiness::{Readiness, Standing};
+use crate::sequences::{OpenSequence, OpenSequences, is_soon};
 
-/// How often it is looked at.
+/// The pause between two looks while somebody watches.
 const EVERY: Duration = Duration::from_secs(1);
+/// Without readers, only troubles are noted, this often.
+const UNREAD: Duration = Duration::from_secs(10);
 /// The most sequences of a look: first those in trouble, then by name.
 pub(crate) const MOST: usize = 5000;
 /// Looks go on for this long after the last reader.
 const UNWATCHED: Duration = Duration::from_secs(60);
-/// A sequence that lasts no longer than this at its present rate ends soon.
-const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// A rate is that of so many looks.
 const LOOKS: usize = 6;
 /// So many latencies of each sequence are kept.
@@ -31,13 +29,15 @@ const CEILING: u64 = i64::MAX.unsigned_abs();
 
 /// The last look, and what the next one needs to know of those before.
 #[derive(Debug)]
-pub(crate) struct Observed {
+pub(crate) struct ServerStatus {
     pub(crate) about: About,
-    pub(crate) troubles: Troubles,
+    troubles: Troubles,
     histories: Mutex<HashMap<String, History>>,
     latest: watch::Sender<Arc<Look>>,
     /// When the page was asked for last.
     asked: Mutex<Option<time::Instant>>,
+    /// A reader came after a time without any.
+    came: Notify,
 }
 
 /// What stays as it is while the server runs.
@@ -99,17 +99,12 @@ impl Row {
     }
 }
 
-/// Whether a sequence that lasts this long deserves a warning.
-pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
-    to_exhaustion < SOON
-}
-
-impl Observed {
+impl ServerStatus {
     pub(crate) fn new(about: About) -> Self {
         let nothing = Look { at: SystemTime::now(), fault: None, open: 0, rows: Vec::new() };
         let latest = watch::Sender::new(Arc::new(nothing));
-        let (troubles, histories, asked) = Default::default();
-        Self { about, troubles, histories, latest, asked }
+        let (troubles, histories, asked, came) = Default::default();
+        Self { about, troubles, histories, latest, asked, came }
     }
 
     #[cfg(test)]
@@ -119,17 +114,18 @@ impl Observed {
     }
 
     /// The last look; a new one, if there were no readers before.
-    pub(crate) fn latest(&self, core: &Core) -> Arc<Look> {
+    pub(crate) fn latest(&self, draws: &OpenSequences, readiness: &Readiness) -> Arc<Look> {
         let before = self.asked.lock().replace(time::Instant::now());
         if before.is_none_or(|before| before.elapsed() > UNWATCHED) && self.latest.receiver_count() == 0 {
-            self.look(core);
+            self.look(draws, readiness);
+            self.came.notify_one();
         }
         self.latest.borrow().clone()
     }
 
-    /// Hears of each look, or of the newest where there were several.
-    pub(crate) fn watch(&self, core: &Core) -> watch::Receiver<Arc<Look>> {
-        self.latest(core);
+    /// Receives each look, or the newest where there were several.
+    pub(crate) fn watch(&self, draws: &OpenSequences, readiness: &Readiness) -> watch::Receiver<Arc<Look>> {
+        self.latest(draws, readiness);
         self.latest.subscribe()
     }
 
@@ -138,18 +134,31 @@ impl Observed {
         self.latest.receiver_count() > 0 || self.asked.lock().is_some_and(lately)
     }
 
-    fn look(&self, core: &Core) {
-        let Standing { fault, report } = core.readiness.standing_now(core.draws.sequences());
-        self.troubles.note(&report, SystemTime::now());
-        let mut troubles: HashMap<_, _> =
-            report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
-        let mut served = core.draws.all();
-        let open = served.len();
-        if open > MOST {
-            // Stable, so each part stays sorted by name.
-            served.sort_by_key(|served| !troubles.contains_key(served.allocator().name()));
-            served.truncate(MOST);
+    /// Looks every second while somebody watches, and notes troubles in any case.
+    pub(crate) async fn keep(&self, draws: &OpenSequences, readiness: &Readiness) {
+        // A store that answers at all has answered by the first look.
+        readiness.standing(draws.sequences()).await;
+        loop {
+            if self.is_watched() {
+                self.look(draws, readiness);
+            } else {
+                self.histories.lock().clear();
+                self.troubles.note(&draws.sequences().health(), SystemTime::now());
+                if timeout(UNREAD, self.came.notified()).await.is_err() {
+                    continue;
+                }
+            }
+            // The first reader has looked already: a rate needs looks that are apart.
+            sleep(EVERY).await;
         }
+    }
+
+    fn look(&self, draws: &OpenSequences, readiness: &Readiness) {
+        let Standing { fault, report } = readiness.standing_now(draws.sequences());
+        self.troubles.note(&report, SystemTime::now());
+        let mut troubles: BTreeMap<_, _> =
+            report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
+        let (open, served) = draws.with_open(|open| (open.len(), shown(open, &troubles)));
         let (mut before, now) = (std::mem::take(&mut *self.histories.lock()), Instant::now());
         let (rows, histories) = served
             .iter()
@@ -170,31 +179,45 @@ impl Observed {
     }
 }
 
+type Open = BTreeMap<SequenceName, Arc<OpenSequence>>;
+
+/// The sequences of a look: those in trouble, then the others, each in the order of names.
+fn shown<T>(open: &Open, troubles: &BTreeMap<&str, T>) -> Vec<Arc<OpenSequence>> {
+    let first = troubles.keys().filter_map(|name| open.get(*name));
+    let others = open.iter().filter(|(name, _)| !troubles.contains_key(name.as_str()));
+    first.chain(others.map(|(_, served)| served)).take(MOST).cloned().collect()
+}
+
 /// Open sequences that match the search and are not in the look. Their rates would take several looks.
-pub(crate) fn left_out(core: &Core, look: &Look, search: &str) -> Vec<Row> {
+pub(crate) fn left_out(draws: &OpenSequences, look: &Look, search: &str) -> Vec<Row> {
     if look.open <= look.rows.len() || search.is_empty() {
         return Vec::new();
     }
     let (now, shown) = (Instant::now(), look.rows.iter().map(|row| &*row.name).collect::<HashSet<_>>());
     let is_found = |name: &str| !shown.contains(name) && name.to_lowercase().contains(search);
-    let all = core.draws.all();
-    let found = all.iter().filter(|served| is_found(served.allocator().name())).take(MOST);
-    found.map(|served| History::default().row(served, now)).collect()
+    draws.with_open(|open| {
+        let found = open.iter().filter(|(name, _)| is_found(name)).take(MOST);
+        found.map(|(_, served)| History::default().row(served, now)).collect()
+    })
 }
 
-/// Looks for as long as it is polled.
-pub(crate) async fn observe(core: &Core) {
-    // A store that answers at all has answered by the first look.
-    core.readiness.standing(core.draws.sequences()).await;
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if core.observed.is_watched() {
-            core.observed.look(core);
-        } else {
-            core.observed.histories.lock().clear();
-        }
+/// The sequences in trouble, each with the time at which that was first seen.
+#[derive(Debug, Default)]
+struct Troubles(Mutex<HashMap<String, SystemTime>>);
+
+impl Troubles {
+    fn since(&self, name: &str) -> Option<SystemTime> {
+        self.0.lock().get(name).copied()
+    }
+
+    fn note(&self, report: &HealthReport, now: SystemTime) {
+        let mut known = self.0.lock();
+        let mut before = std::mem::take(&mut *known);
+        known.extend(report.troubles.iter().map(|trouble| {
+            let name = trouble.name.to_string();
+            let since = before.remove(&name).unwrap_or(now);
+            (name, since)
+        }));
     }
 }
 
@@ -208,7 +231,7 @@ struct History {
 }
 
 impl History {
-    fn row(&mut self, served: &Served, now: Instant) -> Row {
+    fn row(&mut self, served: &OpenSequence, now: Instant) -> Row {
         let snapshot = served.allocator().snapshot();
         self.note(&snapshot, now);
         push(&mut self.failed, (now, served.failed()), LOOKS);
@@ -304,27 +327,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sequences_are_looked_at_while_somebody_watches() {
-        let core = Core::of_memory(crate::access::Access::open());
-        core.draws.find("orders").await.unwrap().next().await.unwrap();
+        let state = crate::state::ServerState::of_memory(crate::access::Access::open());
+        state.draws.find("orders").await.unwrap().next().await.unwrap();
         let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
-        let (observed, rows) = (&core.observed, || core.observed.latest.borrow().rows.len());
-        let observing = observe(&core);
+        let (status, rows) = (&state.status, || state.status.latest.borrow().rows.len());
+        let observing = status.keep(&state.draws, &state.readiness);
         tokio::select! {
             () = observing => {}
             () = async {
                 seconds(10).await;
                 assert_eq!(rows(), 0, "nobody watches");
-                assert_eq!(observed.latest(&core).rows.len(), 1, "the first who asks sees what there is");
-                core.draws.find("users").await.unwrap();
+                assert_eq!(state.latest_look().rows.len(), 1, "the first who asks sees what there is");
+                state.draws.find("users").await.unwrap();
                 seconds(5).await;
                 assert_eq!(rows(), 2);
-                let watches = observed.watch(&core);
-                core.draws.find("more").await.unwrap();
+                let watches = state.watch_looks();
+                state.draws.find("more").await.unwrap();
                 seconds(100).await;
                 assert_eq!(rows(), 3);
                 drop(watches);
                 seconds(100).await;
-                core.draws.find("last").await.unwrap();
+                state.draws.find("last").await.unwrap();
                 seconds(10).await;
                 assert_eq!(rows(), 3, "nobody watches any more");
             } => {}

@@ -4,51 +4,47 @@ use std::fmt;
 use std::sync::Arc;
 
 use idmill::Error;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
-use crate::behind::Behind;
-use crate::http::{Hosts, Parents};
-use crate::observed::Observed;
 use crate::peer::Peer;
 use crate::readiness::Readiness;
-use crate::served::{Draws, Served};
+use crate::sequences::{OpenSequence, OpenSequences};
+use crate::status::{Look, ServerStatus};
+use crate::store_proxy::StoreProxy;
 
 #[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) draws: Draws,
-    pub(crate) behind: Behind,
+pub(crate) struct ServerState {
+    pub(crate) draws: OpenSequences,
+    pub(crate) proxy: StoreProxy,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
     /// Where clients of Redis connect; 0 for nowhere.
     pub(crate) port: u16,
     pub(crate) metrics: Option<Metrics>,
-    pub(crate) observed: Observed,
-    pub(crate) hosts: Hosts,
-    pub(crate) parents: Option<Parents>,
+    pub(crate) status: ServerStatus,
     pub(crate) readiness: Readiness,
     /// Clients are to leave, answered.
     pub(crate) ending: CancellationToken,
 }
 
-impl Core {
+impl ServerState {
     /// One over an empty store in memory.
     #[cfg(test)]
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
-        let behind = Behind::of(&sequences, &sequences);
-        let draws = Draws::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
+        let proxy = StoreProxy::of(&sequences, &sequences);
+        let draws = OpenSequences::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
         Arc::new(Self {
             draws,
-            behind,
+            proxy,
             audit: Audit::of(access.clock().clone()),
             access,
             port: 0,
             metrics: None,
-            observed: Observed::of_nothing(),
-            hosts: Hosts::of(Vec::new(), None),
-            parents: None,
+            status: ServerStatus::of_nothing(),
             readiness: Readiness::new(),
             ending: CancellationToken::new(),
         })
@@ -63,6 +59,15 @@ impl Core {
         Ok(caller)
     }
 
+    /// The last look at what the page shows.
+    pub(crate) fn latest_look(&self) -> Arc<Look> {
+        self.status.latest(&self.draws, &self.readiness)
+    }
+
+    pub(crate) fn watch_looks(&self) -> watch::Receiver<Arc<Look>> {
+        self.status.watch(&self.draws, &self.readiness)
+    }
+
     /// Pays for one request, if the token [limits them](Caller::is_metered).
     pub(crate) fn pays(&self, caller: &Caller) -> Result<(), Refusal> {
         self.pays_for(caller, 1)
@@ -74,7 +79,7 @@ impl Core {
     }
 
     /// The sequence that a caller draws from, opened if it was not. One that this creates counts as theirs.
-    pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<Served>, E>
+    pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<OpenSequence>, E>
     where
         E: From<Refusal> + From<Error>,
     {

@@ -1,0 +1,48 @@
+//! The limit of open files, of which each client takes one.
+
+use rlimit::Resource;
+
+/// Descriptors that clients do not get: for the store's connections, listeners, files and probes.
+const RESERVE: u64 = 128;
+
+/// Raises the soft limit for this number of clients, and returns how many fit.
+pub(super) fn places(wanted: usize) -> usize {
+    let needed = (wanted as u64).saturating_add(RESERVE);
+    match raised(needed) {
+        Some(limit) if limit < needed => {
+            let places = places_of(limit);
+            tracing::warn!(
+                "{limit} files may be open, so {places} clients are served, not {wanted}: raise LimitNOFILE or `ulimit -n`"
+            );
+            places
+        }
+        _ => wanted,
+    }
+}
+
+/// Raises the soft limit to `needed` or the hard limit, and returns it; `None` if it is unknown.
+fn raised(needed: u64) -> Option<u64> {
+    let (soft, hard) = Resource::NOFILE.get().ok()?;
+    let wanted = needed.min(hard);
+    if soft >= wanted {
+        return Some(soft);
+    }
+    Some(Resource::NOFILE.set(wanted, hard).map_or(soft, |()| wanted))
+}
+
+/// Splits a limit that is too small.
+fn places_of(limit: u64) -> usize {
+    let places = limit - RESERVE.min(limit / 2);
+    usize::try_from(places).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserve_is_kept_of_any_limit() {
+        assert_eq!([64, 256, 1024].map(places_of), [32, 128, 896]);
+        assert_eq!(places(0), 0);
+    }
+}

@@ -1,0 +1,137 @@
+//! Threads that do the same over and over until there was enough of it, how far they have come, and how long it took.
+//! Times are whole microseconds or nanoseconds up to an hour, to three digits.
+
+#![allow(clippy::disallowed_types)] // a counter of progress, with no part in what is measured
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use idmill::Result;
+use indicatif::ProgressBar;
+
+/// Steps of the progress bar for one measurement.
+pub(crate) const PER_RUN: u64 = 1000;
+/// What takes longer is counted as an hour.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// When a thread has done enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    /// This number for each thread.
+    Count(u64),
+    Time(Duration),
+}
+
+/// One measurement.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    pub(crate) threads: u16,
+    pub(crate) goal: Goal,
+    /// In steps of the progress bar.
+    progress: AtomicU64,
+}
+
+impl Measurement {
+    /// Until each thread has made this number; without one, for this time.
+    pub(crate) fn new(threads: u16, count: Option<u64>, time: Duration) -> Arc<Self> {
+        let goal = count.map_or(Goal::Time(time), Goal::Count);
+        Arc::new(Self { threads, goal, progress: AtomicU64::new(0) })
+    }
+
+    /// Notes progress; whether that was all.
+    pub(crate) fn is_done(&self, made: u64, since: Instant) -> bool {
+        let share = match self.goal {
+            Goal::Count(all) => made as f64 / all as f64,
+            Goal::Time(all) => since.elapsed().as_secs_f64() / all.as_secs_f64(),
+        };
+        let progress = steps(share);
+        // A load first: writes would have the threads wait for each other.
+        if progress > self.progress.load(Ordering::Relaxed) {
+            self.progress.fetch_max(progress, Ordering::Relaxed);
+        }
+        share >= 1.0
+    }
+
+    /// Lets all threads work from the same moment on. Returns what each made, and how long the slowest took.
+    pub(crate) fn on_threads<W, T: Send>(
+        &self,
+        prepare: impl Fn() -> Result<W> + Sync,
+        work: impl Fn(W, Instant) -> Result<T> + Sync,
+    ) -> Result<(Vec<T>, Duration)> {
+        let begin = Barrier::new(self.threads.into());
+        let worker = || {
+            let prepared = prepare();
+            begin.wait();
+            let since = Instant::now();
+            work(prepared?, since).map(|made| (made, since.elapsed()))
+        };
+        let ended: Vec<Result<(T, Duration)>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.threads).map(|_| scope.spawn(worker)).collect();
+            workers.into_iter().map(|worker| worker.join().expect("workers do not panic")).collect()
+        });
+        let (made, took): (Vec<T>, Vec<Duration>) =
+            ended.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok((made, took.into_iter().max().unwrap_or_default()))
+    }
+
+    /// Runs it, and has the bar follow.
+    pub(crate) async fn watched<T: Send + 'static>(
+        &self,
+        bar: &ProgressBar,
+        run: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let (before, mut run) = (bar.position(), tokio::spawn(run));
+        loop {
+            match tokio::time::timeout(Duration::from_millis(100), &mut run).await {
+                Ok(outcome) => return outcome.expect("the measurement does not panic"),
+                Err(_) => bar.set_position(before + self.progress.load(Ordering::Relaxed)),
+            }
+        }
+    }
+}
+
+/// Off the runtime's only worker, which drives the refills.
+pub(crate) async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("the measurement does not panic")
+}
+
+// A share of 0 to 1, so the cast neither loses a sign nor overflows.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn steps(share: f64) -> u64 {
+    (share.min(1.0) * PER_RUN as f64) as u64
+}
+
+/// For what takes a round trip to a store.
+pub(crate) fn in_micros() -> Histogram<u64> {
+    up_to(micros(LONGEST))
+}
+
+/// For what takes place in memory.
+pub(crate) fn in_nanos() -> Histogram<u64> {
+    up_to(nanos(LONGEST))
+}
+
+fn up_to(longest: u64) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, longest, 3).expect("fixed bounds")
+}
+
+/// As a histogram of microseconds takes it without complaint: from one to the longest there is.
+pub(crate) fn countable_micros(duration: Duration) -> u64 {
+    micros(duration).clamp(1, micros(LONGEST))
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A quantile of microseconds, in milliseconds.
+pub(crate) fn millis_at(micros: &Histogram<u64>, quantile: f64) -> f64 {
+    micros.value_at_quantile(quantile) as f64 / 1e3
+}

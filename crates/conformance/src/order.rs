@@ -1,0 +1,139 @@
+//! What other processes are told, and what they answer on standard output, a line each time.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::time::Duration;
+
+use idmill::store::{Bounds, Grant, Reserve};
+use idmill::{Range, SequenceName};
+
+use super::ledger::{Entry, Reply};
+use super::setup::Endpoint;
+
+pub(super) const VARIABLE: &str = "IDMILL_CONFORMANCE_WORKER";
+/// Standard output may have other lines too, and a harness may write before ours on the same one.
+pub(super) const MARK: &str = "idmill-conformance:";
+
+/// What a process is to do, and for which suite.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) suite: String,
+    pub(super) endpoint: Endpoint,
+    pub(super) job: Job,
+    pub(super) request: Reserve,
+    pub(super) tasks: u64,
+    /// 0 for as long as it is let.
+    pub(super) times: u64,
+    /// After this long without an answer a call is given up.
+    pub(super) patience: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Reserves from the store.
+    Reserve,
+    /// Draws from an allocator over the store.
+    Draw,
+}
+
+impl Order {
+    pub(super) fn print(&self) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        let request = &self.request;
+        form.append_pair("suite", &self.suite);
+        if let Some(address) = self.endpoint.given() {
+            form.append_pair("address", &address.to_string());
+        }
+        let timeout = u64::try_from(self.endpoint.timeout().as_millis()).expect("not for ever");
+        form.append_pair("dir", self.endpoint.dir().to_str().expect("the suite's own path"));
+        form.append_pair("job", if self.job == Job::Draw { "draw" } else { "reserve" });
+        form.append_pair("name", &request.name);
+        let patience = u64::try_from(self.patience.as_millis()).expect("not for ever");
+        let create = request.create.expect("a worker creates its sequence");
+        let numbers = [
+            ("count", request.count),
+            ("ceiling", request.ceiling),
+            ("start", create.start()),
+            ("max", create.max()),
+            ("tasks", self.tasks),
+            ("times", self.times),
+            ("patience", patience),
+            ("timeout", timeout),
+        ];
+        for (key, number) in numbers {
+            form.append_pair(key, &number.to_string());
+        }
+        form.finish()
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
+        let get = |key: &str| pairs.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
+        let number = |key: &str| get(key)?.parse::<u64>().ok();
+        let address = match get("address") {
+            Some(address) => Some(address.parse().ok()?),
+            None => None,
+        };
+        let request = Reserve::new(SequenceName::new(get("name")?).ok()?, number("count")?)
+            .ceiling(number("ceiling")?)
+            .create(Bounds::new(number("start")?, number("max")?).ok()?);
+        Some(Self {
+            suite: get("suite")?.to_owned(),
+            endpoint: Endpoint::new(address, get("dir")?.into(), Duration::from_millis(number("timeout")?)),
+            job: if get("job")? == "draw" { Job::Draw } else { Job::Reserve },
+            request,
+            tasks: number("tasks")?,
+            times: number("times")?,
+            patience: Duration::from_millis(number("patience")?),
+        })
+    }
+}
+
+/// What this process was started for; `None` if it was not started by a suite.
+pub(super) fn of_this_process() -> Option<Order> {
+    let text = std::env::var(VARIABLE).ok()?;
+    Some(Order::parse(&text).unwrap_or_else(|| panic!("{VARIABLE} is not of this version: {text}")))
+}
+
+/// What standard input has said so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting,
+    Running,
+    Ended,
+}
+
+/// One write for each line, so that a kill leaves whole lines but for the last.
+pub(super) fn say(line: &str) {
+    let line = format!("{MARK} {line}\n");
+    // A reader that is gone ends this process by other means.
+    let _ = std::io::stdout().lock().write_all(line.as_bytes());
+}
+
+pub(super) fn say_entry(entry: &Entry) {
+    say(&line_of(entry));
+}
+
+pub(super) fn line_of(entry: &Entry) -> String {
+    let mut line = format!("entry {} {} {} {} ", entry.began, entry.ended, entry.count, entry.ceiling);
+    let written = match &entry.reply {
+        Reply::Granted(Grant { range, identity, bounds, .. }) => write!(
+            line,
+            "granted {} {} {} {} {} {}",
+            range.start(),
+            range.len(),
+            identity.incarnation,
+            identity.epoch,
+            bounds.start(),
+            bounds.max()
+        ),
+        Reply::Failed(kind, said) => write!(line, "{} {}", kind.as_str(), said.replace(['\n', '\r'], " ")),
+        Reply::Silent => write!(line, "silent"),
+    };
+    written.expect("into a string");
+    line
+}
+
+pub(super) fn say_drawn(range: Range) {
+    say(&format!("drawn {} {}", range.start(), range.len()));
+}

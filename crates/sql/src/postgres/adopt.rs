@@ -1,0 +1,88 @@
+//! Rows of another history: which there are, and how one goes on in the present one.
+
+use idmill::store::{Page, Reserve, SequenceInfo};
+use idmill::{Error, Result, SequenceName};
+use idmill_kit::Mode;
+use idmill_kit::history::{Failover, Histories};
+
+use super::calls::Calls;
+use super::history::{Adopted, History};
+use super::open::find;
+use super::rows::{self, reached};
+use super::run::read;
+use super::table::Table;
+use crate::{Executor, Patience, Statement, Value};
+
+/// Where a row that is read for it says in which history it was written. The present one is behind it.
+const WAS_AT: usize = 8;
+
+/// The sequences of the table that were last written in another history than the present one, each with the
+/// error of a reserve that is refused for it: at most a page of them. None on a standby, which has no history
+/// of its own.
+///
+/// # Errors
+/// [`NotFound`](idmill::ErrorKind::NotFound) without the table; those of reading.
+pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<(SequenceName, Error)>> {
+    let Some(here) = History::open(executor, Some(Failover::Allow)).await?.here else {
+        return Ok(Vec::new());
+    };
+    let table = find(executor, table, Mode::ReadOnly).await?;
+    let rows = read(executor, &table.select_moved(here), [Page::LIMIT.to_string().into()]).await?;
+    let refused = rows.iter().filter_map(|row| {
+        let name = SequenceName::new(row.text(0)?).ok()?;
+        let error = Histories { was: row.text(1)?, here: row.text(2)? }.refusal(&name);
+        Some((name, error))
+    });
+    Ok(refused.collect())
+}
+
+impl Calls {
+    /// The row, and whether it stands in the way of a reserve that it was written in another history. If the
+    /// row may be adopted, that is done; the caller then tries again.
+    pub(super) async fn look_again<E: Executor>(
+        &self,
+        executor: &mut E,
+        request: &Reserve,
+        patience: Patience,
+    ) -> Result<(Option<SequenceInfo>, Adopted)> {
+        let Some(here) = self.history.here else {
+            return Ok((self.inspect(executor, &request.name).await?, Adopted::Not));
+        };
+        let rows = read(executor, &self.table.select_history(here), [request.name.as_str().into()]).await?;
+        let Some(row) = rows.first() else { return Ok((None, Adopted::Not)) };
+        let seen = rows::decode(row)?;
+        let (Some(was), Some(here)) = (row.text(WAS_AT), row.text(WAS_AT + 1)) else {
+            return Ok((Some(seen), Adopted::Not));
+        };
+        if was == here {
+            return Ok((Some(seen), Adopted::Not));
+        }
+        self.adopt(executor, &seen, Histories { was, here }, patience).await?;
+        Ok((Some(seen), Adopted::Tried))
+    }
+
+    /// Has the row go on here, if it is still as it was seen, in the history that was seen.
+    async fn adopt<E: Executor>(
+        &self,
+        executor: &mut E,
+        seen: &SequenceInfo,
+        histories: Histories<'_>,
+        patience: Patience,
+    ) -> Result<()> {
+        let after = self.history.failover.adopt(seen, histories)?;
+        let values = [
+            seen.name.as_str().into(),
+            seen.identity.incarnation.to_string().into(),
+            seen.identity.epoch.to_string().into(),
+            reached(seen).to_string().into(),
+            histories.was.into(),
+            reached(&after).to_string().into(),
+            Value::Patience,
+        ];
+        let sql = self.table.adopt(E::IN_TRANSACTION, self.history);
+        if !self.write(executor, Statement::write(sql, values).with_patience(patience)).await?.is_empty() {
+            self.history.failover.report(&seen.name, histories);
+        }
+        Ok(())
+    }
+}
