@@ -28,7 +28,7 @@ impl<T: Id> Allocator<T> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
     /// use futures_util::TryStreamExt;
     ///
-    /// let orders = idmill::connect("memory:").await?.sequence::<u64>("orders").await?;
+    /// let orders = idmill::Sequences::new(idmill::store::MemoryStore::new())?.sequence::<u64>("orders").await?;
     /// let mut ids = orders.ids_stream();
     /// while let Some(id) = ids.try_next().await? {
     ///     // …

@@ -73,7 +73,7 @@ impl Sequences {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
-    /// let ids = idmill::connect("memory:").await?;
+    /// let ids = idmill::Sequences::new(idmill::store::MemoryStore::new())?;
     /// let orders = ids.sequence::<u64>("orders").await?;
     /// orders.warm().await?;
     /// let report = ids.health();

@@ -11,7 +11,6 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
-//! use crate as doctor;
 //! use idmill_doctor::{Doctor, Finding, FindingKind};
 //! use idmill_guard::{Guarded, MemoryWitness};
 //! use idmill::store::{MemoryStore, Store};
@@ -29,7 +28,7 @@
 //! let went_back = |found: &Finding| found.kind == FindingKind::WentBack;
 //! let findings = doctor.examine().await.findings;
 //! let finding = findings.into_iter().find(went_back).expect("it did");
-//! doctor::apply(&*store, &finding.remedy).await?;
+//! idmill_doctor::apply(&*store, &finding.remedy).await?;
 //! assert!(!doctor.examine().await.findings.iter().any(went_back));
 //! # Ok(()) }
 //! ```

@@ -18,13 +18,12 @@ const TRIES: usize = 16;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
-/// use idmill::store;
 /// use idmill::store::{Bounds, MemoryStore, Store};
 ///
 /// let store = MemoryStore::new();
 /// let orders = store.create(&"orders".parse()?, Bounds::of::<i32>()).await?;
-/// assert_eq!(store::raise(&store, &orders, 500).await?.next, Some(500));
-/// assert_eq!(store::raise(&store, &orders, 100).await?.next, Some(500)); // never lowered
+/// assert_eq!(idmill_kit::raise(&store, &orders, 500).await?.next, Some(500));
+/// assert_eq!(idmill_kit::raise(&store, &orders, 100).await?.next, Some(500)); // never lowered
 /// # Ok(()) }
 /// ```
 ///
@@ -61,11 +60,10 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
-/// use idmill::store;
 /// use idmill::store::{Bounds, MemoryStore};
 ///
 /// let store = MemoryStore::new();
-/// let orders = store::create_at(&store, &"orders".parse()?, Bounds::of::<i32>(), 500).await?;
+/// let orders = idmill_kit::create_at(&store, &"orders".parse()?, Bounds::of::<i32>(), 500).await?;
 /// assert_eq!((orders.next, orders.bounds), (Some(500), Bounds::of::<i32>()));
 /// # Ok(()) }
 /// ```

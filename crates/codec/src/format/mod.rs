@@ -189,7 +189,7 @@ impl Format {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::fmt::Write;
     ///
-    /// let format: crate::Format = "base62|prefix(u_)".parse()?;
+    /// let format: idmill_codec::Format = "base62|prefix(u_)".parse()?;
     /// let mut line = String::new();
     /// write!(line, "{}", format.text(1_000_000)?)?;
     /// assert_eq!(line, "u_4C92");
