@@ -178,7 +178,7 @@ impl MysqlOptions {
     /// What a store is opened with.
     pub(super) fn database(&self) -> Result<(Database, Opening)> {
         let table = self.check()?;
-        // Nothing that the store does leaves anything behind in a session, but what it keeps prepared.
+        // The store leaves nothing in a session but a prepared statement.
         let mut options = self.driver(false);
         if self.mode != Mode::ReadOnly {
             // Each connection may lead to another server than the last.

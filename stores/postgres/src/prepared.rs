@@ -1,4 +1,4 @@
-//! What a session keeps prepared, and how it is run.
+//! Statements that a session keeps prepared, and how they are run.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl Kept {
         collect(client, &statement.sql, &parameters(&statement.values, lock_timeout), rows).await
     }
 
-    /// Keeps a statement that was run before; whether the session can be used again. What was asked for is done
-    /// already, whatever comes of this.
+    /// Keeps a statement that was run before; whether the session can be used again. The outcome of the statement
+    /// is known already, and does not depend on this.
     pub(super) async fn keep(
         &mut self,
         client: &Client,
@@ -98,13 +98,13 @@ async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared,
     Ok(prepared)
 }
 
-/// Whether the session does not have what was to be kept in it: a pooler has put another in its place. A
-/// statement that hears that has done nothing, whoever says it.
+/// Whether the session does not have the prepared statement: a pooler has put another session in its place. This
+/// error undoes the statement, also if a trigger raised it.
 fn is_elsewhere(error: &Error) -> bool {
     error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
 }
 
-/// A row, all of whose columns are texts, and what it says of its commit.
+/// A row, all of whose columns are texts, with the columns about its commit.
 pub(super) struct Told {
     pub(super) row: Row,
     pub(super) durable: Option<String>,

@@ -40,7 +40,7 @@ pub(super) const DURABLE: &str = "CASE current_setting('synchronous_commit') WHE
 /// back what it was set to.
 pub(super) const SET: &str = "set_config('lock_timeout', $4, true) IS NOT NULL AND CASE current_setting('synchronous_commit') \
      WHEN 'remote_apply' THEN true ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END";
-/// What the commit of this transaction waits for, and whether the server syncs at all.
+/// The setting that the commit of this transaction follows, and whether the server syncs at all.
 pub(super) const SETTINGS: &str = "current_setting('synchronous_commit') || ' ' || current_setting('fsync') || ' ' \
      || current_setting('full_page_writes')";
 

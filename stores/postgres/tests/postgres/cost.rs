@@ -1,4 +1,4 @@
-//! What a reserve costs, counted: one round trip, of a statement that is not planned anew.
+//! The cost of a reserve, counted: one round trip, of a statement that is not planned again.
 
 use std::sync::Arc;
 

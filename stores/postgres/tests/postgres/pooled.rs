@@ -52,8 +52,8 @@ async fn ids_are_as_they_are_without_it() {
     assert!((1..=2).contains(&sessions), "{sessions} sessions: there was no pooler in between");
 }
 
-/// What one of its sessions keeps prepared the other has not: then nothing is done, and the statement is sent
-/// as it is, once.
+/// Only one of its two sessions keeps the statement prepared. In the other one that fails and changes nothing,
+/// and the statement is sent as it is.
 #[tokio::test]
 async fn statements_that_another_session_keeps_are_sent_whole() {
     let Some((engine, pooler)) = pooled().await else { return };
@@ -67,7 +67,7 @@ async fn statements_that_another_session_keeps_are_sent_whole() {
     };
     granted(4).await;
     let kept = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'idmill%'";
-    // Of the two, the pooler lends the one that was used last.
+    // The pooler lends the session that was used last.
     let mut holder = client(&pooler).await;
     let held = holder.transaction().await.unwrap();
     let count = held.query_typed(kept, &[]).await.unwrap()[0].get::<_, i64>(0);
