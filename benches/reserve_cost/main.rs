@@ -1,4 +1,4 @@
-//! What a reserve through a store costs beside the bare statement of the same driver.
+//! The cost of a reserve through a store beside the bare statement of the same driver.
 //!
 //! `cargo bench -p idmill-bench --features engines --bench reserve_cost [-- ENGINE…]`. The engines are started
 //! through `ci/engines`, each in a directory for temporary files: `TMPDIR=/dev/shm` leaves the disk out, whose

@@ -173,7 +173,7 @@ impl Sessions {
             Ok(Err(error)) => Some(fault_of(error)),
             Err(_) => Some(Fault::Silent(self.0.timeout)),
         };
-        // What is not durable is refused by whoever reads the rows; here, its session is not used again.
+        // The reader of the rows refuses those that are not durable; here, their session is not used again.
         let mut sound = fault.is_some() || !statement.writes || rows.iter().all(|row| self.is_durable(row));
         if fault.is_none() && statement.writes && sound {
             fault = self.must_have_committed(&session.client, &rows, deadline).await.err();
