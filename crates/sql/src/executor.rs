@@ -71,6 +71,9 @@ pub struct Statement<'a> {
     /// Whether the same text is sent time and again, so that it pays to keep it prepared. All others have to
     /// be prepared anew each time: SQLite carries out some pragmas while it prepares them.
     pub again: bool,
+    /// Whether it is the statement of reserves, whose cost is felt: worth the round trips that it takes to keep
+    /// it prepared where the driver alone cannot.
+    pub often: bool,
 }
 
 /// How long a statement may wait for locks that others hold. The adapter knows how long that is.
@@ -95,13 +98,19 @@ impl<'a> Statement<'a> {
     }
 
     fn new(sql: Cow<'a, str>, values: Vec<Value>, writes: bool) -> Self {
-        Self { sql, values, writes, patience: Patience::Full, again: true }
+        Self { sql, values, writes, patience: Patience::Full, again: true, often: false }
     }
 
     /// The same, with this patience.
     #[must_use]
     pub fn with_patience(self, patience: Patience) -> Self {
         Self { patience, ..self }
+    }
+
+    /// The same, of reserves.
+    #[must_use]
+    pub fn often(self) -> Self {
+        Self { often: true, ..self }
     }
 
     /// The same, which must not be kept prepared.
@@ -119,6 +128,8 @@ pub enum Value {
     Null,
     /// A signed integer of 64 bits.
     Integer(i64),
+    /// An integer of 64 bits without a sign. Only as a parameter.
+    Unsigned(u64),
     /// Text.
     Text(String),
     /// Bytes; in a row, text that is not UTF-8 too.

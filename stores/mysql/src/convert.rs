@@ -102,6 +102,15 @@ impl fmt::Display for Carried {
 
 impl StdError for Carried {}
 
+/// A value of a statement that is prepared.
+pub(super) fn parameter(value: &Value) -> mysql_async::Value {
+    match value {
+        Value::Unsigned(number) => mysql_async::Value::UInt(*number),
+        Value::Bytes(bytes) => mysql_async::Value::Bytes(bytes.clone()),
+        other => unreachable!("no statement for MySQL has the value {other:?}"),
+    }
+}
+
 /// A row as the driver gives it.
 pub(super) fn row(row: mysql_async::Row) -> Row {
     Row::new(row.unwrap().into_iter().map(value).collect())

@@ -28,6 +28,11 @@ impl Connections {
         Self::Own { pool: Arc::new(Mutex::new(Pool::new(options.clone()))), options: Box::new(options) }
     }
 
+    /// Whether they keep statements prepared. Those of a pool that the caller made may be reset after each use.
+    pub(super) fn keep(&self) -> bool {
+        matches!(self, Self::Own { .. })
+    }
+
     fn pool(&self) -> Pool {
         match self {
             Self::Given(pool) => pool.clone(),

@@ -52,7 +52,8 @@ pub(super) fn fault_of(error: PgError) -> Fault {
     Fault::Engine(fault.because(error))
 }
 
-fn is_error(error: &DbError) -> bool {
+/// Whether the session goes on.
+pub(super) fn is_error(error: &DbError) -> bool {
     match error.parsed_severity() {
         Some(severity) => severity == Severity::Error,
         None => error.severity() == "ERROR",

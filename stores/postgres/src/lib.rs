@@ -22,6 +22,7 @@ mod client;
 mod convert;
 mod native;
 mod options;
+mod prepared;
 mod session;
 mod tls;
 mod transaction;

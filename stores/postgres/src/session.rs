@@ -5,12 +5,11 @@
 //! need another row do not wait with it.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures_util::TryStreamExt;
 use idmill::{Error, ErrorKind, Result};
 use idmill_sql::postgres::{
     CANNOT_CONNECT_NOW, CURRENT_TRANSACTION, IS_STANDBY, Keeps, LOCK_NOT_AVAILABLE, TRANSACTION_STATUS, busy,
@@ -22,11 +21,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, Config, Row as PgRow};
+use tokio_postgres::{AsyncMessage, Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::client::Held;
-use super::convert::{Parameter, fault_of, parameters, row_of, unconnected, value};
+use super::convert::{fault_of, unconnected};
+use super::prepared::{Kept, Told, collect};
 
 /// Statements that run at the same time, besides those that wait for locks; more wait for their turn.
 const CONNECTIONS: usize = 4;
@@ -50,6 +50,8 @@ struct Inner {
     permits: Semaphore,
     /// Of statements that wait for a lock.
     waiting: Semaphore,
+    /// Whether sessions keep statements prepared: not behind a pooler.
+    keeping: Arc<AtomicBool>,
 }
 
 struct Idle {
@@ -70,6 +72,7 @@ enum Source {
 struct Session {
     client: Held,
     warning: Warning,
+    kept: Kept,
 }
 
 /// The last warning that came along, of those that concern a commit.
@@ -98,7 +101,9 @@ impl Sessions {
 
     fn new(source: Source, timeout: Duration, keeps: Keeps) -> Self {
         let (permits, waiting) = (Semaphore::new(CONNECTIONS), Semaphore::new(WAITING));
-        Self(Arc::new(Inner { source, timeout, keeps, idle: Mutex::default(), permits, waiting }))
+        // The sessions of others may be anybody's next.
+        let keeping = Arc::new(AtomicBool::new(matches!(source, Source::Connect { .. })));
+        Self(Arc::new(Inner { source, timeout, keeps, idle: Mutex::default(), permits, waiting, keeping }))
     }
 
     pub(super) fn keeps(&self) -> Keeps {
@@ -156,46 +161,48 @@ impl Sessions {
         deadline: Instant,
     ) -> (Vec<Row>, Option<Fault>) {
         // One that is in use is in nobody else's hands, and if this future is dropped it is closed.
-        let session = match self.session(deadline).await {
+        let mut session = match self.session(deadline).await {
             Ok(session) => session,
             Err(fault) => return (Vec::new(), Some(fault)),
         };
         let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(patience, deadline));
-        let parameters = parameters(&statement.values, &lock_timeout);
         session.warning.lock().take();
-        let answer = collect(&session.client, &statement.sql, &parameters, &mut rows);
+        let answer = session.kept.ask(&session.client, statement, &lock_timeout, &mut rows);
         let mut fault = match timeout_at(deadline, answer).await {
             Ok(Ok(())) => session.warning.lock().take().filter(|_| statement.writes).map(Fault::Warned),
             Ok(Err(error)) => Some(fault_of(error)),
             Err(_) => Some(Fault::Silent(self.0.timeout)),
         };
-        // What is not durable is refused by whoever reads the rows; here, its session is not used again.
-        let sound = fault.is_some() || !statement.writes || rows.iter().all(|row| self.is_durable(row));
+        // The reader of the rows refuses those that are not durable; here, their session is not used again.
+        let mut sound = fault.is_some() || !statement.writes || rows.iter().all(|row| self.is_durable(row));
         if fault.is_none() && statement.writes && sound {
             fault = self.must_have_committed(&session.client, &rows, deadline).await.err();
         }
         if let Some(refused) = fault.take_if(|fault| is_read_only(fault)) {
             fault = Some(why_read_only(&session.client, refused, deadline).await);
         }
+        if fault.is_none() && sound {
+            sound = session.kept.keep(&session.client, statement, deadline).await;
+        }
         self.put_back(session, sound, fault.as_ref());
-        (rows.iter().map(row_of).collect(), fault)
+        (rows.into_iter().map(|told| told.row).collect(), fault)
     }
 
-    fn is_durable(&self, row: &PgRow) -> bool {
-        must_be_durable(&value(row, "durable").unwrap_or_default(), self.0.keeps).is_ok()
+    fn is_durable(&self, told: &Told) -> bool {
+        must_be_durable(told.durable.as_deref().unwrap_or_default(), self.0.keeps).is_ok()
     }
 
     /// Not within a transaction that the caller has open on a client of its own.
     async fn must_have_committed(
         &self,
         client: &Client,
-        rows: &[PgRow],
+        rows: &[Told],
         deadline: Instant,
     ) -> Result<(), Fault> {
-        let xid = rows.iter().find_map(|row| value(row, "xid"));
+        let xid = rows.iter().find_map(|told| told.xid.as_deref());
         match (&self.0.source, xid) {
             (Source::Connect { .. }, _) | (_, None) => Ok(()),
-            (_, Some(xid)) => self.must_be_over(client, &xid, deadline).await.map_err(Fault::after_write),
+            (_, Some(xid)) => self.must_be_over(client, xid, deadline).await.map_err(Fault::after_write),
         }
     }
 
@@ -214,7 +221,7 @@ impl Sessions {
         let asked = collect(client, TRANSACTION_STATUS, &parameters, &mut rows);
         let answered = timeout_at(deadline, asked).await.map_err(|_| Fault::Silent(self.0.timeout))?;
         answered.map_err(fault_of)?;
-        match rows.first().and_then(|row| value(row, 0)).as_deref() {
+        match rows.first().and_then(|told| told.row.text(0)) {
             Some("committed") => Ok(()),
             _ => Err(Fault::Uncommitted),
         }
@@ -281,20 +288,22 @@ impl Sessions {
                 ErrorKind::Closed,
                 "the client that this store was given is closed: open the store `with_config`, which reconnects",
             ))),
-            (_, Source::Given(client)) => {
-                Ok(Session { client: Held::Own(client.clone()), warning: Arc::default() })
-            }
+            (_, Source::Given(client)) => Ok(self.held(Held::Own(client.clone()), Arc::default())),
             (_, Source::Connect { config, tls, place }) => {
                 let connected = connect(config, tls, place, halfway(deadline)).await;
                 let (client, warning) = connected.map_err(Fault::Refused)?;
-                Ok(Session { client: Held::Own(Arc::new(client)), warning })
+                Ok(self.held(Held::Own(Arc::new(client)), warning))
             }
             #[cfg(feature = "deadpool")]
             (_, Source::Pool(pool)) => {
                 let client = super::client::borrow(pool, halfway(deadline), self.0.timeout / 2).await?;
-                Ok(Session { client: Held::Lent(client), warning: Arc::default() })
+                Ok(self.held(Held::Lent(client), Arc::default()))
             }
         }
+    }
+
+    fn held(&self, client: Held, warning: Warning) -> Session {
+        Session { client, warning, kept: Kept::new(self.0.keeping.clone()) }
     }
 
     /// The one that was used last, of those that are still good; the others are closed.
@@ -311,21 +320,6 @@ impl Executor for &Sessions {
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
         self.run(&statement).await.map(Answer::rows)
     }
-}
-
-/// Until the server is ready for another query: only then has this one committed.
-async fn collect(
-    client: &Client,
-    sql: &str,
-    parameters: &[Parameter<'_>],
-    rows: &mut Vec<PgRow>,
-) -> Result<(), tokio_postgres::Error> {
-    let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
-    let mut answers = pin!(client.query_typed_raw(sql, parameters).await?);
-    while let Some(row) = answers.try_next().await? {
-        rows.push(row);
-    }
-    Ok(())
 }
 
 /// Half of the time that is left: for a wait after which something else has to be done.
@@ -348,7 +342,7 @@ async fn why_read_only(client: &Client, refused: Fault, deadline: Instant) -> Fa
     let mut rows = Vec::new();
     let asked = collect(client, IS_STANDBY, &[], &mut rows);
     match timeout_at(deadline, asked).await {
-        Ok(Ok(())) => read_only(refused, rows.first().and_then(|row| value(row, 0)).as_deref()),
+        Ok(Ok(())) => read_only(refused, rows.first().and_then(|told| told.row.text(0))),
         _ => refused,
     }
 }

@@ -7,9 +7,10 @@
 //!
 //! # What an adapter brings
 //!
-//! Statements are plain text with every value in them: there are no parameters, and nothing is to be
-//! prepared. A column may come as text, as bytes or as a number; a number above `i64::MAX` as its digits. Of
-//! an answer,
+//! Statements are plain text with every value in them, but for that of most reserves: it has values, which an
+//! adapter passes where its connections keep statements prepared, and [`whole`] writes into the text for one
+//! that sends text. A column may come as text, as bytes or as a number; a number above `i64::MAX` as its
+//! digits. Of an answer,
 //!
 //! - `changed` counts the rows that were *changed*, not those that were found: a connection that was made
 //!   with `CLIENT_FOUND_ROWS` is to be refused;
@@ -47,5 +48,5 @@ pub use calls::{CAPABILITIES, Calls};
 pub use classify::{classify, failed, is_duplicate, leaves_connection};
 pub use largest::{end_reads_after, largest};
 pub use server::{must_be_durable, settings};
-pub use table::{DEFAULT_TABLE, NAME, Table};
+pub use table::{DEFAULT_TABLE, NAME, Table, whole};
 pub use transaction::InTransaction;

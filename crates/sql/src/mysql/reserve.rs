@@ -78,7 +78,8 @@ async fn advance<E: Executor>(
     known: Known,
 ) -> Result<Option<Grant>> {
     let Some(room) = known.room(request) else { return Ok(None) };
-    let answer = write(executor, &table.advance(request, known, room, history)).await?;
+    let answer = executor.execute(table.advance(request, known, room, history)).await;
+    let answer = answer.map_err(|fault| failed(fault, to_write::<E>()))?;
     let taken = taken(&answer, request.count, room).map_err(|fault| failed(fault, to_write::<E>()))?;
     Ok(taken.map(|range| Grant::new(range, known.identity, known.bounds)))
 }

@@ -1,12 +1,14 @@
 //! The table, and the SQL that touches it.
 //!
-//! Statements are plain text with every value in them: nothing is prepared, so nothing depends on a
-//! connection's state, and each is one round trip. Names are written as hexadecimal, numbers as digits, so no
-//! `sql_mode` reads them differently.
+//! Statements are plain text with every value in them, so nothing depends on a connection's state, and each is
+//! one round trip. Names are written as hexadecimal, numbers as digits, so no `sql_mode` reads them
+//! differently. That of most reserves alone has placeholders, and [`whole`] makes it such a text: a connection
+//! that lasts can keep it prepared, since the server takes as long to read it as to carry it out.
 //!
 //! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB have in common
 //! takes some names for others.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
@@ -14,6 +16,7 @@ use idmill::{Error, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 
 use super::history::{HERE, History};
+use crate::{Statement, Value};
 
 /// The table that sequences are kept in, unless another is named.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
@@ -193,19 +196,28 @@ impl Table {
         known: Known,
         (low, high): (u64, u64),
         history: History,
-    ) -> String {
-        format!(
-            "{} AND `next` >= {low} AND `next` <= {high} AND {}{}",
-            self.advance_by(request, history),
-            known.unchanged(),
+    ) -> Statement<'static> {
+        let sql = format!(
+            "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + ?{} WHERE `name` = ? AND `next` >= ? AND `next` <= ? \
+             AND `start` = ? AND `max` = ? AND `incarnation` = ? AND `epoch` = ? AND `format` = {FORMAT}{}",
+            history.sets(),
             history.holds()
-        )
+        );
+        let (bounds, identity) = (known.bounds, known.identity);
+        let numbers = [low, high, bounds.start(), bounds.max(), identity.incarnation, identity.epoch];
+        let mut values = vec![Value::Unsigned(request.count), Value::Bytes(request.name.as_bytes().to_vec())];
+        values.extend(numbers.map(Value::Unsigned));
+        Statement::write(sql, values).often()
     }
 
     /// The same for whatever is stored: the first of the ids is `floor` or more, the last `ceiling` or less.
     pub(super) fn advance_any(&self, request: &Reserve, floor: u64, history: History) -> Option<String> {
         let (low, high) = (floor.max(1), request.ceiling.checked_sub(request.count.max(1) - 1)?);
-        let (update, holds) = (self.advance_by(request, history), history.holds());
+        let (count, sets, name) = (request.count, history.sets(), hex(&request.name));
+        let update = format!(
+            "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}"
+        );
+        let holds = history.holds();
         // As decimals: an unsigned subtraction can fail, and what it is depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
@@ -213,11 +225,6 @@ impl Table {
             "{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {} AND {whole}{holds}",
             request.count
         ))
-    }
-
-    fn advance_by(&self, request: &Reserve, history: History) -> String {
-        let (count, sets, name) = (request.count, history.sets(), hex(&request.name));
-        format!("UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}")
     }
 
     /// Writes `after`, if there still is what was `seen`. No rows are affected either
@@ -292,6 +299,24 @@ impl fmt::Display for Table {
         }
         write!(f, "`{}`", self.name)
     }
+}
+
+/// The text of a statement, with its values in the places of the placeholders.
+pub fn whole<'a>(statement: &'a Statement<'_>) -> Cow<'a, str> {
+    if statement.values.is_empty() {
+        return Cow::Borrowed(&statement.sql);
+    }
+    let mut pieces = statement.sql.split('?');
+    let mut sql = pieces.next().unwrap_or_default().to_owned();
+    for (value, piece) in statement.values.iter().zip(pieces) {
+        match value {
+            Value::Unsigned(number) => sql.push_str(&number.to_string()),
+            Value::Bytes(bytes) => sql.push_str(&hex_bytes(bytes)),
+            other => unreachable!("no statement for MySQL has the value {other:?}"),
+        }
+        sql.push_str(piece);
+    }
+    Cow::Owned(sql)
 }
 
 /// The rows of a page, by name.

@@ -7,7 +7,7 @@ use idmill::store::{Bounds, Change, GiveBack, Page, Reserve, SequenceInfo};
 use idmill::{ErrorKind, Range, Result, SequenceName};
 use idmill_kit::Mode;
 
-use super::{Calls, InTransaction, Table, must_be_durable, settings};
+use super::{Calls, InTransaction, Table, must_be_durable, settings, whole};
 use crate::{Answer, EngineError, Executor, Fault, Row, Statement, Value};
 
 /// What is answered.
@@ -32,9 +32,8 @@ impl<const IN_TRANSACTION: bool> Executor for Told<IN_TRANSACTION> {
     const IN_TRANSACTION: bool = IN_TRANSACTION;
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        assert!(statement.values.is_empty(), "every value is in the text");
         assert_eq!(statement.writes, !statement.sql.starts_with("SELECT"), "{}", statement.sql);
-        self.asked.push(statement.sql.to_string());
+        self.asked.push(whole(&statement).into_owned());
         let reply = self.answers.pop_front().map(|reply| reply.0);
         let always = self.always.map(|answer| Ok(answer(&statement)));
         reply.or(always).unwrap_or_else(|| panic!("nobody said: {}", statement.sql))

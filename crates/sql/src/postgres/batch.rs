@@ -125,7 +125,7 @@ impl Calls {
             texts(|request| request.ceiling.to_string()),
             Value::Patience,
         ];
-        let rows = self.write(&mut executor.clone(), Statement::write(sql, values)).await?;
+        let rows = self.write(&mut executor.clone(), Statement::write(sql, values).often()).await?;
         Ok(requests.into_iter().map(|request| found(&rows, request)).collect())
     }
 }

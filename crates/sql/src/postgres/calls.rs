@@ -78,11 +78,11 @@ impl Fit {
         grant.must_fit(&request.name, request.count, floor, request.ceiling)
     }
 
-    /// The last two parameters of [`Table::reserve`].
-    fn values(self) -> [Value; 2] {
+    /// The last parameter of [`Table::reserve`], if it has that.
+    fn floor(self) -> Option<Value> {
         match self {
-            Self::UpTo => ["".into(), "0".into()],
-            Self::Exactly { floor } => ["exactly".into(), floor.to_string().into()],
+            Self::UpTo => None,
+            Self::Exactly { floor } => Some(floor.to_string().into()),
         }
     }
 }
@@ -157,18 +157,17 @@ impl Calls {
         fit: Fit,
         patience: Patience,
     ) -> Result<Grant> {
-        let (sql, mut stuck) = (self.writable()?.reserve(E::IN_TRANSACTION, self.history), Stuck::default());
+        let sql = self.writable()?.reserve(E::IN_TRANSACTION, fit.floor().is_some(), self.history);
+        let mut stuck = Stuck::default();
         for _ in 0..TRIES {
-            let [exactly, floor] = fit.values();
-            let values = [
+            let mut values = vec![
                 request.name.as_str().into(),
                 request.count.max(1).to_string().into(),
                 request.ceiling.to_string().into(),
                 Value::Patience,
-                exactly,
-                floor,
             ];
-            let statement = Statement::write(&sql, values).with_patience(patience);
+            values.extend(fit.floor());
+            let statement = Statement::write(&sql, values).with_patience(patience).often();
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
             }

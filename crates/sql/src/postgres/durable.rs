@@ -33,6 +33,14 @@ pub(super) const DURABLE: &str = "CASE current_setting('synchronous_commit') WHE
      ELSE set_config('synchronous_commit', 'on', true) END || ' ' || current_setting('fsync') || ' ' \
      || current_setting('full_page_writes') AS durable";
 
+/// The same as a condition, which is met, with the lock timeout of the fourth parameter; [`SETTINGS`] reads
+/// back what it was set to.
+pub(super) const SET: &str = "set_config('lock_timeout', $4, true) IS NOT NULL AND CASE current_setting('synchronous_commit') \
+     WHEN 'remote_apply' THEN true ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END";
+/// The setting that the commit of this transaction follows, and whether the server syncs at all.
+pub(super) const SETTINGS: &str = "current_setting('synchronous_commit') || ' ' || current_setting('fsync') || ' ' \
+     || current_setting('full_page_writes')";
+
 /// Where [`WRITTEN`] begins in a row that was written, behind what is read of each.
 pub(super) const DURABLE_AT: usize = 8;
 /// What a statement that has written says besides: how durable that is, and in which transaction it was.

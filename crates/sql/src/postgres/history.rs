@@ -7,6 +7,8 @@ use idmill_kit::history::Failover;
 use super::classify::failed;
 use crate::{Asked, Executor, Fault, Statement};
 
+/// The cluster, a number. It is read from a file, and is the same for as long as a session lasts.
+pub(super) const SYSTEM: &str = "(SELECT system_identifier::text FROM pg_control_system())";
 /// The cluster and its timeline. The timeline of `pg_control_checkpoint()` would be that of before, for a
 /// while after a promotion; that of the file that is being written is the present one at once.
 const CLUSTER_AND_TIMELINE: &str = "'cluster ' || (SELECT system_identifier::text FROM pg_control_system()) \
@@ -77,6 +79,17 @@ impl History {
     /// The same, by a person who says where to go on; where the present one is not known, in none.
     pub(super) fn sets_anew(self) -> &'static str {
         if self.here.is_some() { self.sets() } else { ", history = NULL" }
+    }
+
+    /// As [`sets`](Self::sets), in a statement without such a first part.
+    pub(super) fn sets_here(self) -> String {
+        self.here.map(|here| format!(", history = {here}")).unwrap_or_default()
+    }
+
+    /// As [`holds`](Self::holds), in a statement without such a first part.
+    pub(super) fn holds_here(self) -> String {
+        let holds = |here| format!(" AND (s.history IS NULL OR s.history = {here})");
+        self.here.map(holds).unwrap_or_default()
     }
 
     /// The value in a new row.

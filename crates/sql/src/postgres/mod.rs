@@ -16,6 +16,7 @@
 //! - Where a fault [`is_read_only`], it asks [`IS_STANDBY`] on the same connection: [`read_only`] is the fault.
 //! - A connection is kept if the statement succeeded, or its fault [`leaves_connection`]; one whose rows are
 //!   not what [`must_be_durable`] wants is best closed.
+//! - On sessions of its own it may keep the statements of reserves prepared: [`Prepared`] says how.
 //! - [`Calls`] does all else, and [`InTransaction`] in a transaction of the caller's.
 //!
 //! [`Value::Text`]: crate::Value::Text
@@ -32,6 +33,7 @@ mod largest;
 pub mod native;
 mod open;
 mod place;
+mod prepared;
 mod records;
 mod rows;
 mod run;
@@ -53,7 +55,7 @@ pub use self::history::server;
 pub use self::largest::largest;
 pub use self::open::must_sync;
 pub use self::place::{Place, Relation, look, lookalikes};
-pub use self::run::{TRIES, crowded};
+pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
 pub use self::transaction::InTransaction;
 pub use crate::column::quoted;

@@ -10,7 +10,7 @@
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::options::{Kind, text};
 
-use super::durable::{DURABLE, WRITTEN};
+use super::durable::{DURABLE, SET, SETTINGS, WRITTEN};
 use super::history::{History, published};
 use super::place::Relation;
 use crate::column::quoted;
@@ -103,24 +103,31 @@ impl Table {
         )
     }
 
-    /// Takes the next ids of a row, up to `count` and the limit: parameters name, count,
-    /// ceiling, lock timeout, whether all of `count` are needed, and the least id of use. A row
-    /// that has none is not matched, nor one that was written in another history.
+    /// Takes the next ids of a row, up to `count` and the limit: parameters name, count, ceiling, lock timeout;
+    /// and, where all of `count` are needed, the least id of use. A row that has none is not matched, nor one
+    /// that was written in another history.
     ///
     /// Under READ COMMITTED a writer that waited for another evaluates condition and new values
     /// again, on the row as the other left it. `reserved_from` is part of those values, and tells
     /// which ids this very statement took.
-    pub(super) fn reserve(&self, in_transaction: bool, history: History) -> String {
+    ///
+    /// The settings are among the conditions, all of which are looked at before the row is locked: a table of
+    /// their own to join with, as the other statements have, takes a tenth of the time of all.
+    pub(super) fn reserve(&self, in_transaction: bool, exactly: bool, history: History) -> String {
+        let exactly = if exactly {
+            " AND s.next + $2::numeric <= LEAST(s.max, $3::numeric) + 1 AND s.next >= $5::numeric"
+        } else {
+            ""
+        };
+        let (durable, set) = if in_transaction { ("'on'", "$4::text IS NOT NULL") } else { (SETTINGS, SET) };
         format!(
-            "{} UPDATE {} AS s SET reserved_from = s.next, \
-             next = LEAST(s.next + $2::numeric, LEAST(s.max, $3::numeric) + 1){} FROM session \
-             WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric) \
-             AND ($5 <> 'exactly' OR s.next + $2::numeric <= LEAST(s.max, $3::numeric) + 1) \
-             AND s.next >= $6::numeric{} RETURNING {ROW}, {WRITTEN}",
-            session(in_transaction, 4, &history.column()),
+            "UPDATE {} AS s SET reserved_from = s.next, \
+             next = LEAST(s.next + $2::numeric, LEAST(s.max, $3::numeric) + 1){} \
+             WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric){exactly}{} AND {set} \
+             RETURNING {ROW}, {durable} AS durable, txid_current()::text AS xid",
             self.sql(),
-            history.sets(),
-            history.holds()
+            history.sets_here(),
+            history.holds_here()
         )
     }
 

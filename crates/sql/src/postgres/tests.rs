@@ -148,7 +148,7 @@ async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
     let statement = transaction.heard().remove(0);
     assert!(statement.writes && !statement.sql.contains("set_config"), "{}", statement.sql);
     assert!(statement.sql.contains("UPDATE \"app\".\"t\""), "{}", statement.sql);
-    let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Patience, "exactly".into()];
+    let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Patience, "0".into()];
     assert_eq!(statement.values[..5], values);
     // Fewer are left.
     let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![seen("99")])]);
@@ -371,9 +371,10 @@ async fn what_the_server_does_not_tell_is_not_asked_for_again() {
             .await
     };
     let (denied, missing) = (|| engine("42501"), || engine("0A000"));
-    let sql = |calls: &Calls| calls.table.reserve(false, calls.history);
+    let sql = |calls: &Calls| calls.table.reserve(false, false, calls.history);
     let told = sql(&open(vec![Ok(told())], None).await.unwrap());
-    assert!(told.contains("pg_walfile_name") && told.contains("s.history = session.here"), "{told}");
+    assert!(told.contains("pg_walfile_name") && told.contains("s.history = 'cluster ' ||"), "{told}");
+    assert!(told.contains(super::history::SYSTEM), "a session that keeps it knows that: {told}");
     let half = sql(&open(vec![missing(), Ok(vec![])], None).await.unwrap());
     assert!(half.contains("pg_control_system") && !half.contains("pg_walfile_name"), "{half}");
     for (answers, failover) in

@@ -27,6 +27,8 @@ const LONGEST_DATABASE: usize = 64;
 /// The most connections at a time, and how long one may be idle.
 const CONNECTIONS: usize = 10;
 const IDLE: Duration = Duration::from_secs(60);
+/// How many statements a connection keeps prepared: there is one.
+const KEPT: usize = 4;
 
 /// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
 ///
@@ -176,7 +178,7 @@ impl MysqlOptions {
     /// What a store is opened with.
     pub(super) fn database(&self) -> Result<(Database, Opening)> {
         let table = self.check()?;
-        // Nothing that the store does leaves anything behind in a session.
+        // The store leaves nothing in a session but a prepared statement.
         let mut options = self.driver(false);
         if self.mode != Mode::ReadOnly {
             // Each connection may lead to another server than the last.
@@ -207,7 +209,7 @@ impl MysqlOptions {
             // The driver would go around the port that was named, by the server's socket.
             .prefer_socket(false)
             .client_found_rows(false)
-            .stmt_cache_size(0)
+            .stmt_cache_size(if reset { 0 } else { KEPT })
             .tcp_keepalive(Some(IDLE))
             .setup(vec![settings(self.timeout)])
             .pool_opts(pool)

@@ -1,6 +1,7 @@
 //! The PostgreSQL stores over the real server, which `ci/engines/postgres` starts: one for each test.
 
 mod columns;
+mod cost;
 mod durable;
 mod encrypted;
 mod errors;

@@ -9,7 +9,7 @@ use idmill_testing::engines::Engine;
 use idmill_url::open_store;
 use tokio::task::JoinSet;
 
-use crate::{client, reserve, server, url};
+use crate::{client, ids, reserve, server, url};
 
 /// A server, and a pooler in front of it that has two connections to it.
 async fn pooled() -> Option<(Engine, Engine)> {
@@ -51,6 +51,34 @@ async fn ids_are_as_they_are_without_it() {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idmill'";
     let sessions: i64 = client(&engine).await.query_one(sql, &[]).await.unwrap().get(0);
     assert!((1..=2).contains(&sessions), "{sessions} sessions: there was no pooler in between");
+}
+
+/// Only one of its two sessions keeps the statement prepared. In the other one that fails and changes nothing,
+/// and the statement is sent as it is.
+#[tokio::test]
+async fn statements_that_another_session_keeps_are_sent_whole() {
+    let Some((engine, pooler)) = pooled().await else { return };
+    let store = connect(&url(&pooler, "")).await.unwrap();
+    let mut next = 1;
+    let mut granted = async |times| {
+        for _ in 0..times {
+            assert_eq!(ids(reserve(&*store, "s", 3).await.unwrap().range), (next, next + 2));
+            next += 3;
+        }
+    };
+    granted(4).await;
+    let kept = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'idmill%'";
+    // The pooler lends the session that was used last.
+    let mut holder = client(&pooler).await;
+    let held = holder.transaction().await.unwrap();
+    let count = held.query_typed(kept, &[]).await.unwrap()[0].get::<_, i64>(0);
+    assert_eq!(count, 1, "the session that was borrowed keeps it");
+    granted(4).await;
+    held.rollback().await.unwrap();
+    granted(4).await;
+    let beside = client(&engine).await;
+    let all: i64 = beside.query_one("SELECT next::bigint FROM idmill_sequences", &[]).await.unwrap().get(0);
+    assert_eq!(all, 37);
 }
 
 /// What the pooler says for the server that is gone is no grant, and no refusal for ever.

@@ -26,14 +26,18 @@ end
 
 -- Which server runs this, as it is at this very moment: after a promotion or a restart it is another.
 local function server()
-  local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
+  local info = redis.call('INFO', 'replication')
   local function value(key)
     return string.match(info, '\n' .. key .. ':([^\r\n]*)') or ''
   end
   return {
     master = value('role') == 'master',
-    run = value('run_id'),
     replid = value('master_replid'),
     earlier = value('master_replid2'),
   }
+end
+
+-- Of which process it is the life.
+local function run()
+  return string.match(redis.call('INFO', 'server'), '\nrun_id:([^\r\n]*)') or ''
 end

@@ -2,10 +2,10 @@
 
 -- The record; nil if there is none, or the name of what is in its place instead.
 local function load()
-  if redis.call('EXISTS', KEYS[1]) == 0 then
+  local held = redis.call('HMGET', KEYS[1], 'format', 'record', 'run', 'replid')
+  if not held[1] and redis.call('EXISTS', KEYS[1]) == 0 then
     return nil
   end
-  local held = redis.call('HMGET', KEYS[1], 'format', 'record', 'run', 'replid')
   if held[1] ~= '1' or not held[2] or not held[3] or not held[4] then
     return 'foreign'
   end

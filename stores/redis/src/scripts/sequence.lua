@@ -3,10 +3,10 @@ local FIELDS = { 'start', 'max', 'next', 'incarnation', 'epoch', 'run', 'replid'
 
 -- The sequence; nil if there is none, or the name of what is in its place instead.
 local function load()
-  if redis.call('EXISTS', KEYS[1]) == 0 then
+  local held = redis.call('HMGET', KEYS[1], 'format', unpack(FIELDS))
+  if not held[1] and redis.call('EXISTS', KEYS[1]) == 0 then
     return nil
   end
-  local held = redis.call('HMGET', KEYS[1], 'format', unpack(FIELDS))
   local sequence = {}
   for i, field in ipairs(FIELDS) do
     sequence[field] = held[i + 1]
@@ -17,10 +17,15 @@ local function load()
   return held[1] == '1' and sequence or 'foreign'
 end
 
--- The only write to it, and the last of every script: when that fails, nothing was changed.
+-- The only write to it, and the last of every script: when that fails, nothing was changed. A replid is of one process: where it
+-- stands there already, so does `run`.
 local function save(sequence, here)
+  if sequence.replid == here.replid then
+    redis.call('HSET', KEYS[1], 'max', sequence.max, 'next', sequence.next, 'epoch', sequence.epoch)
+    return
+  end
   redis.call('HSET', KEYS[1], 'format', '1', 'start', sequence.start, 'max', sequence.max, 'next', sequence.next,
-    'incarnation', sequence.incarnation, 'epoch', sequence.epoch, 'run', here.run, 'replid', here.replid)
+    'incarnation', sequence.incarnation, 'epoch', sequence.epoch, 'run', run(), 'replid', here.replid)
 end
 
 local function answer(word, sequence)

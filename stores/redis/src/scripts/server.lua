@@ -1,2 +1,2 @@
 -- ARGV: nonce.
-return { ARGV[1], 'server', server().run }
+return { ARGV[1], 'server', run() }

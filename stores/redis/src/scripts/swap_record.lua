@@ -13,5 +13,5 @@ end
 if not kept then
   redis.call('SADD', KEYS[2], ARGV[3])
 end
-redis.call('HSET', KEYS[1], 'format', '1', 'record', ARGV[4], 'run', here.run, 'replid', here.replid)
+redis.call('HSET', KEYS[1], 'format', '1', 'record', ARGV[4], 'run', run(), 'replid', here.replid)
 return { ARGV[1], 'done' }

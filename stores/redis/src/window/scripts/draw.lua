@@ -3,7 +3,7 @@ local here = server()
 if not here.master then
   return { ARGV[1], 'replica' }
 end
-local fence = here.run .. ':' .. here.replid
+local fence = run() .. ':' .. here.replid
 local fields = { 'fence', 'token', 'base', 'used', 'len', 'mark', 'ahead', 'nbase', 'nlen', 'nmark' }
 local held = redis.call('HMGET', KEYS[1], unpack(fields))
 if held[1] == fence then

@@ -1,7 +1,7 @@
 -- ARGV: nonce, token, base, used, len, mark, how long it lives in ms. As `tier::fenced::install`.
 local here = server()
 local held = redis.call('HMGET', KEYS[1], 'fence', 'token', 'ahead')
-local fence = here.run .. ':' .. here.replid
+local fence = run() .. ':' .. here.replid
 if not here.master or held[1] ~= fence or (held[2] ~= ARGV[2] and held[3] ~= ARGV[2]) then
   return { ARGV[1], 'changed' }
 end

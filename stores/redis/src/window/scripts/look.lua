@@ -4,7 +4,7 @@ if not here.master then
   return { ARGV[1], 'replica' }
 end
 local held = redis.call('HMGET', KEYS[1], 'fence', 'base', 'len', 'nbase', 'nlen')
-if held[1] ~= here.run .. ':' .. here.replid or not held[2] then
+if held[1] ~= run() .. ':' .. here.replid or not held[2] then
   return { ARGV[1], 'nothing' }
 end
 local base, len = held[4] or held[2], tonumber((held[4] and held[5] or held[3]) or '')

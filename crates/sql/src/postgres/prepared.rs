@@ -1,0 +1,141 @@
+//! Statements of reserves, prepared by SQL: planning one takes as long as all else that is done for it.
+//!
+//! The statements of the protocol do not serve. A driver numbers them, and behind a pooler the next one may run
+//! in another session, where that number is a statement of somebody else's. A name made of the text itself is
+//! that of this text in each session, or of nothing. A statement that fails with [`PREPARED_IS_MISSING`] changed
+//! nothing, and is sent as it is from then on.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::history::SYSTEM;
+use crate::{Statement, Value};
+
+/// `invalid_sql_statement_name`.
+pub const PREPARED_IS_MISSING: &str = "26000";
+/// Says which cluster the session is of, to be asked in the transaction that prepares a statement.
+pub const SYSTEM_IDENTIFIER: &str = "SELECT system_identifier::text FROM pg_control_system()";
+
+/// A statement that a session keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    name: String,
+    sql: String,
+    types: String,
+}
+
+impl Prepared {
+    /// `None` for a statement that is not kept. Otherwise, whether it reads the cluster's identifier, which does
+    /// not change in a session: see [`SYSTEM_IDENTIFIER`].
+    pub fn wants(statement: &Statement<'_>) -> Option<bool> {
+        let all = statement.often && statement.values.iter().all(|value| of_type(value).is_some());
+        all.then(|| statement.sql.contains(SYSTEM))
+    }
+
+    /// The statement as a session of this cluster may keep it, and no session of another cluster: the statement
+    /// writes the identifier.
+    pub fn new(statement: &Statement<'_>, cluster: Option<&str>) -> Self {
+        let types: Vec<_> = statement.values.iter().filter_map(of_type).collect();
+        let cluster = cluster.map(|cluster| literal(cluster) + "::text");
+        let sql = cluster.map_or_else(|| statement.sql.to_string(), |it| statement.sql.replace(SYSTEM, &it));
+        let (mut hash, types) = (DefaultHasher::new(), types.join(", "));
+        (&sql, &types).hash(&mut hash);
+        Self { name: format!("idmill_{:016x}", hash.finish()), sql, types }
+    }
+
+    /// Has the session keep it.
+    pub fn prepare(&self) -> String {
+        format!("PREPARE {} ({}) AS {}", self.name, self.types, self.sql)
+    }
+
+    /// Runs it, with these values and this patience.
+    pub fn execute(&self, values: &[Value], patience: &str) -> String {
+        let mut sql = format!("EXECUTE {}", self.name);
+        for (place, value) in values.iter().enumerate() {
+            sql.push_str(if place == 0 { " (" } else { ", " });
+            push(&mut sql, value, patience);
+        }
+        sql + if values.is_empty() { "" } else { ")" }
+    }
+}
+
+/// `None` of what no statement of reserves has.
+fn of_type(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Text(_) | Value::Patience => Some("text"),
+        Value::Texts(_) => Some("text[]"),
+        _ => None,
+    }
+}
+
+fn push(sql: &mut String, value: &Value, patience: &str) {
+    match value {
+        Value::Text(text) => push_literal(sql, text),
+        Value::Texts(texts) => {
+            sql.push_str("ARRAY[");
+            for (place, text) in texts.iter().enumerate() {
+                sql.push_str(if place == 0 { "" } else { ", " });
+                push_literal(sql, text);
+            }
+            sql.push_str("]::text[]");
+        }
+        Value::Patience => push_literal(sql, patience),
+        other => unreachable!("no reserve has the value {other:?}"),
+    }
+}
+
+fn literal(text: &str) -> String {
+    let mut sql = String::new();
+    push_literal(&mut sql, text);
+    sql
+}
+
+/// With `E`, as the setting `standard_conforming_strings` does not change what is read.
+fn push_literal(sql: &mut String, text: &str) {
+    sql.push_str("E'");
+    for char in text.chars() {
+        match char {
+            '\'' => sql.push_str("''"),
+            '\\' => sql.push_str("\\\\"),
+            char => sql.push(char),
+        }
+    }
+    sql.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reserve(values: impl Into<Vec<Value>>) -> Statement<'static> {
+        Statement::write(format!("UPDATE t SET a = 'cluster ' || {SYSTEM}"), values).often()
+    }
+
+    #[test]
+    fn values_are_literals_that_end_where_they_end() {
+        let texts = Value::Texts(vec!["a'".to_owned(), "b\\".to_owned()]);
+        let statement = reserve(["x'); DROP".into(), texts, Value::Patience]);
+        let prepared = Prepared::new(&statement, Some("7"));
+        let sql = "PREPARE NAME (text, text[], text) AS UPDATE t SET a = 'cluster ' || E'7'::text";
+        assert_eq!(prepared.prepare(), sql.replace("NAME", &prepared.name));
+        let sql = r"EXECUTE NAME (E'x''); DROP', ARRAY[E'a''', E'b\\']::text[], E'100ms')";
+        assert_eq!(prepared.execute(&statement.values, "100ms"), sql.replace("NAME", &prepared.name));
+        assert_eq!(prepared.execute(&[], ""), format!("EXECUTE {}", prepared.name));
+    }
+
+    /// So that where the name is known it is this statement, of this cluster.
+    #[test]
+    fn names_are_those_of_the_text() {
+        let name = |values: &[Value], cluster| Prepared::new(&reserve(values), Some(cluster)).name;
+        let (one, two) = (["a".into()], ["a".into(), "b".into()]);
+        assert_eq!(name(&one, "7"), name(&["b".into()], "7"));
+        assert!(name(&one, "7") != name(&one, "8") && name(&one, "7") != name(&two, "7"));
+    }
+
+    #[test]
+    fn what_is_not_a_reserve_is_not_kept() {
+        assert_eq!(Prepared::wants(&reserve(["a".into()])), Some(true));
+        assert_eq!(Prepared::wants(&Statement::write("UPDATE t", []).often()), Some(false));
+        assert_eq!(Prepared::wants(&Statement::write("UPDATE t", [])), None);
+        assert_eq!(Prepared::wants(&reserve([Value::Null])), None);
+    }
+}

@@ -1,0 +1,151 @@
+//! Statements that a session keeps prepared, and how they are run.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::TryStreamExt;
+use idmill_sql::postgres::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
+use idmill_sql::{Row, Statement, Value};
+use tokio::time::{Instant, timeout_at};
+use tokio_postgres::{Client, Error, Row as PgRow, SimpleQueryMessage, SimpleQueryRow};
+
+use super::convert::{Parameter, is_error, parameters, row_of, value};
+
+/// The statements of reserves that a session has run. Each is kept from the second time on, since many a session
+/// lasts for one.
+pub(super) struct Kept {
+    statements: Vec<(String, Option<Prepared>)>,
+    /// Whether the store's sessions keep any: not those of others, which may be anybody's next, nor behind a
+    /// pooler.
+    keeping: Arc<AtomicBool>,
+}
+
+impl Kept {
+    pub(super) fn new(keeping: Arc<AtomicBool>) -> Self {
+        Self { statements: Vec::new(), keeping }
+    }
+
+    /// Runs a statement as the session keeps it; as it is, if it does not, or turns out to be another session.
+    pub(super) async fn ask(
+        &mut self,
+        client: &Client,
+        statement: &Statement<'_>,
+        lock_timeout: &String,
+        rows: &mut Vec<Told>,
+    ) -> Result<(), Error> {
+        let kept = self.statements.iter().find(|(sql, _)| **sql == *statement.sql);
+        if let Some((_, Some(kept))) = kept {
+            match execute(client, &kept.execute(&statement.values, lock_timeout), rows).await {
+                Err(error) if is_elsewhere(&error) => self.stop(),
+                outcome => return outcome,
+            }
+        }
+        collect(client, &statement.sql, &parameters(&statement.values, lock_timeout), rows).await
+    }
+
+    /// Keeps a statement that was run before; whether the session can be used again. The outcome of the statement
+    /// is known already, and does not depend on this.
+    pub(super) async fn keep(
+        &mut self,
+        client: &Client,
+        statement: &Statement<'_>,
+        deadline: Instant,
+    ) -> bool {
+        if !self.keeping.load(Ordering::Relaxed) || !self.is_due(statement) {
+            return true;
+        }
+        match timeout_at(deadline, prepare(client, statement)).await {
+            Ok(Ok(prepared)) => {
+                self.statements.retain(|(sql, _)| **sql != *statement.sql);
+                self.statements.push((statement.sql.clone().into_owned(), Some(prepared)));
+                true
+            }
+            Ok(Err(error)) if error.as_db_error().is_some() => {
+                self.stop();
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn is_due(&mut self, statement: &Statement<'_>) -> bool {
+        match self.statements.iter().find(|(sql, _)| **sql == *statement.sql) {
+            Some((_, kept)) => kept.is_none(),
+            None if Prepared::wants(statement).is_some() => {
+                self.statements.push((statement.sql.clone().into_owned(), None));
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn stop(&mut self) {
+        self.keeping.store(false, Ordering::Relaxed);
+        self.statements.clear();
+    }
+}
+
+/// In a transaction, so that behind a pooler, too, the session that keeps it is the one that says of which
+/// cluster it is.
+async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared, Error> {
+    let asks = Prepared::wants(statement) == Some(true);
+    let begin = if asks { format!("BEGIN; {SYSTEM_IDENTIFIER}") } else { "BEGIN".to_owned() };
+    let mut told = Vec::new();
+    execute(client, &begin, &mut told).await?;
+    let prepared = Prepared::new(statement, told.first().and_then(|told| told.row.text(0)));
+    client.batch_execute(&format!("{}; COMMIT", prepared.prepare())).await?;
+    Ok(prepared)
+}
+
+/// Whether the session does not have the prepared statement: a pooler has put another session in its place. This
+/// error undoes the statement, also if a trigger raised it.
+fn is_elsewhere(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
+}
+
+/// A row, all of whose columns are texts, with the columns about its commit.
+pub(super) struct Told {
+    pub(super) row: Row,
+    pub(super) durable: Option<String>,
+    pub(super) xid: Option<String>,
+}
+
+impl Told {
+    pub(super) fn typed(row: &PgRow) -> Self {
+        Self { row: row_of(row), durable: value(row, "durable"), xid: value(row, "xid") }
+    }
+
+    fn simple(row: &SimpleQueryRow) -> Self {
+        let text = |column| row.get(column).map(str::to_owned);
+        let named = |name| row.columns().iter().position(|column| column.name() == name).and_then(text);
+        let values = (0..row.len()).map(|column| text(column).map_or(Value::Null, Value::Text));
+        Self { row: Row::new(values.collect()), durable: named("durable"), xid: named("xid") }
+    }
+}
+
+/// Until the server is ready for another query: only then has this one committed.
+pub(super) async fn collect(
+    client: &Client,
+    sql: &str,
+    parameters: &[Parameter<'_>],
+    rows: &mut Vec<Told>,
+) -> Result<(), Error> {
+    let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
+    let mut answers = pin!(client.query_typed_raw(sql, parameters).await?);
+    while let Some(row) = answers.try_next().await? {
+        rows.push(Told::typed(&row));
+    }
+    Ok(())
+}
+
+/// Runs what has no parameters, until the server is ready for another query.
+async fn execute(client: &Client, sql: &str, rows: &mut Vec<Told>) -> Result<(), Error> {
+    let mut answers = pin!(client.simple_query_raw(sql).await?);
+    while let Some(answer) = answers.try_next().await? {
+        if let SimpleQueryMessage::Row(row) = answer {
+            rows.push(Told::simple(&row));
+        }
+    }
+    Ok(())
+}
