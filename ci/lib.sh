@@ -193,8 +193,7 @@ sort_tests() {
             PLAIN+=("$name")
         fi
     done < <(cargo metadata --no-deps --format-version 1 |
-        sed 's/"kind":\["test"\],"crate_types":\["bin"\],"name":"/\n&/g' |
-        sed -nE 's/^"kind":\["test"\],"crate_types":\["bin"\],"name":"([^"]*)","src_path":"([^"]*)".*/\1"\2/p')
+        grep -oE '"kind":\["test"\],"crate_types":\["bin"\],"name":"[^"]*","src_path":"[^"]*"' | sed -E 's/.*"name":"(.*)","src_path":"(.*)"/\1"\2/')
     ((${#need[@]} > 0)) || fail "no suite starts an engine"
     for name in "${STORES[@]}"; do
         among "${name}_conformance" "${CONFORMANCE[@]}" || fail "stores/$name has no ${name}_conformance"
@@ -202,29 +201,19 @@ sort_tests() {
     for name in "${need[@]}"; do
         among "$name" "${ENGINES[@]}" || fail "${name}_conformance starts an engine, and no test $name does"
     done
-    quick CONFORMANCE _conformance
-    quick ENGINES
+    mapfile -t CONFORMANCE < <(quick "${CONFORMANCE[@]}")
+    mapfile -t ENGINES < <(quick "${ENGINES[@]}")
 }
 
-# quick ARRAY [SUFFIX]: leaves those of the stores in IDMILL_QUICK_STORES, where it is set.
+# quick NAME…: those of the stores in IDMILL_QUICK_STORES, where it is set.
 quick() {
-    local -n names=$1
-    local name left=()
-    [[ -n ${IDMILL_QUICK_STORES:-} ]] || return 0
-    for name in "${names[@]}"; do
-        # shellcheck disable=SC2086 # words
-        ! among "${name%"${2:-}"}" $IDMILL_QUICK_STORES || left+=("$name")
-    done
-    names=("${left[@]}")
+    printf '%s\n' "$@" | grep -xE "(${IDMILL_QUICK_STORES:-.*})(_conformance)?"
 }
 
-# first "NAME NAME…" NAME…: the names, those in front that the first argument has too, in its order.
+# first "NAME NAME…" NAME…: the names, those in front that the first argument has too.
 first() {
-    local name
-    for name in $1; do
-        ! among "$name" "${@:2}" || printf '%s\n' "$name"
-    done
-    printf '%s\n' "${@:2}" | grep -vxF "$(tr ' ' '\n' <<<"$1")" || true
+    printf '%s\n' "${@:2}" | grep -xE "${1// /|}" || true
+    printf '%s\n' "${@:2}" | grep -vxE "${1// /|}" || true
 }
 
 # features MANIFEST: those that it declares, without `default`.

@@ -75,12 +75,12 @@ go_build() {
 engine() {
     local name=${0##*/}
     # What `ci/test` without `full` leaves out.
-    [[ ${1:-} != fetch || -z ${IDMILL_QUICK_ENGINES:-} || " $IDMILL_QUICK_ENGINES " == *" $name "* ]] ||
+    [[ ${1:-} != fetch || $name =~ ^(${IDMILL_QUICK_ENGINES:-.*})$ ]] ||
         missing "$name is left to ci/test full"
     if [[ ${1:-} =~ ^(fetch|version|serve|address|tool)$ && $(type -t "$1") == function ]] && (($# >= ${LEAST[$1]:-1})); then
         "$@"
     else
-        printf 'usage: %s fetch | version | serve DIR PORT%s\n' "$0" "${MORE:-}" >&2
+        printf 'usage: %s fetch | version | serve DIR PORT%s\n' "$0" "$MORE" >&2
         exit 2
     fi
 }
