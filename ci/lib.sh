@@ -221,6 +221,16 @@ features() {
     awk '/^\[/ { on = /^\[features\]/ } on && /^[a-z][a-z0-9_-]* *=/ && $1 != "default" { print $1 }' "$1"
 }
 
+# published [DIRECTORY…]: the manifests of the workspace's crates, and those in DIRECTORY, that are published.
+published() {
+    printf '%s\n' . crates/* stores/* "$@" | sed 's,$,/Cargo.toml,' | xargs grep -L '^publish = false'
+}
+
+# names: of the packages whose manifests are read.
+names() {
+    xargs grep -hm 1 '^name = ' | cut -d '"' -f 2
+}
+
 # use_oldest: sets OLDEST to the cargo of the oldest Rust. All steps that only check use it, and so share what
 # they check of three hundred other crates; and a new Rust brings no new lints. Where it cannot be had, the
 # lint clippy::incompatible_msrv of this one has to do, which looks at uses of the standard library alone.
