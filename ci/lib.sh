@@ -132,7 +132,7 @@ at_once() {
     ((failures == 0)) || fail "$failures times $command failed"
 }
 
-# within MINUTES COMMAND…: ends it after that time, with all that it started, and says so in the summary.
+# within MINUTES COMMAND…: in a shell of its own; ends it after that time, with all that it started, and says so in the summary.
 within() {
     local child status=0
     timeout --kill-after=10 "$1m" "${@:2}" &
@@ -141,7 +141,6 @@ within() {
     # shellcheck disable=SC2064 # the process as it is called now
     trap "kill $child" TERM INT
     wait "$child" || status=$?
-    trap - TERM INT
     ((status != 124)) || report failure "not done in $1 minutes: ${*:2}"
     return "$status"
 }
@@ -180,11 +179,10 @@ sort_tests() {
     local name file need=() engines='idmill_testing::(\{([^;]*[ ,{])?)?engines([^a-z0-9_]|$)'
     CONFORMANCE=() ENGINES=() BROWSERS=() PLAIN=()
     while IFS='"' read -r name file; do
+        ! among "$name" "${COMPUTING[@]}" || continue
         if [[ $name == *_conformance ]]; then
             CONFORMANCE+=("$name")
             ! uses "$file" "$engines" || need+=("${name%_conformance}")
-        elif among "$name" "${COMPUTING[@]}"; then
-            :
         elif uses "$file" "$engines"; then
             ENGINES+=("$name")
         elif uses "$file" '(^|[^a-z0-9_])thirtyfour::'; then

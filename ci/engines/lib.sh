@@ -77,12 +77,11 @@ engine() {
     # What `ci/test` without `full` leaves out.
     [[ ${1:-} != fetch || $name =~ ^(${IDMILL_QUICK_ENGINES:-.*})$ ]] ||
         missing "$name is left to ci/test full"
-    if [[ ${1:-} =~ ^(fetch|version|serve|address|tool)$ && $(type -t "$1") == function ]] && (($# >= ${LEAST[$1]:-1})); then
-        "$@"
-    else
+    [[ ${1:-} =~ ^(fetch|version|serve|address|tool)$ && $(type -t "$1") == function ]] && (($# >= ${LEAST[$1]:-1})) || {
         printf 'usage: %s fetch | version | serve DIR PORT%s\n' "$0" "$MORE" >&2
         exit 2
-    fi
+    }
+    "$@"
 }
 
 # How many words a call has at least, its verb among them; and what `serve` takes besides, if anything.
