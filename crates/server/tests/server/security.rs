@@ -21,10 +21,11 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
 
 #[test]
 fn each_defence_has_a_test() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let page = fs::read_to_string(root.join("docs/security.md")).unwrap();
     let mut known = BTreeSet::new();
-    for folder in ["server/src", "server/tests", "cli/src", "cli/tests", "tests"] {
+    for folder in ["crates/server/src", "crates/server/tests", "crates/cli/src", "crates/cli/tests", "tests"]
+    {
         functions(&root.join(folder), &mut known);
     }
     let defences: Vec<_> =
