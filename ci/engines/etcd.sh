@@ -1,53 +1,32 @@
 # shellcheck shell=bash
-# How etcd is run, whichever it is. Sourced by its scripts, which define `fetch`, and `binary`: where it is.
+# How etcd is run, whichever it is. Sourced by its scripts, which define `fetch`, and BINARY.
 # A member is told what to do differently by etcd's own environment variables: ETCD_QUOTA_BACKEND_BYTES and
 # others. With DIR/server.pem and DIR/key.pem it speaks TLS.
-# shellcheck disable=SC2034 # for lib.sh
-MORE=' [N SIZE] | address PORT N'
 # shellcheck source=ci/engines/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+MORE=' [N SIZE] | address PORT N'
 
-# address PORT N: where member N of a cluster listens. A prefix of its own for every PORT.
-address() {
-    printf '127.%d.%d.%d\n' $(($1 >> 8)) $(($1 & 255)) "$2"
-}
+version() { "$BINARY" --version | sed -n 's/^etcd Version: /etcd /p'; }
 
 # etcd has to know its peers' ports beforehand, so members share PORT and differ in their addresses. One that
 # is alone has no peers: it listens for them at a port that the system chooses, and what it says of it is of
 # no consequence.
 serve() {
-    local dir=$1 port=$2 n=${3:-1} size=${4:-1} scheme=http host=127.0.0.1 cluster='' listen member tls=()
-    if [[ -f $dir/server.pem ]]; then
-        scheme=https
-        tls=(--cert-file "$dir/server.pem" --key-file "$dir/key.pem")
-    fi
-    listen=http://127.0.0.1:0
-    cluster=m1=http://127.0.0.1:$port
+    local dir=$1 port=$2 n=${3:-1} size=${4:-1} client=127.0.0.1 listen peers member scheme=http tls=()
+    [[ ! -f $dir/server.pem ]] || scheme=https tls=(--cert-file "$dir/server.pem" --key-file "$dir/key.pem")
+    listen=http://127.0.0.1:0 peers=(x "http://127.0.0.1:$port")
     if ((size > 1)); then
-        host=$(address "$port" "$n")
-        listen=http://$(address "$port" $((100 + n))):$port
-        cluster=$(for ((member = 1; member <= size; member++)); do
-            printf 'm%d=http://%s:%d,' "$member" "$(address "$port" $((100 + member)))" "$port"
-        done)
+        client=$(address "$port" "$n")
+        for ((member = 1; member <= size; member++)); do
+            peers[member]=http://$(address "$port" $((100 + member))):$port
+        done
+        listen=${peers[n]}
     fi
     # Debian's unit sets more of these; ours are the arguments alone, and those of the caller.
     unset ETCD_NAME ETCD_DATA_DIR ETCD_LISTEN_CLIENT_URLS
-    exec "$(binary)" --name "m$n" --data-dir "$dir/data" --listen-client-urls "$scheme://$host:$port" \
-        --advertise-client-urls "$scheme://$host:$port" --listen-peer-urls "$listen" \
-        --initial-advertise-peer-urls "$(own "$cluster" "$n")" --initial-cluster "${cluster%,}" "${tls[@]}"
-}
-
-# own CLUSTER N: the URL of member N.
-own() {
-    tr ',' '\n' <<<"$1" | sed -n "s/^m$2=//p"
-}
-
-etcd() {
-    case ${1:-} in
-        fetch) fetch ;;
-        version) "$(binary)" --version | sed -n 's/^etcd Version: /etcd /p' ;;
-        serve) serve "${@:2}" ;;
-        address) address "$2" "$3" ;;
-        *) usage ;;
-    esac
+    exec "$BINARY" --name "m$n" --data-dir "$dir/data" --listen-client-urls "$scheme://$client:$port" \
+        --advertise-client-urls "$scheme://$client:$port" --listen-peer-urls "$listen" \
+        --initial-advertise-peer-urls "${peers[n]}" \
+        --initial-cluster "$(for ((member = 1; member <= size; member++)); do printf ',m%d=%s' "$member" "${peers[member]}"; done | cut -c 2-)" \
+        "${tls[@]}"
 }

@@ -1,0 +1,357 @@
+"""The programs in examples/clients draw from servers that are killed, and no id may come twice. `draw.py IDMILL LANGUAGE…`
+
+All is built in WORK. What was downloaded stays in PACKAGES, as Go and Maven keep theirs in places of their own.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+IDMILL, *LANGUAGES = sys.argv[1:]
+CLIENTS = Path("examples/clients").resolve()
+CACHE = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+PACKAGES = Path(os.environ.get("IDMILL_PACKAGES") or f"{CACHE}/idmill/clients")
+WORK = Path(tempfile.mkdtemp())
+# A store that is away is noticed soon.
+STORE = f"sqlite:{WORK}/ids.db?busy_timeout=200ms"
+# Nobody connects from it: so no client takes the port of a server that was killed.
+HOST = "127.0.0.2"
+# Enough for all faults, with time for the last to begin.
+SECONDS_OF_RECORDS = 12
+
+
+def report(kind, what):
+    with open(os.environ.get("IDMILL_CI_REPORT", os.devnull), "a") as file:
+        print(kind, what, file=file)
+
+
+def demand(holds, text):
+    if not holds:
+        raise AssertionError(text)
+
+
+def call(*command, **options):
+    """The output of a command that has to succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    demand(done.returncode == 0, f"{command[0]} {command[-1]}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def at_once(most, function, values):
+    with ThreadPoolExecutor(most) as pool:
+        list(pool.map(function, values))
+
+
+# The languages: how each is built, and how it runs.
+
+
+def packages(language, lock, install):
+    """Where the packages that this lock file names are kept. Made beside its place, so that half is never found."""
+    kept = PACKAGES / f"{language}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+    if not kept.is_dir():
+        new = kept.with_suffix(f".{os.getpid()}")
+        new.mkdir(parents=True)
+        install(new)
+        new.rename(kept)
+    return kept
+
+
+def prepare_python():
+    lock = CLIENTS / "python/requirements.txt"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--root-user-action", "ignore"]
+    kept = packages("python", lock, lambda new: call(*pip, "--require-hashes", "--requirement", lock, "--target", new))
+    (WORK / "python").symlink_to(kept)
+    cached = {**os.environ, "PYTHONPYCACHEPREFIX": f"{WORK}/pycache"}
+    call(sys.executable, "-m", "py_compile", *(CLIENTS / "python").glob("*.py"), env=cached)
+
+
+def prepare_node():
+    def install(new):
+        for file in (CLIENTS / "node").glob("package*.json"):
+            shutil.copy(file, new)
+        call("npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", new)
+
+    # Node looks for packages beside the sources.
+    shutil.copytree(CLIENTS / "node", WORK / "node", ignore=shutil.ignore_patterns("node_modules"))
+    kept = packages("node", CLIENTS / "node/package-lock.json", install)
+    (WORK / "node/node_modules").symlink_to(kept / "node_modules")
+    for file in (WORK / "node").glob("*.js"):
+        call("node", "--check", file)
+
+
+def prepare_java():
+    shutil.copytree(CLIENTS / "java", WORK / "java", ignore=shutil.ignore_patterns("target"))
+    maven = ["mvn", "--quiet", "-Dstyle.color=never", "--batch-mode", "--file", WORK / "java/pom.xml"]
+    call(*maven, "compile", "dependency:copy-dependencies")
+
+
+def prepare_go():
+    demand(not call("gofmt", "-l", CLIENTS / "go"), "gofmt would change examples/clients/go")
+    call("go", "vet", "./...", cwd=CLIENTS / "go")
+    call("go", "build", "-mod=readonly", "-o", WORK / "go", ".", cwd=CLIENTS / "go")
+
+
+def prepare_shell():
+    call("bash", "-n", CLIENTS / "shell/idmill.sh")
+
+
+def command(language):
+    trust = os.environ.get("IDS_TRUST")
+    store = ["trustStore=" + trust, "trustStorePassword=changeit"] if trust else []
+    java = ["java", "-XX:TieredStopAtLevel=1", *(f"-Djavax.net.ssl.{each}" for each in store)]
+    return {
+        "python": [sys.executable, CLIENTS / "python/main.py"],
+        "node": ["node", WORK / "node/main.js"],
+        "java": [*java, "-cp", f"{WORK}/java/target/classes:{WORK}/java/target/dependency/*", "Main"],
+        "go": [WORK / "go"],
+        "shell": [CLIENTS / "shell/main.sh"],
+    }[language]
+
+
+def start(language, *arguments, env, **options):
+    python = {"PYTHONPATH": f"{WORK}/python", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, **python, **env}
+    return subprocess.run([*command(language), *arguments], env=env, timeout=120, text=True, **options)
+
+
+class Server:
+    """One over the store, at the address that it had before, if it had one."""
+
+    all = []
+
+    def __init__(self, name, *options, host=HOST):
+        self.log, self.options = WORK / f"{name}.log", options
+        self.resp = self.http = f"{host}:0"
+        Server.all.append(self)
+        self.start()
+
+    def start(self):
+        listen = ["--resp", self.resp, "--http", self.http]
+        serve = [IDMILL, "serve", "--json", "--store", STORE, "--patience", "500ms", *listen, *self.options]
+        with open(self.log, "a") as log:
+            begin = log.tell()
+            self.process = subprocess.Popen(serve, stderr=log)
+        self.resp = self.address(begin, "Redis protocol is served")
+        self.http = self.address(begin, "HTTP is served")
+
+    def address(self, begin, what):
+        for _ in range(600):
+            said = self.log.read_text()[begin:]
+            if found := re.search(f'"{what}".*"address":"([^"]*)"', said):
+                return found[1]
+            time.sleep(0.1)
+        raise AssertionError(f"a server does not start: {said}")
+
+    def kill(self):
+        """As a machine that loses its power."""
+        self.process.kill()
+        self.process.wait()
+
+    def env(self, *others):
+        servers = [self, *others]
+        secure = "s" if "--tls-cert" in self.options else ""
+        return {
+            "IDMILL_SERVERS": ",".join(f"redis{secure}://{each.resp}" for each in servers),
+            "IDMILL_HTTP": ",".join(f"http{secure}://{each.http}" for each in servers),
+        }
+
+
+def draw_through_faults(a, b):
+    """Everybody draws, by several ways. Half of them asks the first server first."""
+
+    def record(language):
+        env = (b if language in ("node", "go") else a).env(a, b)
+        with open(WORK / f"{language}.ids", "w") as ids, open(WORK / f"{language}.said", "w") as said:
+            done = start(language, "record", "orders", str(SECONDS_OF_RECORDS), env=env, stdout=ids, stderr=said)
+        demand(done.returncode == 0, f"{language} did not get over it: {(WORK / f'{language}.said').read_text()[-900:]}")
+
+    def drawn(language):
+        file = WORK / f"{language}.ids"
+        return file.exists() and file.stat().st_size > 0
+
+    with ThreadPoolExecutor(len(LANGUAGES)) as pool:
+        records = [pool.submit(record, language) for language in LANGUAGES]
+        deadline = time.monotonic() + 30
+        while not all(map(drawn, LANGUAGES)):
+            demand(time.monotonic() < deadline, f"not all draw: {[each for each in LANGUAGES if not drawn(each)]}")
+            time.sleep(0.1)
+        for server in a, b:
+            server.kill()
+            time.sleep(1)
+            server.start()
+        # Nobody else can write to the store.
+        with closing(sqlite3.connect(WORK / "ids.db", timeout=10, isolation_level=None)) as store:
+            store.execute("begin exclusive")
+            time.sleep(3)
+            store.execute("rollback")
+        for each in records:
+            each.result()
+
+
+def compare():
+    """What all have written down: no range meets another, and of one server, those of one client grow."""
+    drawn = []
+    for language in LANGUAGES:
+        last = {}
+        lines = (WORK / f"{language}.ids").read_text().splitlines()
+        for line in lines:
+            server, low, high = line.split()
+            low, high = int(low), int(high)
+            if server.isdigit():
+                demand(low > last.get(server, 0), f"{language}: ids do not grow: {line} after {last.get(server)}")
+                last[server] = high
+            drawn.append((low, high, language))
+        said = (WORK / f"{language}.said").read_text().strip().split("\n")[-1]
+        count = sum(high - low + 1 for low, high, who in drawn if who == language)
+        print(f"{count} ids in {language}: {said}")
+        demand(language == "shell" or re.fullmatch("[1-9][0-9]* retries", said), f"{language} met no fault")
+        demand(len(lines) >= 20, f"{language} drew next to nothing")
+    drawn.sort()
+    for one, other in zip(drawn, drawn[1:]):
+        demand(other[0] > one[1], f"an id was handed out twice: {one} and {other}")
+    report("passed", 2)
+
+
+def ends(language, status, words, *arguments, env):
+    """It ends so, with these words in what it says."""
+    done = start(language, *arguments, env=env, capture_output=True)
+    said = f"{language} {' '.join(arguments)}: exit status {done.returncode}: {done.stdout[-300:]}{done.stderr[-600:]}"
+    met = re.search(words, done.stdout, re.M) or re.search(words, done.stderr, re.M)
+    demand(done.returncode == status and met, f"{said}, and not {status} with {words}")
+    report("passed", 1)
+    return [int(id) for id in done.stdout.split()] if status == 0 else []
+
+
+BIG = []
+
+
+def check(language, env):
+    """Each way draws what it should, and errors that stay are told apart."""
+    for way in "many", "block", "take", "http":
+        ids = ends(language, 0, "^[0-9]+$", way, "orders", "20", env=env)
+        demand(len(ids) == 20 and sorted(set(ids)) == ids, f"{language} {way}: not 20 ids that grow: {ids}")
+        BIG.extend(ends(language, 0, "^90071992547[0-9]+$", way, "big", "2", env=env))
+    for name, words in ("nothing", "NOTFOUND"), ("small", "EXHAUSTED"):
+        ends(language, 1, words, "next", name, env=env)
+        ends(language, 1, words.replace("NOTF", "NOT_F").lower(), "http", name, env=env)
+
+
+def check_nobody(language):
+    """What is away is tried again, and not for ever."""
+    for way, variable, scheme in ("next", "IDMILL_SERVERS", "redis"), ("http", "IDMILL_HTTP", "http"):
+        ends(language, 75, ".", way, "orders", env={variable: f"{scheme}://{HOST}:1,{scheme}://{HOST}:2"})
+
+
+def check_end():
+    """One that is closed while it connects does not keep its process."""
+    if "node" in LANGUAGES:
+        shutil.copy("ci/clients/ends.mjs", WORK / "node")
+        for when in "now", "turn", "later":
+            call("node", WORK / "node/ends.mjs", when, timeout=60)
+            report("passed", 1)
+
+
+def certificate():
+    """One for HOST, and what clients in each language need to trust it."""
+    key, cert, trust = (str(WORK / name) for name in ("key.pem", "cert.pem", "trust.p12"))
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={HOST}"]
+    call("openssl", "req", "-x509", *made, "-addext", f"subjectAltName=IP:{HOST}", "-keyout", key, "-out", cert)
+    if "java" in LANGUAGES:
+        store = ["-storepass", "changeit", "-keystore", trust]
+        call("keytool", "-importcert", "-noprompt", "-alias", "idmill", "-file", cert, *store)
+        os.environ["IDS_TRUST"] = trust
+    os.environ.update(SSL_CERT_FILE=cert, NODE_EXTRA_CA_CERTS=cert, CURL_CA_BUNDLE=cert)
+    return ["--tls-cert", cert, "--tls-key", key]
+
+
+def token(name, sequence):
+    """A token, which the servers are told of."""
+    said = call(IDMILL, "token", name, "--right", "draw", "--sequence", sequence)
+    with open(WORK / "tokens.toml", "a") as file:
+        file.write(re.split(r"(?m)^# for the file.*\n", said)[1])
+    return said.splitlines()[1]
+
+
+def check_access():
+    """Over TLS, with tokens."""
+    good, other = token("good", "ord*"), token("other", "users")
+    env = Server("secure", *certificate(), "--tokens", str(WORK / "tokens.toml")).env()
+
+    def each(language):
+        for secret, status, resp, http in (
+            (good, 0, "^[0-9]+$", "^[0-9]+$"),
+            (other, 1, "NOPERM", "denied"),
+            ("wrong", 1, "WRONGPASS", "denied"),
+        ):
+            ends(language, status, resp, "next", "orders", env={**env, "IDMILL_TOKEN": secret})
+            ends(language, status, http, "http", "orders", env={**env, "IDMILL_TOKEN": secret})
+        ends(language, 1, "NOAUTH", "next", "orders", env=env)
+
+    at_once(2, each, LANGUAGES)
+
+
+GO = 'package main\nimport ("context"; "fmt"; "github.com/redis/go-redis/v9")\nfunc main() {{\nctx := context.Background()\n{}\n}}\n'
+
+
+def check_readme():
+    """What the README has for each, as it stands, but for the port and what any program in Go has around it."""
+    # The README has localhost.
+    port = Server("local", host="127.0.0.1").resp.split(":")[1]
+    section = Path("README.md").read_text().split("\n## From other languages")[1].split("\n## ")[0]
+
+    def snippet(fence):
+        language = fence.replace("javascript", "node")
+        text = "".join(re.findall(rf"(?ms)^```{fence}\n(.*?)^```", section)).replace("7380", port)
+        env = {**os.environ, "PYTHONPATH": f"{WORK}/python", "PYTHONDONTWRITEBYTECODE": "1"}
+        if language == "python":
+            answer = call(sys.executable, "-", input=text, env=env)
+        elif language == "node":
+            (WORK / "node/snippet.js").write_text(text)
+            answer = call("node", WORK / "node/snippet.js")
+        elif language == "java":
+            jars = ":".join(map(str, (WORK / "java/target/dependency").glob("*.jar")))
+            answer = call("jshell", "--class-path", jars, "-", input=text)
+        else:
+            shutil.copytree(CLIENTS / "go", WORK / "snippet", ignore=shutil.ignore_patterns("*.go", "idmill"))
+            (WORK / "snippet/main.go").write_text(GO.format(text))
+            answer = call("go", "run", "-mod=readonly", ".", cwd=WORK / "snippet")
+        demand(re.fullmatch(r"[0-9]+( <nil>)?\s*", answer), f"README.md: {fence} prints no id: {answer}")
+        report("passed", 1)
+
+    at_once(2, snippet, [each for each in ("python", "javascript", "java", "go") if each.replace("javascript", "node") in LANGUAGES])
+
+
+def main():
+    at_once(2, lambda language: globals()[f"prepare_{language}"](), LANGUAGES)
+    for sequence in ["orders"], ["small", "--max", "1"], ["big", "--start", str(2**53 + 1)]:
+        call(IDMILL, "create", "--store", STORE, *sequence)
+    call(IDMILL, "next", "--store", STORE, "small")
+    a, b = Server("a"), Server("b")
+    draw_through_faults(a, b)
+    compare()
+    at_once(2, lambda language: check(language, a.env()), LANGUAGES)
+    at_once(9, check_nobody, LANGUAGES)
+    demand(len(set(BIG)) == len(BIG), "an id beyond 2^53 came twice")
+    check_end()
+    check_access()
+    check_readme()
+
+
+try:
+    main()
+except AssertionError as error:
+    report("failure", str(error).replace("\n", " "))
+    sys.exit(f"FAILED: {error}")
+finally:
+    for server in Server.all:
+        server.process.kill()
+    shutil.rmtree(WORK)

@@ -1,0 +1,87 @@
+"""The command reads what a copy of deploy/ tells it. `deploy.py CHECK COPY IDMILL`"""
+
+import os
+import re
+import subprocess
+import sys
+
+import yaml
+
+CHECK, HOME, IDMILL = sys.argv[1:]
+WITHOUT = {name: value for name, value in os.environ.items() if name != "IDMILL_STORE"}
+
+
+def text(name):
+    with open(f"{HOME}/{name}") as file:
+        return file.read()
+
+
+def every():
+    """The text of all files."""
+    for folder, _, names in os.walk(HOME):
+        yield from (text(os.path.relpath(os.path.join(folder, name), HOME)) for name in names)
+
+
+def run(args, env={}):
+    args = [*args, *(["--check"] if args[0] == "serve" else [])]
+    ran = subprocess.run([IDMILL, *args], cwd=HOME, env={**WITHOUT, **env}, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"{args} {env}: {ran.stderr}")
+
+
+def defaults(value):
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value))
+
+
+def kubernetes():
+    kinds = {each["kind"]: each for each in yaml.safe_load_all(text("kubernetes/idmill.yaml"))}
+    with open(f"{HOME}/map.toml", "w") as file:
+        file.write(kinds["ConfigMap"]["data"]["idmill.toml"])
+    return kinds
+
+
+def settings():
+    run(["serve", "--config", "idmill.toml"])
+
+
+def config_map():
+    """The settings of the ConfigMap."""
+    kubernetes()
+    run(["serve", "--store", "memory:", "--config", "map.toml"])
+
+
+def variables():
+    """What the units and the manifests set in the environment is the server's, or it would pass them over."""
+    known = subprocess.run([IDMILL, "serve", "--help"], capture_output=True, text=True).stdout
+    for name in sorted({name for each in every() for name in re.findall("IDMILL_[A-Z_]+", each)}):
+        if not re.search(rf"env: {name}(=|\])|\${name}\b", known):
+            sys.exit(f"no variable {name}")
+
+
+def urls():
+    """The command parses each store URL in these files, comments included."""
+    for url in sorted({url for each in every() for url in re.findall(r"\b[a-z]+://[^ \n\"']+", each)}):
+        if not url.startswith(("http:", "https:")):
+            run(["serve"], {"IDMILL_STORE": defaults(url)})
+
+
+def commands():
+    """The command runs each command line with its environment: `serve` with --check, others over a new store."""
+    for service in yaml.safe_load(text("compose.yaml"))["services"].values():
+        if service["image"] == "idmill":
+            env = {name: defaults(value) for name, value in service["environment"].items()}
+            run(["serve"], env)
+            command = service.get("command", ["serve"])
+            run(command, env if command[0] == "serve" else {"IDMILL_STORE": "sqlite:new.db"})
+    kinds = kubernetes()
+    for container in kinds["Deployment"]["spec"]["template"]["spec"]["containers"]:
+        secrets = kinds["Secret"]["stringData"]
+        env = {each["name"]: secrets[each["valueFrom"]["secretKeyRef"]["key"]] for each in container["env"]}
+        run(["map.toml" if arg == "/etc/idmill/idmill.toml" else arg for arg in container["args"]], env)
+    started = re.search(r"^ExecStart=\S+ (.*)$", text("systemd/idmill.service"), re.M)[1]
+    run(started.replace("/etc/idmill/", "").split())
+    tried = re.search(r"^#   docker run .*?IDMILL_STORE=(\S+) idmill \\\n#\s+(.*)$", text("Dockerfile"), re.M)
+    run(tried[2].split(), {"IDMILL_STORE": tried[1]})
+
+
+globals()[CHECK]()
