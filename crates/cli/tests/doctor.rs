@@ -530,7 +530,8 @@ fn what_is_watched_is_served_as_metrics() {
     assert_eq!(found["idmill_doctor_sequences"], "1");
     assert_eq!(found[r#"idmill_doctor_days_to_exhaustion{sequence="s"}"#], "10");
     assert_eq!(found.get(in_use), None);
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
     for metric in found.keys() {
         let name = metric.split('{').next().unwrap();
         assert!(page.contains(&format!("| `{name}` |")), "{name} is not on the page");

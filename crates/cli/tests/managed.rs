@@ -186,7 +186,8 @@ fn the_manager_of_a_server_that_cannot_begin_is_not_told_that_it_is_ready() {
 #[test]
 fn unit_is_restarted_for_as_long_as_it_takes() {
     let unit =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/systemd/idmill.service")).unwrap();
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/systemd/idmill.service"))
+            .unwrap();
     let (head, service) = unit.split_once("[Service]").unwrap();
     assert!(head.lines().any(|line| line == "StartLimitIntervalSec=0"), "{head}");
     assert!(service.lines().any(|line| line == "Restart=on-failure"), "{service}");

@@ -19,17 +19,8 @@ pub(crate) enum Outcome {
 
 /// What cargo needs to build this crate: the members of the workspace, with all
 /// targets that their manifests name.
-const NEEDED: &[&str] = &[
-    "Cargo.toml",
-    "Cargo.lock",
-    "src",
-    "tests",
-    "benches",
-    "crates",
-    "examples",
-    "loom-tests",
-    "stores",
-];
+const NEEDED: &[&str] =
+    &["Cargo.toml", "Cargo.lock", "src", "tests", "benches", "crates", "examples", "loom-tests", "stores"];
 
 /// How the files begin that cargo makes of this package.
 const OURS: &[&str] = &["loom-tests-", "loom_tests-", "libloom_tests-", "models-", "mutants-"];
