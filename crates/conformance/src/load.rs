@@ -48,7 +48,7 @@ pub(super) async fn stubborn(client: Client, ledger: Ledger, request: Reserve, p
     }
 }
 
-/// What a process of [`Job::Reserve`](super::order::Job) does, printing each reserve.
+/// The work of a process of [`Job::Reserve`](super::order::Job). Prints each reserve.
 pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
     let mut running: JoinSet<()> = JoinSet::new();
     for task in 0..order.tasks {

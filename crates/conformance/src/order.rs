@@ -1,4 +1,4 @@
-//! What other processes are told, and what they answer on standard output, a line each time.
+//! Orders for other processes, and the lines by which these answer on standard output.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -14,7 +14,7 @@ pub(super) const VARIABLE: &str = "IDMILL_CONFORMANCE_WORKER";
 /// Standard output may have other lines too, and a harness may write before ours on the same one.
 pub(super) const MARK: &str = "idmill-conformance:";
 
-/// What a process is to do, and for which suite.
+/// The work of a process, and its suite.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) suite: String,

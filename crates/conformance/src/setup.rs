@@ -1,4 +1,4 @@
-//! What a suite runs with: the store's clients, the engine, and how long to wait.
+//! The setup of a suite: the store's clients, the engine, and timeouts.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a certificate says: its subject, and when it ends.
+//! The subject and the end of a certificate.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ fn end(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     Some(read.tbs_certificate.validity.not_after.to_system_time())
 }
 
-/// Of a chain, whose first certificate to end ends it.
+/// The end of a chain: that of its first certificate to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Expiry {
     file: PathBuf,

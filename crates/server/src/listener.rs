@@ -54,7 +54,7 @@ impl Spot {
 }
 
 fn taken_over(listener: Std) -> io::Result<TcpListener> {
-    // What is no socket of the internet has no such address.
+    // Other kinds of sockets have no such address.
     listener.local_addr()?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
@@ -114,7 +114,7 @@ impl Clients {
 pub(crate) struct Door<'a> {
     pub(crate) listener: Option<&'a TcpListener>,
     pub(crate) tls: Option<&'a Tls>,
-    /// What a client is told for whom there is no place.
+    /// The answer to a client without a place.
     pub(crate) full: &'static [u8],
     /// Places for probes, where the protocol has them.
     pub(crate) probes: Option<Arc<Semaphore>>,

@@ -1,4 +1,4 @@
-//! The sequences that are served, and what is drawn from them.
+//! The open sequences, and draws from them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -277,7 +277,7 @@ impl OpenSequences {
         self.open.served.read().len()
     }
 
-    /// Looks at those that are open, which are in the order of names. None is opened meanwhile.
+    /// Calls `look` with the open sequences, ordered by name. Do not open one meanwhile: they are locked.
     pub(crate) fn with_open<T>(
         &self,
         look: impl FnOnce(&BTreeMap<SequenceName, Arc<OpenSequence>>) -> T,

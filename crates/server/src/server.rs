@@ -269,7 +269,7 @@ impl Server {
         address_of(self.http.as_ref())
     }
 
-    /// What it does, to be asked while it runs.
+    /// Live figures of the server.
     pub fn figures(&self) -> Figures {
         Figures { state: self.state.clone(), clients: self.clients.tasks.clone() }
     }

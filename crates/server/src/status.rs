@@ -1,4 +1,4 @@
-//! What goes on, looked at once a second for those who watch.
+//! The live status for the page: a look every second while it has readers.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const LATENCIES: usize = 100;
 /// No id is larger.
 const CEILING: u64 = i64::MAX.unsigned_abs();
 
-/// The last look, and what the next one needs to know of those before.
+/// The last look, and the history that the next one needs.
 #[derive(Debug)]
 pub(crate) struct ServerStatus {
     pub(crate) about: About,

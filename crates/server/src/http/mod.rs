@@ -32,7 +32,7 @@ pub(crate) use traces::Parents;
 /// No request has more to say.
 const LONGEST_BODY: usize = 16 * 1024;
 
-/// What each request passes first.
+/// State of the layer that each request passes first.
 #[derive(Debug)]
 struct Front {
     state: Arc<ServerState>,
@@ -94,7 +94,7 @@ fn sealed(mut response: Response) -> Response {
     response
 }
 
-/// What is served here, for programs. A test holds it against what really comes.
+/// The description for programs. A test compares it with the answers.
 async fn describe() -> Response {
     let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
     let text = include_str!("openapi.json").replacen("\"VERSION\"", version, 1);

@@ -57,7 +57,7 @@ impl Seen {
     }
 }
 
-/// Has a row of another history go on here, if it is still as it was seen. Whoever comes later finds it so.
+/// Has a row of another history go on here, if it is still as it was seen. Later processes find it changed.
 pub(super) async fn adopt<E: Executor>(
     executor: &mut E,
     table: &Table,

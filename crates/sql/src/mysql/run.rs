@@ -1,4 +1,4 @@
-//! One statement, what is made of its failure, and the columns of its answer. Drivers differ in whether a column
+//! Running one statement: its failure, and the columns of its answer. Drivers differ in whether a column
 //! is text, bytes or a number to them.
 
 use idmill::Result;

@@ -1,4 +1,4 @@
-//! How a statement is run, and what is made of its answer before anybody looks at that.
+//! Running a statement, and checking how durable its answer is.
 
 use idmill::{Error, ErrorKind, Result};
 

@@ -37,12 +37,14 @@ impl Seen {
     }
 }
 
-/// Lets as many threads as planned make transactions at the same time, each with this work in it.
+/// Has all threads make transactions at the same time, each of which lasts for `hold`.
 pub(super) fn run(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Seen> {
     let work = |mut way: Box<dyn Way + '_>, since| work(plan, &mut *way, hold, since);
     let (each, elapsed) = plan.on_threads(|| Ok(subject.way()), work)?;
     let mut all = Seen { elapsed, ..Seen::new() };
-    each.iter().for_each(|seen| all.add(seen));
+    for seen in &each {
+        all.add(seen);
+    }
     Ok(all)
 }
 

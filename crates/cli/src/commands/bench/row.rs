@@ -16,13 +16,13 @@ pub(super) struct Row {
     values: u64,
     seconds: f64,
     pub(super) values_per_second: f64,
-    /// Of a transaction, corrected for coordinated omission.
+    /// Times of a transaction, corrected for coordinated omission.
     pub(super) corrected_ms: Percentiles,
-    /// Of a transaction, as it was.
+    /// Times of a transaction, as measured.
     times_ms: Percentiles,
     /// Round trips that took ids from the store.
     reserves: u64,
-    /// What follows is `null` for modes that keep nothing in memory.
+    /// The next three are `null` for modes that keep nothing in memory.
     waits: Option<u64>,
     gaps: Option<u64>,
     left: Option<u64>,

@@ -17,7 +17,7 @@ pub(super) struct Seen {
     pub(super) draws: Histogram<u64>,
 }
 
-/// Lets as many threads as planned draw at the same time.
+/// Has all threads draw at the same time.
 pub(super) fn measure<D: Draw>(
     plan: &Measurement,
     make: impl Fn() -> idmill::Result<D> + Sync,

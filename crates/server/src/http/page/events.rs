@@ -43,7 +43,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next event, and who reads on: nobody, after the last one.
+    /// The next event, and the reader; `None` after the last one.
     async fn next(mut self) -> (Event, Option<Self>) {
         let is_over = tokio::select! {
             biased;

@@ -38,7 +38,7 @@ pub(super) fn open(view: &View, asked: &Asked) -> String {
     })
 }
 
-/// What is shown as text, by the names that the templates and the script have for it.
+/// The texts by their names, which templates and script use.
 fn texts(shown: &impl Serialize) -> BTreeMap<String, String> {
     let shown = serde_json::to_value(shown).and_then(serde_json::from_value);
     shown.expect("text under names")

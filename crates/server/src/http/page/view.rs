@@ -184,7 +184,7 @@ pub(super) struct ServerShown {
     pub(super) uptime: String,
     pub(super) store: String,
     pub(super) connections: String,
-    /// What the rows are of.
+    /// The caption of the table.
     pub(super) summary: String,
     /// Which page of them it is; empty if there is one.
     pub(super) pages: String,
