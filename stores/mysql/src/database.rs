@@ -12,7 +12,7 @@ use mysql_async::{Conn, Error as Mysql, Opts, Pool};
 use parking_lot::Mutex;
 
 use super::convert::{Carried, connecting};
-use super::session::{Bare, must_commit};
+use super::session::{must_commit, run};
 
 /// The connections.
 #[derive(Clone)]
@@ -123,7 +123,8 @@ impl Executor for Session<'_> {
     const IN_TRANSACTION: bool = false;
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        let outcome = self.database.attempt(Bare(&mut self.connection).execute(statement)).await;
+        let keeps = self.database.connections.keep();
+        let outcome = self.database.attempt(run(&mut self.connection, statement, keeps)).await;
         self.refused |= outcome.as_ref().is_err_and(|fault| !leaves_connection(fault));
         outcome
     }

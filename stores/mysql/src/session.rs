@@ -1,53 +1,23 @@
 //! How the driver runs a statement, and whether that committed.
 
 use idmill::{Error, ErrorKind, Result};
-use idmill_sql::mysql::{leaves_connection, whole};
+use idmill_sql::mysql::whole;
 use idmill_sql::{Answer, Executor, Fault, Statement};
 use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as Mysql, Params, Row, Transaction};
 
 use super::convert::{self, Carried, fault, parameter};
-use super::database::Database;
 
 /// `ER_UNKNOWN_STMT_HANDLER`, `ER_NEED_REPREPARE`: nothing was run.
 const IS_NOT_KEPT: [u16; 2] = [1243, 1615];
 
-/// A connection of the store's, on which each statement commits by itself and has its time.
-pub(super) struct Session<'a> {
-    pub(super) database: &'a Database,
-    pub(super) connection: Conn,
-    /// Whether the connection is closed after use.
-    refused: bool,
-}
-
-impl Executor for Session<'_> {
-    const IN_TRANSACTION: bool = false;
-
-    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        let (database, keeps) = (self.database, self.database.connections.keep());
-        let outcome = database.attempt(run(&mut self.connection, statement, keeps)).await;
-        self.refused |= outcome.as_ref().is_err_and(|fault| !leaves_connection(fault));
-        outcome
-    }
-}
-
-impl<'a> Session<'a> {
-    pub(super) fn new(database: &'a Database, connection: Conn) -> Self {
-        Self { database, connection, refused: false }
-    }
-
-    /// Gives the connection back after use.
-    pub(super) async fn release<T>(self, outcome: Result<T>) -> Result<T> {
-        if self.refused {
-            let _ = tokio::time::timeout(self.database.timeout, self.connection.disconnect()).await;
-        }
-        outcome
-    }
-}
-
 /// Runs a statement that has values prepared, on a connection that keeps it.
-async fn run(connection: &mut Conn, statement: Statement<'_>, keeps: bool) -> Result<Answer, Fault> {
+pub(super) async fn run(
+    connection: &mut Conn,
+    statement: Statement<'_>,
+    keeps: bool,
+) -> Result<Answer, Fault> {
     if !keeps || statement.values.is_empty() {
         return Bare(connection).execute(statement).await;
     }

@@ -56,6 +56,7 @@ pub use self::largest::largest;
 pub use self::open::must_sync;
 pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
+pub use self::run::{TRIES, crowded};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
 pub use self::transaction::InTransaction;
 pub use crate::column::quoted;

@@ -58,7 +58,7 @@ async fn ids_are_as_they_are_without_it() {
 #[tokio::test]
 async fn statements_that_another_session_keeps_are_sent_whole() {
     let Some((engine, pooler)) = pooled().await else { return };
-    let store = connect(&url(&pooler, "")).await.unwrap();
+    let store = open_store(&url(&pooler, "")).await.unwrap();
     let mut next = 1;
     let mut granted = async |times| {
         for _ in 0..times {
