@@ -58,8 +58,7 @@ impl Costs {
     }
 
     fn print(&self, engine: &str) {
-        let [reserve, by_hand, same_row] =
-            [&self.reserve, &self.by_hand, &self.same_row].map(|column| column.median());
+        let [reserve, by_hand, same_row] = [&self.reserve, &self.by_hand, &self.same_row].map(Column::median);
         let (of_hand, of_row) = (reserve / by_hand, reserve / same_row);
         println!("| {engine} | {reserve:.0} | {by_hand:.0} | {of_hand:.2} | {same_row:.0} | {of_row:.2} |");
     }
