@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill_kit::{CompareAndSet, Resend, Seen, Swapped, Swapping, query, refuse};
-use idmill::store::{Bounds, Capabilities, Cursor, Durability, Identity, Listing, Page, SequenceInfo, Store, StoreFuture};
+use idmill::store::{
+    Bounds, Capabilities, Cursor, Durability, Identity, Listing, Page, SequenceInfo, Store, StoreFuture,
+};
+use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Scheme;
 use idmill_kit::Target;
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::{CompareAndSet, Resend, Seen, Swapped, Swapping, query, refuse};
 
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<ToyStore>("toy", "toy:PATH")];
 

@@ -1,8 +1,8 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
-use idmill_kit::history::Failover;
 use idmill::{Id, Result};
+use idmill_kit::history::Failover;
 use idmill_sql::postgres::InTransaction as Draws;
 
 /// A sequence that is drawn from inside the caller's own transactions: pass the connection that

@@ -1,8 +1,8 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
-use idmill_kit::history::Failover;
 use idmill::{Error, ErrorKind, Id, Range, Result};
+use idmill_kit::history::Failover;
 use idmill_sql::postgres::InTransaction as Draws;
 use idmill_sql::{Answer, Executor, Fault, Statement};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};

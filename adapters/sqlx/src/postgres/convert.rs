@@ -72,7 +72,9 @@ mod tests {
     use std::error::Error as _;
     use std::io;
 
-    use idmill::ErrorKind::{Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome, Unsupported};
+    use idmill::ErrorKind::{
+        Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
+    };
     use idmill_sql::Asked;
     use idmill_sql::postgres::{classify, failed, leaves_connection};
     use sqlx::postgres::{PgConnectOptions, PgSslMode};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
 use idmill_kit::history::Failover;
-use idmill::{Error, ErrorKind, Result};
 use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, Table};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idmill_kit::Mode;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Mode;
 use idmill_sql::sqlite::{DEFAULT_TABLE, Table};
 
 const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(5);

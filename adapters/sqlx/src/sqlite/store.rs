@@ -4,9 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store, StoreFuture};
-use idmill_kit::Mode;
+use idmill::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
+    StoreFuture,
+};
 use idmill::{Operation, Result, SequenceName};
+use idmill_kit::Mode;
 use idmill_sql::sqlite::{CAPABILITIES, Files, Session, Table, failed, passes};
 use idmill_sql::{Asked, Fault};
 use sqlx::{ConnectOptions, SqlitePool};
