@@ -261,6 +261,10 @@ pub trait Store: Send + Sync + fmt::Debug {
 const ROUNDS: usize = 8;
 
 /// Reads a sequence, and creates it first if it does not exist. Several may create it at once, and remove it.
+///
+/// # Errors
+/// Those of [`Store::inspect`] and [`Store::create`]; [`Unavailable`](ErrorKind::Unavailable) while others create
+/// and remove it again and again.
 pub async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
     for _ in 0..ROUNDS {
         if let Some(info) = store.inspect(name).await? {

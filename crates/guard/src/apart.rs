@@ -90,6 +90,9 @@ async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
 }
 
 /// Refuses a witness that the server of the store keeps.
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) if it does; those of [`Store::server`].
 pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result<()> {
     let Some(server) = witness.server().await? else { return Ok(()) };
     if store.server().await?.as_ref() != Some(&server) {
@@ -103,6 +106,9 @@ pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result
 }
 
 /// A sequence of the store that ids were reserved of, or whose ids are not known; `None` if there is none.
+///
+/// # Errors
+/// Those of [`Store::list`].
 pub async fn drawn_from(store: &dyn Store) -> Result<Option<String>> {
     let mut pages = Pages::new(store, Page::default());
     while let Some(page) = pages.next().await? {

@@ -61,6 +61,9 @@ impl FileWitness {
     }
 
     /// Opens the file for claims if it exists. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
     pub fn find(file: impl Into<PathBuf>) -> Result<Option<Self>> {
         let place = Place::of(&file.into())?;
         if !place.file.try_exists().map_err(|error| place.failed(&error))? {
