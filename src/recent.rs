@@ -5,7 +5,7 @@ use std::mem;
 
 use crate::name::SequenceName;
 
-/// Remembers at least the last [`MOST`](Self::MOST) names that something was put
+/// Remembers at least the last `MOST` names that something was put
 /// under, and twice as many at most.
 #[derive(Debug)]
 pub struct Recent<T> {

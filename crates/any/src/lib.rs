@@ -80,7 +80,7 @@ const SCHEMES: &[&[Scheme]] = &[
     &[Scheme::missing("memcached", "memcached://HOST:PORT", "build with the cargo feature `memcached`")],
 ];
 
-/// Makes [`idmill_url::connect`] and [`StoreUrl`](idmill_url::StoreUrl) read the URLs of every store that is
+/// Makes [`connect`] and [`StoreUrl`] read the URLs of every store that is
 /// compiled in, everywhere in this process. A second call changes nothing.
 ///
 /// # Errors

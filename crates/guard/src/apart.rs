@@ -29,7 +29,7 @@ fn fresh() -> String {
 /// Whether the witness was there before: marked, or with records from before there were marks.
 ///
 /// # Errors
-/// As [`probe`].
+/// [`InvalidInput`](ErrorKind::InvalidInput) if both are one place; those of reading and writing records.
 pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
     if probe(store, witness).await? {
         return Ok(true);
@@ -44,7 +44,7 @@ pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
 /// Marks a witness that has no mark yet, and probes it.
 ///
 /// # Errors
-/// As [`probe`].
+/// [`InvalidInput`](ErrorKind::InvalidInput) if both are one place; those of reading and writing records.
 pub async fn marked(store: &dyn Store, witness: &dyn Store) -> Result<()> {
     mark(witness).await?;
     probe(store, witness).await.map(drop)

@@ -44,20 +44,20 @@ pub enum Resend {
 
 /// A place for sequences that can write *if nothing has changed since the read*: by a transaction of etcd, a
 /// version of a document, an `UPDATE … WHERE`, or a file that is replaced under a lock. Whatever implements
-/// this is a [`Store`].
+/// this is a [`Store`](idmill::store::Store).
 ///
 /// Any future may be dropped at any await point. What it had under way is then applied, or not.
 pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// What tells two states of a sequence apart.
     type Version: Clone + fmt::Debug + Send + Sync;
 
-    /// What this store can do: [`Store::capabilities`]. It can give back, so `gives_back` is `true`.
+    /// What this store can do: [`Store::capabilities`](idmill::store::Store::capabilities). It can give back, so `gives_back` is `true`.
     fn can(&self) -> Capabilities;
 
     /// Reads a sequence; `None` if there is none of this name.
     ///
     /// # Errors
-    /// As [`Store::inspect`].
+    /// As [`Store::inspect`](idmill::store::Store::inspect).
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<Self::Version>>>>;
 
     /// What was last seen of a sequence, if the store remembers that. It may be out of date: what is decided
@@ -70,7 +70,7 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// Writes `wanted` (`None`: removes the sequence) if `seen` (`None`: nothing) is still what is stored.
     ///
     /// # Errors
-    /// As [`Store::reserve`]: [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) where it may have been
+    /// As [`Store::reserve`](idmill::store::Store::reserve): [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) where it may have been
     /// written.
     fn swap<'a>(
         &'a self,
@@ -83,22 +83,22 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// Reads a page of the sequences.
     ///
     /// # Errors
-    /// As [`Store::list`].
+    /// As [`Store::list`](idmill::store::Store::list).
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
 
-    /// [`Store::record`], for a store that keeps records.
+    /// [`Store::record`](idmill::store::Store::record), for a store that keeps records.
     ///
     /// # Errors
-    /// As [`Store::record`].
+    /// As [`Store::record`](idmill::store::Store::record).
     fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
         let _ = name;
         Box::pin(async { Err(no_records()) })
     }
 
-    /// [`Store::swap_record`], for a store that keeps records.
+    /// [`Store::swap_record`](idmill::store::Store::swap_record), for a store that keeps records.
     ///
     /// # Errors
-    /// As [`Store::swap_record`].
+    /// As [`Store::swap_record`](idmill::store::Store::swap_record).
     fn write_record<'a>(
         &'a self,
         name: &'a SequenceName,
@@ -109,10 +109,10 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
         Box::pin(async { Err(no_records()) })
     }
 
-    /// [`Store::list_records`], for a store that keeps records.
+    /// [`Store::list_records`](idmill::store::Store::list_records), for a store that keeps records.
     ///
     /// # Errors
-    /// As [`Store::list_records`].
+    /// As [`Store::list_records`](idmill::store::Store::list_records).
     fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
         let _ = page;
         Box::pin(async { Err(no_records()) })
@@ -191,10 +191,10 @@ async fn after_a_loss<S: CompareAndSet + ?Sized>(
     })
 }
 
-/// [`Store::reserve`], by [`change`].
+/// [`Store::reserve`](idmill::store::Store::reserve), by [`change`].
 ///
 /// # Errors
-/// Those of [`Store::reserve`].
+/// Those of [`Store::reserve`](idmill::store::Store::reserve).
 pub async fn reserve<S: CompareAndSet + ?Sized>(store: &S, request: &Reserve) -> Result<Grant> {
     let Reserve { name, count, ceiling, create, .. } = request;
     if let Some(bounds) = create {
@@ -209,11 +209,11 @@ pub async fn reserve<S: CompareAndSet + ?Sized>(store: &S, request: &Reserve) ->
     change(store, name, Resend::Harmless, reserved).await
 }
 
-/// [`Store::give_back`]. Reads, and writes once; after a conflict the rest is a gap. The conflict may be with
+/// [`Store::give_back`](idmill::store::Store::give_back). Reads, and writes once; after a conflict the rest is a gap. The conflict may be with
 /// our own write, if something on the way sent it twice, and others may have reserved what that gave back.
 ///
 /// # Errors
-/// Those of [`Store::give_back`].
+/// Those of [`Store::give_back`](idmill::store::Store::give_back).
 pub async fn give_back<S: CompareAndSet + ?Sized>(store: &S, back: &GiveBack) -> Result<bool> {
     let taken = |seen: Seen<S::Version>| {
         let mut wanted = seen.info.clone();
@@ -228,10 +228,10 @@ pub async fn give_back<S: CompareAndSet + ?Sized>(store: &S, back: &GiveBack) ->
     Ok(matches!(swapped, Swapped::Done))
 }
 
-/// [`Store::create`], by [`change`].
+/// [`Store::create`](idmill::store::Store::create), by [`change`].
 ///
 /// # Errors
-/// Those of [`Store::create`].
+/// Those of [`Store::create`](idmill::store::Store::create).
 pub async fn create<S: CompareAndSet + ?Sized>(
     store: &S,
     name: &SequenceName,
@@ -248,10 +248,10 @@ pub async fn create<S: CompareAndSet + ?Sized>(
     change(store, name, Resend::Never, created).await
 }
 
-/// [`Store::set`], by [`change`].
+/// [`Store::set`](idmill::store::Store::set), by [`change`].
 ///
 /// # Errors
-/// Those of [`Store::set`].
+/// Those of [`Store::set`](idmill::store::Store::set).
 pub async fn set<S: CompareAndSet + ?Sized>(
     store: &S,
     name: &SequenceName,
@@ -266,15 +266,15 @@ pub async fn set<S: CompareAndSet + ?Sized>(
     change(store, name, Resend::Harmless, set).await
 }
 
-/// [`Store::remove`], by [`change`].
+/// [`Store::remove`](idmill::store::Store::remove), by [`change`].
 ///
 /// # Errors
-/// Those of [`Store::remove`].
+/// Those of [`Store::remove`](idmill::store::Store::remove).
 pub async fn remove<S: CompareAndSet + ?Sized>(store: &S, name: &SequenceName) -> Result<bool> {
     change(store, name, Resend::Harmless, |stored| Ok((None, stored.is_some()))).await
 }
 
-/// The calls of [`Store`] by compare-and-set. A store passes its own on to them:
+/// The calls of [`Store`](idmill::store::Store) by compare-and-set. A store passes its own on to them:
 ///
 /// ```ignore
 /// impl Store for ToyStore {

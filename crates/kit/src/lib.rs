@@ -8,7 +8,7 @@
 //!   and pages written.
 //! - [`query`]: the parts of a URL, read and printed.
 //! - [`secrets`]: what of a URL may be shown.
-//! - [`Mode`](mode::Mode): what opening a store may do, `mode=ro|rw|rwc`.
+//! - [`Mode`]: what opening a store may do, `mode=ro|rw|rwc`.
 //! - [`SharedConnection`]: one connection for all callers, and one attempt to open it.
 //! - [`witness_beside`]: what the table of the records is called.
 //! - [`store_calls!`](idmill::store_calls): the calls of [`Store`](idmill::store::Store), for a store whose

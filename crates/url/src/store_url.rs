@@ -43,7 +43,7 @@ use crate::{Schemes, WitnessUrl, guard};
 /// Every store takes three more:
 ///
 /// - `window=memcached://HOST:PORT`, with `idmill-memcached`, or `window=redis://HOST:PORT`, with
-///   `idmill-redis`, puts a [window](idmill_shared_cache) on a cache in front of the store, as in
+///   `idmill-redis`, puts a window (`idmill-shared-cache`) on a cache in front of the store, as in
 ///   `sqlite:ids.db?window=memcached://10.0.0.7:11211`. The window's own options are percent-encoded:
 ///   `…window=memcached://10.0.0.7%3Fblock%3D5000`.
 /// - `guard=URL` has each range claimed at a [witness](idmill_guard) before it is used, so that no id comes
