@@ -10,7 +10,7 @@ use crate::history::{Draw, Outcome};
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
     let mut ends: BTreeMap<usize, &Draw> = BTreeMap::new();
     for draw in case.history.draws.iter().filter(|draw| draw.sequence == case.sequence) {
-        let end = ends.get(&draw.life).filter(|end| end.ended < draw.began);
+        let end = ends.get(&draw.life).filter(|end| end.ended < draw.began && !has_more(case, end, draw));
         if let (Some(end), false) = (end, draw.ids().is_empty()) {
             return Err(format!("ids after the end: {end:?}, then {draw:?}"));
         }
@@ -19,6 +19,18 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// Whether the store had ids again, and this process asked again. Another process gave its last ids back, and a
+/// revocation forgets the end.
+fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
+    let is_after = |tick: u64| end.began < tick && tick < draw.ended;
+    let is_revoked = |(life, sequence, tick): &(usize, usize, u64)| {
+        *life == draw.life && *sequence == case.sequence && is_after(*tick)
+    };
+    end.outcome == Outcome::Refused(ErrorKind::Exhausted)
+        && case.history.revoked.iter().any(is_revoked)
+        && case.history.given_back.iter().any(|(_, name, _, tick)| *name == case.plan.name && is_after(*tick))
 }
 
 fn is_end(case: &Case<'_>, draw: &Draw) -> bool {
