@@ -25,7 +25,7 @@ use idmill::{Allocator, Sequences, Snapshot};
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 const STEPS: [u64; 7] = [1, 7, 10, 100, 1_000, 4_096, 1_000_000];
 const THREADS: [u64; 3] = [1, 2, 5];
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nothing is fetched ahead; a quarter, which is what is published; and as much as there can be.
 fn watermarks(step: u64) -> Vec<u64> {
