@@ -51,7 +51,8 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// What tells two states of a sequence apart.
     type Version: Clone + fmt::Debug + Send + Sync;
 
-    /// What this store can do: [`Store::capabilities`](idmill::store::Store::capabilities). It can give back, so `gives_back` is `true`.
+    /// What this store can do: [`Store::capabilities`](idmill::store::Store::capabilities). It can give back,
+    /// so `gives_back` is `true`.
     fn can(&self) -> Capabilities;
 
     /// Reads a sequence; `None` if there is none of this name.
@@ -70,8 +71,8 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// Writes `wanted` (`None`: removes the sequence) if `seen` (`None`: nothing) is still what is stored.
     ///
     /// # Errors
-    /// As [`Store::reserve`](idmill::store::Store::reserve): [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) where it may have been
-    /// written.
+    /// As [`Store::reserve`](idmill::store::Store::reserve):
+    /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) where it may have been written.
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,
@@ -209,8 +210,9 @@ pub async fn reserve<S: CompareAndSet + ?Sized>(store: &S, request: &Reserve) ->
     change(store, name, Resend::Harmless, reserved).await
 }
 
-/// [`Store::give_back`](idmill::store::Store::give_back). Reads, and writes once; after a conflict the rest is a gap. The conflict may be with
-/// our own write, if something on the way sent it twice, and others may have reserved what that gave back.
+/// [`Store::give_back`](idmill::store::Store::give_back). Reads, and writes once; after a conflict the rest
+/// is a gap. The conflict may be with our own write, if something on the way sent it twice, and others may
+/// have reserved what that gave back.
 ///
 /// # Errors
 /// Those of [`Store::give_back`](idmill::store::Store::give_back).

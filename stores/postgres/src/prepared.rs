@@ -12,8 +12,8 @@ use tokio_postgres::{Client, Error, Row as PgRow, SimpleQueryMessage, SimpleQuer
 
 use super::convert::{Parameter, is_error, parameters, row_of, value};
 
-/// The statements of reserves that a session has run. Each is kept from the second time on, since many a session
-/// lasts for one.
+/// The statements of reserves that a session has run. Each is kept from the second time on, since many a
+/// session lasts for one.
 pub(super) struct Kept {
     statements: Vec<(String, Option<Prepared>)>,
     /// Whether the store's sessions keep any: not those of others, which may be anybody's next, nor behind a
@@ -26,7 +26,8 @@ impl Kept {
         Self { statements: Vec::new(), keeping }
     }
 
-    /// Runs a statement as the session keeps it; as it is, if it does not, or turns out to be another session.
+    /// Runs a statement as the session keeps it; as it is, if it does not, or turns out to be another
+    /// session.
     pub(super) async fn ask(
         &mut self,
         client: &Client,
@@ -44,8 +45,8 @@ impl Kept {
         collect(client, &statement.sql, &parameters(&statement.values, lock_timeout), rows).await
     }
 
-    /// Keeps a statement that was run before; whether the session can be used again. The outcome of the statement
-    /// is known already, and does not depend on this.
+    /// Keeps a statement that was run before; whether the session can be used again. The outcome of the
+    /// statement is known already, and does not depend on this.
     pub(super) async fn keep(
         &mut self,
         client: &Client,
@@ -98,8 +99,8 @@ async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared,
     Ok(prepared)
 }
 
-/// Whether the session does not have the prepared statement: a pooler has put another session in its place. This
-/// error undoes the statement, also if a trigger raised it.
+/// Whether the session does not have the prepared statement: a pooler has put another session in its place.
+/// This error undoes the statement, also if a trigger raised it.
 fn is_elsewhere(error: &Error) -> bool {
     error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
 }

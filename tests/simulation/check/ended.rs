@@ -21,8 +21,8 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     Ok(())
 }
 
-/// Whether the store had ids again, and this process asked again. Another process gave its last ids back, and a
-/// revocation forgets the end.
+/// Whether the store had ids again, and this process asked again. Another process gave its last ids back, and
+/// a revocation forgets the end.
 fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
     let is_after = |tick: u64| end.began < tick && tick < draw.ended;
     let is_revoked = |(life, sequence, tick): &(usize, usize, u64)| {

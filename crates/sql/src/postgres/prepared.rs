@@ -1,9 +1,9 @@
 //! Statements of reserves, prepared by SQL: planning one takes as long as all else that is done for it.
 //!
-//! The statements of the protocol do not serve. A driver numbers them, and behind a pooler the next one may run
-//! in another session, where that number is a statement of somebody else's. A name made of the text itself is
-//! that of this text in each session, or of nothing. A statement that fails with [`PREPARED_IS_MISSING`] changed
-//! nothing, and is sent as it is from then on.
+//! The statements of the protocol do not serve. A driver numbers them, and behind a pooler the next one may
+//! run in another session, where that number is a statement of somebody else's. A name made of the text
+//! itself is that of this text in each session, or of nothing. A statement that fails with
+//! [`PREPARED_IS_MISSING`] changed nothing, and is sent as it is from then on.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -24,15 +24,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// `None` for a statement that is not kept. Otherwise, whether it reads the cluster's identifier, which does
-    /// not change in a session: see [`SYSTEM_IDENTIFIER`].
+    /// `None` for a statement that is not kept. Otherwise, whether it reads the cluster's identifier, which
+    /// does not change in a session: see [`SYSTEM_IDENTIFIER`].
     pub fn wants(statement: &Statement<'_>) -> Option<bool> {
         let all = statement.often && statement.values.iter().all(|value| of_type(value).is_some());
         all.then(|| statement.sql.contains(SYSTEM))
     }
 
-    /// The statement as a session of this cluster may keep it, and no session of another cluster: the statement
-    /// writes the identifier.
+    /// The statement as a session of this cluster may keep it, and no session of another cluster: the
+    /// statement writes the identifier.
     pub fn new(statement: &Statement<'_>, cluster: Option<&str>) -> Self {
         let types: Vec<_> = statement.values.iter().filter_map(of_type).collect();
         let cluster = cluster.map(|cluster| literal(cluster) + "::text");
