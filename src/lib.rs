@@ -85,17 +85,17 @@ compile_error!(
 
 mod allocator;
 #[cfg(any(test, fuzzing))]
+#[path = "../fuzz/engine/bytes.rs"] // not in the published package, nor is `fuzzing`
 mod bytes;
-#[doc(hidden)] // for `named!`
-pub mod error;
+mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
+#[path = "../fuzz/engine/fuzzing.rs"]
 pub mod fuzzing;
 #[cfg(doctest)]
 mod guide;
 mod id;
 mod name;
-mod named;
 pub mod planning;
 mod range;
 mod recent;

@@ -71,7 +71,7 @@ fn draws_allocate_nothing() {
 #[test]
 fn draws_behind_a_guard_allocate_nothing() {
     let witness = Arc::new(MemoryWitness::new());
-    let guarded = Guarded::new(Arc::new(MemoryStore::new()), witness.clone());
+    let guarded = Guarded::new(MemoryStore::new(), witness.clone());
     let ids = open_over(Arc::new(guarded), Order::Process, 0);
     assert!(witness.ledger("o").is_some(), "it is guarded");
     assert_none("&Allocator", || {

@@ -1,9 +1,9 @@
-//! Everything that threads share is imported through `src/sync`: else a model in `loom-tests/` would miss it.
+//! Everything that threads share is imported through `src/sync.rs`: else a model in `loom-tests/` would miss it.
 
 use std::fs;
 use std::path::Path;
 
-/// What only `src/sync` may name.
+/// What only `src/sync.rs` may name.
 const PRIMITIVES: [&str; 7] = [
     "std::sync::atomic",
     "std::sync::Mutex",
@@ -21,9 +21,10 @@ fn visit(folder: &Path, found: &mut Vec<String>, files: &mut usize) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            if !path.ends_with("src/sync") {
-                visit(&path, found, files);
-            }
+            visit(&path, found, files);
+            continue;
+        }
+        if path.ends_with("src/sync.rs") {
             continue;
         }
         *files += 1;

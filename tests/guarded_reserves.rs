@@ -64,7 +64,7 @@ impl Witness for Counting {
 
 fn guarded() -> (MemoryStore, Arc<Counting>, Guarded) {
     let (store, witness) = (MemoryStore::new(), Arc::new(Counting::default()));
-    (store.clone(), witness.clone(), Guarded::new(Arc::new(store), witness))
+    (store.clone(), witness.clone(), Guarded::new(store, witness))
 }
 
 fn draw(ids: &Allocator<u64>, count: u64) {

@@ -168,7 +168,7 @@ impl World {
     }
 
     async fn life(&self, process: usize, mut rng: Rng) {
-        let guarded = Arc::new(Guarded::new(Arc::new(self.store.clone()), Arc::new(self.flaky(&mut rng))));
+        let guarded = Arc::new(Guarded::new(self.store.clone(), Arc::new(self.flaky(&mut rng))));
         let store: Arc<dyn Store> =
             if self.bug == Bug::Unguarded { Arc::new(self.store.clone()) } else { guarded.clone() };
         let ids = Sequences::builder(store).seed(rng.u64(..)).start().expect("a runtime");
@@ -188,7 +188,7 @@ impl World {
     /// Every few hours somebody changes the sequence, through the guard or beside it. None of that is a leave
     /// to repeat ids.
     async fn is_administered(&self, rng: &mut Rng) {
-        let guarded = Guarded::new(Arc::new(self.store.clone()), Arc::new(self.flaky(rng)));
+        let guarded = Guarded::new(self.store.clone(), Arc::new(self.flaky(rng)));
         let revoke = Change::new().revoke(true);
         // Any of them may fail, or have an unknown outcome.
         match rng.u32(0..5) {

@@ -31,10 +31,12 @@ library! {
     "../../src/error.rs" error,
     "../../src/id.rs" id,
     "../../src/name.rs" name,
-    "../../src/named.rs" named,
     "../../src/range.rs" range,
-    "../../src/sync/mod.rs" sync,
+    "../../src/sync.rs" sync,
 }
+
+/// For the macro `named`.
+pub(crate) use error::Error;
 
 mod refill;
 mod sequence;
@@ -49,7 +51,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use refill::engine::Engine;
-use refill::event::{Command, Event};
+use refill::event::{Effect, Event};
 use refill::queue::Waiter;
 use sequence::settings::{Settings, Sizing};
 use sequence::stock::Stock;
@@ -105,17 +107,15 @@ fn engine(criterion: &mut Criterion) {
     let sizing = Sizing::Fixed { step: STEP, watermark: STEP / 2 };
     let settings = Settings { sizing, ..Settings::of::<u64>() };
     let mut engine = Engine::<Nobody>::new(sync::Arc::new(settings));
-    let (mut out, mut start) = (Vec::new(), 1);
+    let mut start = 1;
     let mut group = criterion.benchmark_group("engine");
     group.throughput(Throughput::Elements(1));
     group.bench_function("low, reserved, published", |bencher| {
         bencher.iter(|| {
-            engine.on(Event::Low { level: 0 }, Duration::ZERO, &mut out);
-            assert!(matches!(out.as_slice(), [Command::Reserve { count: STEP }]));
-            out.clear();
-            engine.on(Event::Reserved { grant: grant(start), level: 0 }, Duration::ZERO, &mut out);
-            assert!(out.iter().any(|command| matches!(command, Command::Publish { .. })));
-            out.clear();
+            assert_eq!(engine.on(Event::Low { level: 0 }, Duration::ZERO).reserve, Some(STEP));
+            let reserved = Event::Reserved { grant: grant(start), level: 0 };
+            let effects = engine.on(reserved, Duration::ZERO).effects;
+            assert!(effects.iter().any(|effect| matches!(effect, Effect::Publish { .. })));
             start += STEP;
         });
     });

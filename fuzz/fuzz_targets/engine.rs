@@ -1,4 +1,4 @@
-//! The refill engine against its oracle: see `src/refill/oracle.rs`.
+//! The refill engine against its oracle: see `fuzz/engine/oracle.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| idmill::fuzzing::engine(data));

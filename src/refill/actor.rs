@@ -1,7 +1,7 @@
 //! The refill actor: one task that keeps every sequence of a [`Sequences`](crate::Sequences) filled.
 //!
-//! It owns no decision: events go to the drivers, the reserves they order go to the store, and answers come
-//! back as events. Orders that fall due together go out in one round trip where the store can do that; where
+//! It owns no decision: events go to the drivers, the reserves they ask for go to the store, and answers come
+//! back as events. Reserves that fall due together go out in one round trip where the store can do that; where
 //! it cannot, each goes on its own, so that no sequence waits for another. So does one that could not be had
 //! when others of its round trip could.
 
@@ -19,8 +19,8 @@ use tokio::task::coop;
 use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::driver::Driver;
-use super::flight::{Flight, Landed, Order, give_back};
 use super::rest::Rest;
+use super::round_trip::{Landed, RoundTrip, give_back};
 use crate::error::{ErrorKind, Result};
 use crate::sequence::clock::Clock;
 use crate::sequence::mailbox::{Arrived, Ending};
@@ -71,9 +71,9 @@ pub(crate) struct Actor {
     /// When which slot is to be woken: each once, at the time that its driver is [armed](Driver::armed) for.
     /// A tick too many does nothing.
     timers: BTreeSet<(Time, usize)>,
-    flights: FuturesUnordered<Flight>,
-    /// Ordered but not yet sent.
-    orders: Vec<Order>,
+    under_way: FuturesUnordered<RoundTrip>,
+    /// Asked for by the drivers, and not sent yet.
+    reserves: Vec<(Arc<Core>, Reserve)>,
     /// Those that were not to be had in a batch of which others were: the store may have to wait for them,
     /// and the others not with it. By [`Core::key`].
     alone: HashSet<u64>,
@@ -111,8 +111,8 @@ impl Actor {
             drivers: Vec::new(),
             free: Vec::new(),
             timers: BTreeSet::new(),
-            flights: FuturesUnordered::new(),
-            orders: Vec::new(),
+            under_way: FuturesUnordered::new(),
+            reserves: Vec::new(),
             alone: HashSet::new(),
             sweep,
         }
@@ -145,7 +145,7 @@ impl Actor {
     /// Ends every sequence, and gives back what is left of each to a store that takes it.
     async fn put_away(&mut self) {
         // What was asked for and not answered is a gap: nobody waits for it any more.
-        self.flights.clear();
+        self.under_way.clear();
         let rests = self.end();
         if self.duties.can.gives_back {
             let giving = stream::iter(rests).for_each_concurrent(GIVEN_BACK_AT_ONCE, |rest| {
@@ -206,10 +206,10 @@ impl Actor {
     fn event(&mut self, slot: usize, event: impl FnOnce(&mut Driver, Time) -> Option<Reserve>) {
         let Some(driver) = self.drivers.get_mut(slot).and_then(Option::as_mut) else { return };
         if let Some(request) = event(driver, self.clock.now()) {
-            let (core, seen) = (driver.core().clone(), driver.seen().clone());
-            self.orders.push(Order { core, request, seen });
+            self.reserves.push((driver.core().clone(), request));
         }
-        let rest = driver.surplus();
+        let (rest, raise) = (driver.surplus(), driver.raise());
+        let raise = raise.map(|change| (driver.core().clone(), change));
         record(driver.core(), self.clock.now());
         if let Some((before, due)) = driver.rearm() {
             before.map(|time| self.timers.remove(&(time, slot)));
@@ -217,6 +217,10 @@ impl Actor {
         }
         if let Some(rest) = rest {
             self.return_rest(rest);
+        }
+        if let Some((core, change)) = raise {
+            let (store, limit) = (self.store.clone(), self.duties.store_timeout);
+            self.under_way.push(RoundTrip::raise(&self.store_runtime, store, core, change, limit));
         }
     }
 
@@ -232,33 +236,38 @@ impl Actor {
     }
 
     fn send(&mut self) {
-        let orders = std::mem::take(&mut self.orders);
-        let (alone, mut orders): (Vec<_>, Vec<_>) =
-            orders.into_iter().partition(|order| self.alone.contains(&order.core.key));
-        for order in alone {
-            self.fly(vec![order]);
+        let reserves = std::mem::take(&mut self.reserves);
+        let (alone, mut together): (Vec<_>, Vec<_>) =
+            reserves.into_iter().partition(|(core, _)| self.alone.contains(&core.key));
+        for one in alone {
+            self.reserve(vec![one]);
         }
         let batch = if self.duties.can.batches { LARGEST_BATCH } else { 1 };
-        while !orders.is_empty() {
-            let rest = orders.split_off(orders.len().min(batch));
-            self.fly(orders);
-            orders = rest;
+        while !together.is_empty() {
+            let rest = together.split_off(together.len().min(batch));
+            self.reserve(together);
+            together = rest;
         }
     }
 
-    fn fly(&self, orders: Vec<Order>) {
-        let limit = self.duties.store_timeout;
-        let flight = Flight::send(self.store_runtime.clone(), self.store.clone(), orders, limit);
-        self.flights.push(flight);
+    fn reserve(&self, reserves: Vec<(Arc<Core>, Reserve)>) {
+        let (store, limit) = (self.store.clone(), self.duties.store_timeout);
+        self.under_way.push(RoundTrip::reserve(&self.store_runtime, store, reserves, limit));
     }
 
     /// Gives the rest back, if the store takes it, and has its driver know when that is over.
     fn return_rest(&self, rest: Rest) {
         let limit = self.duties.store_timeout;
-        self.flights.push(if self.duties.can.gives_back {
-            Flight::give_back(self.store_runtime.clone(), self.store.clone(), rest, limit, self.clock.clone())
+        self.under_way.push(if self.duties.can.gives_back {
+            RoundTrip::give_back(
+                self.store_runtime.clone(),
+                self.store.clone(),
+                rest,
+                limit,
+                self.clock.clone(),
+            )
         } else {
-            Flight::of_lost(rest)
+            RoundTrip::of_lost(rest)
         });
     }
 
@@ -269,23 +278,24 @@ impl Actor {
         let due = [self.timers.first().map(|timer| timer.0), self.sweep.due].into_iter().flatten().min();
         let mut timer = pin!(due.map(|time| sleep_until(self.clock.instant(time))));
         let landed = poll_fn(|cx| {
-            if let Poll::Ready(Some(landed)) = Pin::new(&mut self.flights).poll_next(cx) {
-                return Poll::Ready(landed);
+            if let Poll::Ready(Some(landed)) = Pin::new(&mut self.under_way).poll_next(cx) {
+                return Poll::Ready(Some(landed));
             }
             if woken.as_mut().poll(cx).is_ready() || is_over(timer.as_mut().as_pin_mut(), cx) {
-                return Poll::Ready(Landed::default());
+                return Poll::Ready(None);
             }
             Poll::Pending
         })
         .await;
-        self.flights.extend(landed.repairs);
         // Forked while it was under way: the answer is the parent's.
         if self.mailbox.is_forked() {
             return;
         }
-        self.answered(landed.answers);
-        if let Some(core) = landed.returned {
-            self.each(&core, Driver::returned);
+        match landed {
+            Some(Landed::Answers(answers)) => self.answered(answers),
+            Some(Landed::Returned(core)) => self.each(&core, Driver::returned),
+            Some(Landed::Raised(core)) => self.each(&core, Driver::raised),
+            None => {}
         }
     }
 

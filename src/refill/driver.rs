@@ -1,9 +1,9 @@
-//! Carries out the engine's commands for one sequence: on its stock, and on the callers that wait for it.
+//! Carries out the engine's decisions for one sequence: on its stock, and on the callers that wait for it.
 
 use std::fmt;
 
 use super::engine::Engine;
-use super::event::{Command, Event};
+use super::event::{Effect, Event, Output};
 use super::queue::Waiter;
 use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -14,7 +14,7 @@ use crate::sequence::seen::Seen;
 use crate::sequence::state::Core;
 use crate::sequence::state::{Part, Question, Request};
 use crate::sequence::time::Time;
-use crate::store::{GiveBack, Grant, Identity, Reserve};
+use crate::store::{Change, GiveBack, Grant, Identity, Reserve};
 use crate::sync::Arc;
 
 /// A generation that no stock has.
@@ -69,12 +69,23 @@ pub(crate) struct Driver {
     /// What is more than memory may hold, or was left in it when it was closed. Boxed, since there is seldom
     /// any.
     rest: Option<Box<Rest>>,
+    /// What the store is to be raised by. Boxed likewise.
+    raise: Option<Box<Change>>,
 }
 
 impl Driver {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let engine = Engine::new(core.settings.clone());
-        Self { core, engine, sent_under: 0, held_under: NOTHING, has_permit: false, armed: None, rest: None }
+        Self {
+            core,
+            engine,
+            sent_under: 0,
+            held_under: NOTHING,
+            has_permit: false,
+            armed: None,
+            rest: None,
+            raise: None,
+        }
     }
 
     /// One that takes up what was seen of the sequence before it was evicted.
@@ -230,6 +241,11 @@ impl Driver {
         self.step(Event::Revoked, now)
     }
 
+    /// The store was asked to raise the sequence, whatever came of it.
+    pub(crate) fn raised(&mut self, now: Time) -> Option<Reserve> {
+        self.step(Event::Raised { level: self.core.stock.remaining() }, now)
+    }
+
     /// A range that was shed has reached the store, or is lost.
     pub(crate) fn returned(&mut self, now: Time) -> Option<Reserve> {
         self.step(Event::Returned, now)
@@ -252,6 +268,11 @@ impl Driver {
     /// Ids that are more than memory may hold, for a store that takes them back.
     pub(crate) fn surplus(&mut self) -> Option<Rest> {
         self.rest.take().map(|rest| *rest)
+    }
+
+    /// By what the store is to be raised, before [`raised`](Self::raised).
+    pub(crate) fn raise(&mut self) -> Option<Change> {
+        self.raise.take().map(|change| *change)
     }
 
     /// When [`tick`](Self::tick) was due and when it is, where that is another time now.
@@ -289,13 +310,13 @@ impl Driver {
     }
 
     fn step(&mut self, event: Event<Caller>, now: Time) -> Option<Reserve> {
-        let (order, has_published) = self.carry_out_all(event, now);
+        let (reserve, has_published) = self.carry_out_all(event, now);
         if self.engine.is_low() {
             self.has_permit = self.has_permit || self.core.low_is_known();
-            return order;
+            return reserve;
         }
         if !self.has_permit {
-            return order;
+            return reserve;
         }
         self.give_permit_back();
         // A draw that crossed the watermark before that has not signalled. Where nothing is left that was not just
@@ -304,9 +325,9 @@ impl Driver {
         let level = self.core.stock.remaining();
         let is_low = (level > 0 || has_published) && level < self.engine.policy().plan().watermark;
         if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {
-            return order;
+            return reserve;
         }
-        self.step(Event::Low { level }, now).or(order)
+        self.step(Event::Low { level }, now).or(reserve)
     }
 
     fn give_permit_back(&mut self) {
@@ -316,25 +337,20 @@ impl Driver {
 
     /// What is to be reserved, and whether a range was published.
     fn carry_out_all(&mut self, event: Event<Caller>, now: Time) -> (Option<Reserve>, bool) {
-        let mut commands = Vec::new();
-        self.engine.on(event, now, &mut commands);
-        let has_published = commands.iter().any(|command| matches!(command, Command::Publish { .. }));
-        let mut order = None;
-        for command in commands {
-            if let Command::Reserve { count } = command {
-                order = Some(self.order(count));
-            } else {
-                self.carry_out(command, now);
-            }
+        let Output { reserve, effects } = self.engine.on(event, now);
+        let has_published = effects.iter().any(|effect| matches!(effect, Effect::Publish { .. }));
+        for effect in effects {
+            self.carry_out(effect, now);
         }
+        let reserve = reserve.map(|count| self.reserve(count));
         if !self.engine.holds() {
             self.held_under = NOTHING;
         }
         self.note_dry(now);
-        (order, has_published)
+        (reserve, has_published)
     }
 
-    fn order(&mut self, count: u64) -> Reserve {
+    fn reserve(&mut self, count: u64) -> Reserve {
         self.sent_under = self.core.stock.generation();
         self.core.stats.add_reserves(1);
         let settings = &self.core.settings;
@@ -354,11 +370,11 @@ impl Driver {
         }
     }
 
-    fn carry_out(&mut self, command: Command<Caller>, now: Time) {
+    fn carry_out(&mut self, effect: Effect<Caller>, now: Time) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
-        match command {
-            Command::Reserve { .. } => unreachable!("taken out by `step`"),
-            Command::Accept(grant) => {
+        match effect {
+            Effect::Raise(change) => self.raise = Some(Box::new(change)),
+            Effect::Accept(grant) => {
                 let (failures, since) = (stats.failing(), stats.granted_at());
                 stats.note_success(now);
                 self.core.forget_error();
@@ -369,12 +385,12 @@ impl Driver {
                 stats.add_granted(grant.range.len());
                 stats.note_grant(&grant);
             }
-            Command::Void(ids) => {
+            Effect::Void(ids) => {
                 stats.add_granted(ids);
                 stats.gap_abandoned(ids);
             }
-            Command::Distrust(error) => self.note_failure(&error),
-            Command::Discard => {
+            Effect::Distrust(error) => self.note_failure(&error),
+            Effect::Discard => {
                 let forgotten = self.engine.seen().forgotten();
                 tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
                 self.core.revoke_stock(ErrorKind::Dry);
@@ -384,7 +400,7 @@ impl Driver {
                 self.sent_under += 1;
                 self.held_under = self.sent_under;
             }
-            Command::Publish { range, watermark } => {
+            Effect::Publish { range, watermark } => {
                 let under = if self.held_under == NOTHING { self.sent_under } else { self.held_under };
                 if stock.publish(range, watermark, under) {
                     stats.add_published(range.len());
@@ -393,13 +409,13 @@ impl Driver {
                     stats.gap_abandoned(range.len());
                 }
             }
-            Command::Shed { rest, identity } => {
+            Effect::Shed { rest, identity } => {
                 self.rest = Some(Box::new(self.rest_of(rest, identity)));
             }
-            Command::Reply { waiter, ids } => self.reply(waiter, ids),
+            Effect::Reply { waiter, ids } => self.reply(waiter, ids),
             // Nobody is there to hear it: nothing is lost by that.
-            Command::Fail { waiter, error } => _ = waiter.answer.send(Err(error.of(&self.core.name))),
-            Command::Finish(ErrorKind::Closed) => {
+            Effect::Fail { waiter, error } => _ = waiter.answer.send(Err(error.of(&self.core.name))),
+            Effect::Finish(ErrorKind::Closed) => {
                 let last = |lost: &Ranges| lost.as_slice().last().copied().zip(self.engine.identity());
                 let lost = stock.revoke(ErrorKind::Closed, |lost| {
                     let rest = last(lost).map_or(0, |(rest, _)| rest.len());
@@ -409,15 +425,15 @@ impl Driver {
                 self.core.give_up_stripes();
                 self.rest = last(&lost).map(|(rest, identity)| Box::new(self.rest_of(rest, identity)));
             }
-            Command::Finish(reason) => {
+            Effect::Finish(reason) => {
                 if self.core.note_error(&reason.into()) {
                     tracing::warn!(sequence = %self.core.name, "the sequence is exhausted");
                 }
                 let _ = stock.finish(reason, self.sent_under);
             }
-            Command::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
-            Command::Gap(ids) => stats.gap_abandoned(ids),
-            Command::Unknown(ids) => stats.gap_unknown(ids),
+            Effect::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
+            Effect::Gap(ids) => stats.gap_abandoned(ids),
+            Effect::Unknown(ids) => stats.gap_unknown(ids),
         }
     }
 

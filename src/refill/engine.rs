@@ -1,8 +1,8 @@
-//! The decisions of the refill, without clock, I/O or runtime: events in, commands out.
+//! The decisions of the refill, without clock, I/O or runtime: events in, effects out.
 //!
 //! What it guarantees, whatever order events come in (and the `oracle` beside this file checks):
 //!
-//! - at most one reserve is in flight, and every [`Command::Reserve`] is answered by one event;
+//! - at most one reserve is in flight, and each is answered by one event;
 //! - waiting callers get the head of a range, first come, first served; the rest is published, and before
 //!   they are answered, so that whoever has an answer finds ids in memory;
 //! - what is held for a caller who is refused or gives up goes to those who wait behind it, and to memory
@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use super::event::{Command, Event};
+use super::event::{Effect, Event, Output};
 use super::policy::Policy;
 use super::queue::{Queue, Waiter};
 use super::retry::Retry;
@@ -24,14 +24,15 @@ use crate::sequence::seen::Seen;
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::{Order, Settings};
 use crate::sequence::time::Time;
-use crate::store::{Grant, Identity};
+use crate::store::{Change, Grant, Identity};
 use crate::sync::Arc;
 
 /// For how long the end of a sequence is believed, before the next who asks has the store asked again: its
 /// max may have been raised. Long enough for callers that do not stop asking to be no load on the store.
 pub(super) const END_STANDS: Duration = Duration::from_secs(30);
 
-struct Flight {
+/// A reserve that is under way.
+struct InFlight {
     count: u64,
     asked: Time,
     /// Under `Order::Global` it serves only tickets before this one: those who waited when it was asked for.
@@ -39,6 +40,8 @@ struct Flight {
     revoked: bool,
     /// Whether ids were on their way back to the store: it may have been asked before it had them.
     overtakes: bool,
+    /// What the store said, while it is raised.
+    answer: Option<Result<Grant>>,
 }
 
 pub(crate) struct Engine<W> {
@@ -46,7 +49,7 @@ pub(crate) struct Engine<W> {
     policy: Policy,
     queue: Queue<W>,
     /// Boxed, as most sequences have none at most times.
-    flight: Option<Box<Flight>>,
+    flight: Option<Box<InFlight>>,
     /// Whether memory is low and nothing was reserved for that yet.
     low: bool,
     /// Whether the outcome of the last reserve is unknown: the next may be lost too, and asks for no more
@@ -77,9 +80,16 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Handles one event; its commands are added to `out`, in order.
-    pub(crate) fn on(&mut self, event: Event<W>, now: Time, out: &mut Vec<Command<W>>) {
-        let position = out.len();
+    /// Decides what comes of an event.
+    pub(crate) fn on(&mut self, event: Event<W>, now: Time) -> Output<W> {
+        let mut effects = Vec::new();
+        self.handle(event, now, &mut effects);
+        let reserve = self.reserve(now, &mut effects);
+        self.queue.shrink(self.flight.is_some());
+        Output { reserve, effects }
+    }
+
+    fn handle(&mut self, event: Event<W>, now: Time, out: &mut Vec<Effect<W>>) {
         match event {
             // A signal that comes after the end would keep a sequence from ever being idle.
             Event::Low { .. } if self.ended.is_some() => {}
@@ -91,17 +101,28 @@ impl<W: Waiter> Engine<W> {
                 let serves = !taken.is_empty();
                 taken.into_iter().for_each(|range| self.queue.hold(range, u64::MAX));
                 match self.refusal(want, known) {
-                    Some(error) => out.push(Command::Fail { waiter, error }),
+                    Some(error) => out.push(Effect::Fail { waiter, error }),
                     None => self.queue.push(waiter, want, deadline),
                 }
                 // Ids held for a caller that gave up, or brought back by this one, serve the next callers, also
                 // while the store is unreachable.
                 if serves || self.queue.first_is_gone() {
-                    self.hand_out(None, 0, position, out);
+                    self.hand_out(None, 0, 0, out);
                 }
             }
-            Event::Reserved { grant, level } => self.reserved(grant, level, now, out),
-            Event::Failed(error) => self.failed(error, now, out),
+            Event::Reserved { grant, level } => match self.seen.raise(&grant) {
+                Some(change) => self.raise(Ok(grant), change, out),
+                None => self.reserved(grant, level, now, out),
+            },
+            Event::Failed(error) => match self.noticed(&error) {
+                Some(change) => self.raise(Err(error), change, out),
+                None => self.failed(error, now, out),
+            },
+            Event::Raised { level } => match self.flight.as_mut().and_then(|flight| flight.answer.take()) {
+                Some(Ok(grant)) => self.reserved(grant, level, now, out),
+                Some(Err(error)) => self.failed(error, now, out),
+                None => {}
+            },
             Event::Returned => self.returning = self.returning.saturating_sub(1),
             Event::Revoked => self.revoked(out),
             Event::Tick { level } => {
@@ -110,8 +131,19 @@ impl<W: Waiter> Engine<W> {
             }
             Event::Close => self.end(ErrorKind::Closed, &ErrorKind::Closed.into(), now, out),
         }
-        self.reserve(now, out);
-        self.queue.shrink(self.flight.is_some());
+    }
+
+    /// What the sequence has to be told if the store noticed by itself that it went back in time.
+    fn noticed(&self, error: &Error) -> Option<Change> {
+        if error.kind() == ErrorKind::StoreViolation { self.seen.raise_unseen() } else { None }
+    }
+
+    /// Keeps the answer until the store was raised.
+    fn raise(&mut self, answer: Result<Grant>, change: Change, out: &mut Vec<Effect<W>>) {
+        if let Some(flight) = &mut self.flight {
+            flight.answer = Some(answer);
+        }
+        out.push(Effect::Raise(change));
     }
 
     /// When to send the next [`Event::Tick`].
@@ -183,22 +215,23 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Asks for a range if one is needed, none is under way, and no retry is being waited for.
-    fn reserve(&mut self, now: Time, out: &mut Vec<Command<W>>) {
+    fn reserve(&mut self, now: Time, out: &mut Vec<Effect<W>>) -> Option<u64> {
         if self.flight.is_some() || self.ended.is_some() || self.is_held(now) || self.awaits_return() {
-            return;
+            return None;
         }
         // So that nothing is reserved for those who have given up; what was held for them serves others.
         self.queue.forget_the_gone();
         self.hand_out(None, 0, out.len(), out);
         if !self.is_needed() {
-            return;
+            return None;
         }
         self.retry.set(None);
         let count = self.demand().max(self.ahead()).clamp(1, MAX_LEN);
         let before = self.queue.next_ticket();
         let overtakes = self.returning > 0;
-        self.flight = Some(Box::new(Flight { count, asked: now, before, revoked: false, overtakes }));
-        out.push(Command::Reserve { count });
+        let flight = InFlight { count, asked: now, before, revoked: false, overtakes, answer: None };
+        self.flight = Some(Box::new(flight));
+        Some(count)
     }
 
     /// How many ids to reserve, whether anybody waits for them or not.
@@ -240,24 +273,24 @@ impl<W: Waiter> Engine<W> {
         self.queue.holds()
     }
 
-    fn reserved(&mut self, grant: Grant, level: u64, now: Time, out: &mut Vec<Command<W>>) {
+    fn reserved(&mut self, grant: Grant, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         let Some(flight) = self.flight.take() else { return };
         self.doubtful = false;
         self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
         if flight.revoked || self.ended.is_some() {
             // Whether it was reserved before or after what a revocation was for cannot be told.
-            out.push(Command::Void(grant.range.len()));
+            out.push(Effect::Void(grant.range.len()));
             return;
         }
         if let Err(error) = self.check(&grant, flight.count) {
-            out.push(Command::Distrust(error.clone()));
+            out.push(Effect::Distrust(error.clone()));
             self.give_up(&error, out);
             self.retry.hold(now);
             return;
         }
         // Before the new identity is noted: ids in memory are never of an earlier one than that.
         let level = if self.take_over(&grant, out) { 0 } else { level };
-        out.push(Command::Accept(grant));
+        out.push(Effect::Accept(grant));
         let before = if self.prefetches() { u64::MAX } else { flight.before };
         self.serve(&grant, before, level, now, out);
     }
@@ -288,10 +321,10 @@ impl<W: Waiter> Engine<W> {
 
     /// Notes where the ids come from. Ids of another identity in memory could be handed out by others too:
     /// whether they had to be thrown away is returned.
-    fn take_over(&mut self, grant: &Grant, out: &mut Vec<Command<W>>) -> bool {
+    fn take_over(&mut self, grant: &Grant, out: &mut Vec<Effect<W>>) -> bool {
         let other = self.seen.note(grant);
         if other {
-            out.push(Command::Discard);
+            out.push(Effect::Discard);
             // Together with what comes, callers could get a number twice, and not in growing order.
             self.lose_held(out);
         }
@@ -300,15 +333,15 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// What is held will not be used.
-    fn lose_held(&mut self, out: &mut Vec<Command<W>>) {
+    fn lose_held(&mut self, out: &mut Vec<Effect<W>>) {
         let lost = self.queue.take_held(u64::MAX).len();
         if lost > 0 {
-            out.push(Command::Gap(lost));
+            out.push(Effect::Gap(lost));
         }
     }
 
     /// Hands a range out: to those who wait, then to memory.
-    fn serve(&mut self, grant: &Grant, before: u64, level: u64, now: Time, out: &mut Vec<Command<W>>) {
+    fn serve(&mut self, grant: &Grant, before: u64, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         let position = out.len();
         self.queue.hold(grant.range, before);
         self.low = self.prefetches() && level < self.policy.plan().watermark;
@@ -319,7 +352,7 @@ impl<W: Waiter> Engine<W> {
         let exhausted = ErrorKind::Exhausted.into();
         self.hand_out(Some(&exhausted), level, position, out);
         // What was shed can be reserved again.
-        if !out[position..].iter().any(|command| matches!(command, Command::Shed { .. })) {
+        if !out[position..].iter().any(|effect| matches!(effect, Effect::Shed { .. })) {
             self.end(ErrorKind::Exhausted, &exhausted, now, out);
         }
     }
@@ -327,7 +360,7 @@ impl<W: Waiter> Engine<W> {
     /// Hands out what is held: to those who wait, in turn, and what nobody waits for to memory, before the
     /// first of them is answered. `refusal` is what those hear for whom it is too little; without one they
     /// wait on.
-    fn hand_out(&mut self, refusal: Option<&Error>, level: u64, position: usize, out: &mut Vec<Command<W>>) {
+    fn hand_out(&mut self, refusal: Option<&Error>, level: u64, position: usize, out: &mut Vec<Effect<W>>) {
         if self.queue.hand_out(refusal, out) {
             let is_over = refusal.is_some() || self.ended.is_some();
             let watermark = if is_over { 0 } else { self.policy.plan().watermark };
@@ -336,7 +369,7 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Puts what is held, and nobody waits for, behind the `level` ids in memory: as much as may be there.
-    fn put_down(&mut self, level: u64, watermark: u64, position: usize, out: &mut Vec<Command<W>>) {
+    fn put_down(&mut self, level: u64, watermark: u64, position: usize, out: &mut Vec<Effect<W>>) {
         if !self.queue.holds() {
             return;
         }
@@ -350,13 +383,13 @@ impl<W: Waiter> Engine<W> {
         let room = most.saturating_sub(level);
         let kept = self.queue.take_held(room);
         self.low = level + kept.len() < watermark;
-        let publish = kept.into_iter().map(|range| Command::Publish { range, watermark });
+        let publish = kept.into_iter().map(|range| Effect::Publish { range, watermark });
         out.splice(position..position, publish);
         self.shed(out);
     }
 
     /// Lets go of what is held: its last range can be reserved again, once the store has it back.
-    fn shed(&mut self, out: &mut Vec<Command<W>>) {
+    fn shed(&mut self, out: &mut Vec<Effect<W>>) {
         // One that is under way could be granted it before this engine believes that.
         if self.flight.is_none()
             && self.ended != Some(ErrorKind::Closed)
@@ -367,13 +400,13 @@ impl<W: Waiter> Engine<W> {
             if !rest.is_empty() {
                 self.seen.forget_from(rest.start());
                 self.returning += 1;
-                out.push(Command::Shed { rest, identity });
+                out.push(Effect::Shed { rest, identity });
             }
         }
         self.lose_held(out);
     }
 
-    fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Command<W>>) {
+    fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Effect<W>>) {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
             // No end: ids on their way back can be reserved again.
@@ -386,7 +419,7 @@ impl<W: Waiter> Engine<W> {
             }
             (_, status) => {
                 if status == Status::Unknown {
-                    out.push(Command::Unknown(flight.count));
+                    out.push(Effect::Unknown(flight.count));
                     self.doubtful = true;
                 }
                 if error.refuses_waiters() {
@@ -403,34 +436,34 @@ impl<W: Waiter> Engine<W> {
 
     /// A permanent failure: all hear of it for whom too little is held, and the next who waits makes the next
     /// attempt.
-    fn give_up(&mut self, error: &Error, out: &mut Vec<Command<W>>) {
+    fn give_up(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         self.retry.note(error.clone(), self.settings.seed);
         self.refuse_all(error, out);
         self.low = false;
     }
 
-    fn refuse_all(&mut self, error: &Error, out: &mut Vec<Command<W>>) {
+    fn refuse_all(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         self.hand_out(Some(error), 0, out.len(), out);
         self.queue.refuse_all(error, out);
     }
 
-    fn end(&mut self, reason: ErrorKind, error: &Error, now: Time, out: &mut Vec<Command<W>>) {
+    fn end(&mut self, reason: ErrorKind, error: &Error, now: Time, out: &mut Vec<Effect<W>>) {
         if self.ended == Some(ErrorKind::Closed) {
             return;
         }
         if let Some(flight) = self.flight.take() {
             // Nobody will hear what became of it.
-            out.push(Command::Unknown(flight.count));
+            out.push(Effect::Unknown(flight.count));
         }
         self.ended = Some(reason);
         self.give_up(error, out);
         self.retry.set((reason == ErrorKind::Exhausted).then(|| now.saturating_add(END_STANDS)));
-        out.push(Command::Finish(reason));
+        out.push(Effect::Finish(reason));
     }
 
     /// Lets the next caller find out whether the sequence still ends where it did. Not while ids are in
     /// memory: what comes after them must not overtake them.
-    fn doubt(&mut self, level: u64, now: Time, out: &mut Vec<Command<W>>) {
+    fn doubt(&mut self, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         if self.ended.is_none() || self.retry.at().is_none_or(|at| now < at) {
             return;
         }
@@ -440,10 +473,10 @@ impl<W: Waiter> Engine<W> {
         }
         self.retry.set(None);
         self.ended = None;
-        out.push(Command::Reopen);
+        out.push(Effect::Reopen);
     }
 
-    fn revoked(&mut self, out: &mut Vec<Command<W>>) {
+    fn revoked(&mut self, out: &mut Vec<Effect<W>>) {
         self.lose_held(out);
         if let Some(flight) = &mut self.flight {
             flight.revoked = true;
@@ -455,14 +488,14 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    fn expire(&mut self, now: Time, out: &mut Vec<Command<W>>) {
+    fn expire(&mut self, now: Time, out: &mut Vec<Effect<W>>) {
         let late = self.queue.expire(now);
         if late.is_empty() {
             return;
         }
         let position = out.len();
         let error = self.too_late();
-        out.extend(late.into_iter().map(|waiter| Command::Fail { waiter, error: error.clone() }));
+        out.extend(late.into_iter().map(|waiter| Effect::Fail { waiter, error: error.clone() }));
         self.hand_out(None, 0, position, out);
     }
 

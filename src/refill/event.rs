@@ -1,9 +1,9 @@
-//! What the engine is told, and what it has done about it.
+//! What the engine is told, and what it decides.
 
 use crate::error::{Error, ErrorKind};
 use crate::range::{Range, Ranges};
 use crate::sequence::time::Time;
-use crate::store::{Grant, Identity};
+use crate::store::{Change, Grant, Identity};
 
 #[derive(Debug)]
 pub(crate) enum Event<W> {
@@ -19,6 +19,8 @@ pub(crate) enum Event<W> {
     Failed(Error),
     /// A range that was shed has reached the store, or is lost.
     Returned,
+    /// The store was asked to go on after what is known: see [`Effect::Raise`]. `level` ids are left in memory.
+    Raised { level: u64 },
     /// Everything in memory was revoked.
     Revoked,
     /// Time has passed; see [`Engine::next_timer`](super::engine::Engine::next_timer). `level` ids are left
@@ -28,10 +30,19 @@ pub(crate) enum Event<W> {
     Close,
 }
 
+/// What the engine decided about one event.
+pub(crate) struct Output<W> {
+    /// How many ids to ask the store for, once the effects are carried out; answer with `Reserved` or `Failed`.
+    pub(crate) reserve: Option<u64>,
+    /// To be carried out in this order.
+    pub(crate) effects: Vec<Effect<W>>,
+}
+
 #[derive(Debug)]
-pub(crate) enum Command<W> {
-    /// Ask the store for a range; answer with `Reserved` or `Failed`.
-    Reserve { count: u64 },
+pub(crate) enum Effect<W> {
+    /// The store went back in time: have it go on after what is known, and answer with `Raised`. Others may know
+    /// less, so callers hear of it afterwards: the error may end their process.
+    Raise(Change),
     /// The grant that came is sound: each of its ids will be used or counted as a gap.
     Accept(Grant),
     /// The grant that came, of so many ids, is void since a revocation: they will never be used.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::event::Command;
+use super::event::Effect;
 use crate::error::Error;
 use crate::range::{Range, Ranges};
 use crate::sequence::time::Time;
@@ -162,10 +162,10 @@ impl<W: Waiter> Queue<W> {
     }
 
     /// Everybody hears that there is nothing for them.
-    pub(super) fn refuse_all(&mut self, error: &Error, out: &mut Vec<Command<W>>) {
+    pub(super) fn refuse_all(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         let Some(filled) = &mut self.0 else { return };
         let all = std::mem::take(&mut filled.callers).into_iter();
-        out.extend(all.map(|waiting| Command::Fail { waiter: waiting.waiter, error: error.clone() }));
+        out.extend(all.map(|waiting| Effect::Fail { waiter: waiting.waiter, error: error.clone() }));
         filled.earliest = None;
     }
 
@@ -181,14 +181,14 @@ impl<W: Waiter> Queue<W> {
 
     /// Hands out what is held, in turn. `refusal` is what those hear for whom it is too little; without one
     /// they wait on. Whether nobody is left whom it may serve is returned.
-    pub(super) fn hand_out(&mut self, refusal: Option<&Error>, out: &mut Vec<Command<W>>) -> bool {
+    pub(super) fn hand_out(&mut self, refusal: Option<&Error>, out: &mut Vec<Effect<W>>) -> bool {
         let Some(filled) = &mut self.0 else { return true };
         while let Some(first) = filled.next() {
             if filled.held.len() >= first.want.max(1) {
-                out.push(Command::Reply { waiter: first.waiter, ids: filled.take_held(first.want) });
+                out.push(Effect::Reply { waiter: first.waiter, ids: filled.take_held(first.want) });
             } else if let Some(refusal) = refusal {
                 // What is left stays for those who want less.
-                out.push(Command::Fail { waiter: first.waiter, error: refusal.clone() });
+                out.push(Effect::Fail { waiter: first.waiter, error: refusal.clone() });
             } else {
                 filled.callers.push_front(first);
                 return false;
@@ -232,9 +232,9 @@ mod tests {
         }
     }
 
-    fn replies(out: &[Command<Caller>]) -> Vec<Vec<u64>> {
-        let ids = |command: &Command<_>| match command {
-            Command::Reply { ids, .. } => Some(ids.ids().collect()),
+    fn replies(out: &[Effect<Caller>]) -> Vec<Vec<u64>> {
+        let ids = |command: &Effect<_>| match command {
+            Effect::Reply { ids, .. } => Some(ids.ids().collect()),
             _ => None,
         };
         out.iter().filter_map(ids).collect()

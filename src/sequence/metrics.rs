@@ -79,21 +79,6 @@ pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
     }
 }
 
-/// What was told of one sequence's counters since it was opened. What is told is how far each has come since
-/// then, since a sequence that was evicted counts from 0 when it is opened again, and the recorder's counters
-/// go on.
-#[derive(Debug, Default)]
-pub(crate) struct Told {
-    draws: Counter,
-    granted: Counter,
-    reserves: Counter,
-    failures: Counter,
-    waits: Counter,
-    dry: Counter,
-    given_back: Counter,
-    gaps: [Counter; 4],
-}
-
 /// All that is counted of a sequence, as of `now` by the actor's clock.
 pub(crate) fn record(core: &Core, now: Duration) {
     let (name, told) = (|| shared(core), &core.told);

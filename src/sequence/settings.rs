@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, Operation, Result, named};
 use crate::id::Id;
-use crate::named::named;
 use crate::sequence::segment::MAX_LEN;
 use crate::store::Bounds;
 

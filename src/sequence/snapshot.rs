@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::ErrorKind;
-use crate::named::named;
+use crate::error::{ErrorKind, named};
 use crate::sequence::settings::Order;
 use crate::sequence::state::Core;
 use crate::store::{Bounds, Identity};

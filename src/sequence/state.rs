@@ -8,10 +8,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
 use crate::sequence::mailbox::{self, Sender};
-use crate::sequence::metrics::Told;
 use crate::sequence::segment::{Segment, Taken};
 use crate::sequence::settings::{Order, Settings};
-use crate::sequence::stats::Stats;
+use crate::sequence::stats::{Stats, Told};
 use crate::sequence::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 

@@ -226,3 +226,24 @@ fn mark(time: Duration) -> u64 {
 fn unmark(mark: u64) -> Option<Duration> {
     mark.checked_sub(1).map(Duration::from_nanos)
 }
+
+/// What was told of one sequence's counters since it was opened. What is told is how far each has come since
+/// then, since a sequence that was evicted counts from 0 when it is opened again, and the recorder's counters
+/// go on.
+#[cfg(feature = "metrics")]
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) draws: Counter,
+    pub(crate) granted: Counter,
+    pub(crate) reserves: Counter,
+    pub(crate) failures: Counter,
+    pub(crate) waits: Counter,
+    pub(crate) dry: Counter,
+    pub(crate) given_back: Counter,
+    pub(crate) gaps: [Counter; 4],
+}
+
+/// Without the feature nobody is told.
+#[cfg(not(feature = "metrics"))]
+#[derive(Debug, Default)]
+pub(crate) struct Told(());

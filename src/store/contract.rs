@@ -9,9 +9,8 @@ use futures_util::stream::{self, StreamExt as _};
 use super::{
     Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, no_records,
 };
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result, named};
 use crate::name::SequenceName;
-use crate::named::named;
 
 /// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation
 /// for a refill costs nothing beside its round trip.

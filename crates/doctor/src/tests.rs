@@ -27,7 +27,7 @@ struct Both {
 impl Both {
     fn new() -> Self {
         let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
-        let guarded = Guarded::new(Arc::new(store.clone()), Arc::new(witness.clone()));
+        let guarded = Guarded::new(store.clone(), witness.clone());
         Self { store, witness, guarded }
     }
 

@@ -1,6 +1,7 @@
 //! Resets and removals through the guard: announced at the witness, done in the store, confirmed at the
 //! witness.
 
+use super::witness::{is_certain, of_the_witness};
 use super::{Announced, Guarded, Ledger, Witness};
 use idmill::SequenceName;
 use idmill::store::{Change, Identity, SequenceInfo, Store as _};
@@ -138,15 +139,6 @@ fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(Seque
     let is_meant = change.next.is_some() || start < stored.reached();
     let is_lower = start < seen.top() || stored.identity.epoch < seen.identity.epoch;
     (is_meant && is_lower).then_some((stored, start))
-}
-
-/// Whether the store or the witness certainly changed nothing.
-pub(super) fn is_certain(error: &Error) -> bool {
-    !matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Deadline | ErrorKind::StoreViolation)
-}
-
-pub(super) fn of_the_witness(error: Error) -> Error {
-    Error::new(error.kind(), "the witness that guards this store could not be asked").because(error)
 }
 
 fn unconfirmed(error: Error) -> Error {

@@ -1,47 +1,8 @@
 //! What an administrator does to a sequence through the guard: announced at the witness, done in the store,
 //! and confirmed at the witness. Pure: no store, no clock.
 
-use super::Ledger;
+use super::ledger::{Announced, Ledger};
 use idmill::store::{Identity, SequenceInfo};
-
-/// What an administrator does to a sequence through the guard, or did.
-///
-/// An announcement has two halves. It is *pending* before the store is asked and permits nothing. It is
-/// *done* once the store has confirmed the change. If the store certainly refuses, the announcement is taken
-/// back; if the outcome is unknown, it stays pending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Announced {
-    /// Pending: the sequence is being set back.
-    Resetting {
-        /// The next id from then on. 2^64 is possible, hence the width.
-        start: u128,
-    },
-    /// Pending: the sequence is being removed.
-    Removing,
-    /// Done: the sequence was removed. Another incarnation may follow, above all that was claimed.
-    Removed,
-    /// Done: the sequence was removed, and the next incarnation may start anywhere.
-    Forgotten,
-}
-
-impl Announced {
-    /// Whether the store has not confirmed it.
-    pub const fn is_pending(self) -> bool {
-        matches!(self, Self::Resetting { .. } | Self::Removing)
-    }
-
-    /// The announcement after a claim of `now`, which has the incarnation of `known`, the ledger's identity.
-    pub(super) fn once_claimed(self, known: Identity, now: Identity) -> Option<Self> {
-        match self {
-            // The ledger is no longer of the identity that was to be reset.
-            Self::Resetting { .. } => (now == known).then_some(self),
-            // It is in use: it was put back, or this claim is late. Its claims count again.
-            Self::Forgotten => Some(Self::Removed),
-            Self::Removing | Self::Removed => Some(self),
-        }
-    }
-}
 
 impl Ledger {
     /// A ledger without any claim of a sequence as it is stored. The ids before its next one may be in use.

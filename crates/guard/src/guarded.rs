@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::administration::{is_certain, of_the_witness};
+use super::witness::{is_certain, of_the_witness};
 use super::{Announced, Heal, Ledger, Refusal, Witness, Write};
 use idmill::SequenceName;
 use idmill::store::{
@@ -50,13 +50,12 @@ const PENDING: Contention = Contention::new()
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
 /// use idmill_guard::{Guarded, MemoryWitness};
-/// use idmill::store::{MemoryStore, Store};
+/// use idmill::store::MemoryStore;
 /// use idmill::Sequences;
-/// use std::sync::Arc;
 ///
 /// let store = MemoryStore::new();
-/// let witness = Arc::new(MemoryWitness::new()); // in earnest, another server or a `FileWitness`
-/// let guarded = || Arc::new(Guarded::new(Arc::new(store.clone()), witness.clone())) as Arc<dyn Store>;
+/// let witness = MemoryWitness::new(); // in earnest, another server or a `FileWitness`
+/// let guarded = || Guarded::new(store.clone(), witness.clone());
 ///
 /// let orders = Sequences::new(guarded())?.sequence::<u64>("orders").step(10).await?;
 /// let backup = store.snapshot();
@@ -84,9 +83,10 @@ enum Unused {
 }
 
 impl Guarded {
-    /// Guards a store by a witness.
-    pub fn new(store: Arc<dyn Store>, witness: Arc<dyn Witness>) -> Self {
+    /// Guards a store by a witness. Either may be an `Arc`.
+    pub fn new(store: impl Store + 'static, witness: impl Witness + 'static) -> Self {
         let is_doubtful = AtomicBool::new(!store.capabilities().gives_back);
+        let (store, witness) = (Arc::new(store), Arc::new(witness));
         Self { store, witness, healed: AtomicU64::new(0), is_doubtful }
     }
 

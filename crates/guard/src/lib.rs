@@ -30,11 +30,10 @@ mod text;
 mod witness;
 
 pub use administration::forget;
-pub use announced::Announced;
 pub use apart::{drawn_from, is_itself, is_same_file, marked, not_the_server_of, was_there};
 pub use file::FileWitness;
 pub use guarded::Guarded;
-pub use ledger::{Heal, Ledger, Refusal};
+pub use ledger::{Announced, Heal, Ledger, Refusal};
 pub use store::StoreWitness;
 pub use witness::{Ledgers, MemoryWitness, Witness, Write};
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// use idmill_guard::{Guarded, StoreWitness};
 /// use std::sync::Arc;
 ///
-/// let ids = Sequences::new(Guarded::new(Arc::new(postgres), Arc::new(StoreWitness::new(etcd)?)))?;
+/// let ids = Sequences::new(Guarded::new(postgres, Arc::new(StoreWitness::new(etcd)?)))?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ mod tests {
     async fn what_a_store_forgot_another_remembers() {
         let (store, other) = (MemoryStore::new(), Durable(MemoryStore::new()));
         let witness = Arc::new(StoreWitness::new(other.clone()).unwrap());
-        let guarded = Guarded::new(Arc::new(store.clone()), witness.clone());
+        let guarded = Guarded::new(store.clone(), witness.clone());
         let orders = Reserve::new(SequenceName::new("orders").unwrap(), 10).create(Bounds::of::<u64>());
         let first = guarded.reserve(&orders).await.unwrap();
         let backup = store.snapshot();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn guarded() -> (MemoryStore, MemoryWitness, Guarded) {
     let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
-    (store.clone(), witness.clone(), Guarded::new(Arc::new(store), Arc::new(witness)))
+    (store.clone(), witness.clone(), Guarded::new(store, witness))
 }
 
 fn orders(count: u64) -> Reserve {
@@ -201,7 +201,7 @@ async fn refused_change_is_taken_back_and_an_unknown_one_is_pending() {
         let (store, witness, guarded) = guarded();
         assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
         let stubborn = Stubborn { store: store.clone(), kind };
-        let stubborn = Guarded::new(Arc::new(stubborn), Arc::new(witness.clone()));
+        let stubborn = Guarded::new(stubborn, witness.clone());
         let announced = || witness.ledger("orders").unwrap().announced;
         let reset = stubborn.set(&name(), Change::new().next(1).backwards(true)).await;
         assert_eq!(reset.unwrap_err().kind(), kind);
@@ -233,8 +233,7 @@ async fn recreated_sequence_starts_above_the_removed_one() {
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     assert!(guarded.remove(&name()).await.unwrap());
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
-    let others: Vec<_> =
-        (0..3).map(|_| Guarded::new(Arc::new(store.clone()), Arc::new(witness.clone()))).collect();
+    let others: Vec<_> = (0..3).map(|_| Guarded::new(store.clone(), witness.clone())).collect();
     for (other, start) in others.iter().zip([11, 14, 17]) {
         assert_eq!(starts(other, 3).await.unwrap(), start);
         assert_eq!(other.healed(), 0);
@@ -314,7 +313,7 @@ impl Store for Keeping {
 #[tokio::test]
 async fn witness_is_tested_before_a_store_that_takes_nothing_back() {
     let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
-    let guarded = || Guarded::new(Arc::new(Keeping(store.clone())), Arc::new(witness.clone()));
+    let guarded = || Guarded::new(Arc::new(Keeping(store.clone())), witness.clone());
     assert_eq!(starts(&guarded(), 10).await.unwrap(), 1);
     witness.set_read_only(true);
     assert_eq!(starts(&guarded(), 100_000).await.unwrap_err().kind(), ErrorKind::Denied);
@@ -351,7 +350,7 @@ async fn grant_of_an_earlier_epoch_is_reserved_again() {
     let (store, witness, other) = guarded();
     assert_eq!(starts(&other, 10).await.unwrap(), 1);
     let late = Late { store, other, is_first: AtomicBool::new(true) };
-    let guarded = Guarded::new(Arc::new(late), Arc::new(witness));
+    let guarded = Guarded::new(late, witness);
     assert_eq!(starts(&guarded, 10).await.unwrap(), 31, "11 is of the old epoch, and the other has 21");
     assert_eq!(guarded.healed(), 0);
 }
@@ -387,7 +386,7 @@ struct GivesBack {
 
 impl GivesBack {
     fn other(&self) -> Guarded {
-        Guarded::new(Arc::new(self.store.clone()), Arc::new(self.witness.clone()))
+        Guarded::new(self.store.clone(), self.witness.clone())
     }
 }
 
@@ -421,7 +420,7 @@ async fn rest_given_back_during_a_look_is_no_restore() {
     let (store, witness, _) = guarded();
     let store =
         GivesBack { store, witness: witness.clone(), is_reserved: false.into(), is_back: false.into() };
-    let guarded = Guarded::new(Arc::new(store), Arc::new(witness));
+    let guarded = Guarded::new(store, witness);
     assert_eq!(starts(&guarded, 10).await.unwrap(), 15);
     assert_eq!(guarded.healed(), 0);
 }

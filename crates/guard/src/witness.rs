@@ -59,6 +59,34 @@ pub trait Witness: Send + Sync + fmt::Debug {
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>>;
 }
 
+/// A witness that is shared is a witness.
+impl<W: Witness + ?Sized> Witness for Arc<W> {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+        (**self).read(name)
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>> {
+        (**self).swap(name, seen, wanted)
+    }
+
+    fn read_many<'a>(&'a self, names: &'a [SequenceName]) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
+        (**self).read_many(names)
+    }
+
+    fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        (**self).swap_many(writes)
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        (**self).list(page)
+    }
+}
+
 /// One of several [writes](Witness::swap_many).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -194,4 +222,13 @@ impl Witness for MemoryWitness {
 
 fn away() -> Error {
     Error::new(ErrorKind::Unavailable, "the witness is away")
+}
+
+/// Whether the store or the witness certainly changed nothing.
+pub(super) fn is_certain(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Deadline | ErrorKind::StoreViolation)
+}
+
+pub(super) fn of_the_witness(error: Error) -> Error {
+    Error::new(error.kind(), "the witness that guards this store could not be asked").because(error)
 }

@@ -53,7 +53,7 @@ impl Drawn {
 
     /// A process that starts now, behind the guard.
     pub async fn process(&self) -> Result<Process> {
-        let guarded = Arc::new(Guarded::new(open_store(&self.url).await?, Arc::new(self.witness.clone())));
+        let guarded = Arc::new(Guarded::new(open_store(&self.url).await?, self.witness.clone()));
         Ok(Process { sequence: sequence(guarded.clone()).await?, guarded })
     }
 

@@ -27,7 +27,7 @@ pub(crate) async fn looked_at(store: &dyn Target, witness: &WitnessUrl) -> Resul
     let file = store.file().map(Path::to_owned);
     let store = store.connect().await?;
     let witness = Lazily { url: witness.clone(), store: store.clone(), file, opened: OnceCell::new() };
-    Ok(Arc::new(Guarded::new(store, Arc::new(witness))))
+    Ok(Arc::new(Guarded::new(store, witness)))
 }
 
 /// A witness that is opened when it is first asked.

@@ -107,8 +107,11 @@ fn a_grant_that_is_refused_counts_as_a_failure_and_shows_nowhere_else() {
     assert!(driver.answered(Ok(grant(11, 3)), now).is_none());
     let _ = core.take(1);
     assert!(driver.low(now).is_some());
-    // It went back in time.
+    // It went back in time: callers hear of it once it was raised.
     assert!(driver.answered(Ok(grant(1, 2)), now).is_none());
+    assert_eq!(driver.raise().and_then(|change| change.next), Some(21));
+    assert_eq!((core.stats.failures(), driver.is_idle()), (0, false));
+    assert!(driver.raised(now).is_none());
     let (stats, identity) = (&core.stats, Identity { incarnation: 1, epoch: 3 });
     assert_eq!((stats.granted(), stats.failures(), stats.identity()), (10, 1, Some(identity)));
     assert_eq!(stats.unreserved(30), Some(10));

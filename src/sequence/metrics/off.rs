@@ -6,10 +6,6 @@ use crate::error::Result;
 use crate::sequence::state::Core;
 use crate::store::Grant;
 
-/// What was told.
-#[derive(Debug, Default)]
-pub(crate) struct Told(());
-
 pub(crate) fn describe() {}
 
 pub(crate) fn answered(_: &Core, _: Duration, _: &Result<Grant>) {}

@@ -63,7 +63,7 @@ pub(super) async fn guards_another(context: Arc<Context>) -> Outcome {
         let (store, name, drawn) = (store.clone(), name.clone(), drawn.clone());
         running.spawn(async move {
             let witness = StoreWitness::new(client.store().clone())?;
-            let guarded = client.of(Guarded::new(Arc::new(store.clone()), Arc::new(witness)));
+            let guarded = client.of(Guarded::new(store.clone(), witness));
             let request = Reserve::new(name, process);
             for reserve in 0..RESERVES {
                 let backup = store.snapshot();

@@ -148,7 +148,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "relaxed-link",
         "promotion::published_while_drawing",
         &[edit(
-            "src/sync/model/arc_swap.rs",
+            "loom-tests/src/sync/arc_swap.rs",
             "self.index.swap(self.place(value), Ordering::Release);",
             "self.index.swap(self.place(value), Ordering::Relaxed);",
         )],

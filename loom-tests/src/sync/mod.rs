@@ -1,4 +1,4 @@
-//! Stand-ins for the model checker: what `real` exports, built from atomics whose every interleaving and
+//! Stand-ins for the model checker: what the library's `src/sync.rs` exports, built from atomics whose every interleaving and
 //! every stale read loom explores.
 //!
 //! | here | in production | what it was held against |
@@ -36,6 +36,10 @@ pub(crate) use notify::Notify;
 pub(crate) use queue::SegQueue;
 /// Takes part in no protocol: each modelled access would only multiply what there is to explore.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
+/// As in the library: an `Arc`'s count decides when memory is freed, which safe code cannot get wrong, and loom's
+/// own would make each clone one more step to explore. That `Arc`s reach other threads properly is seen at what
+/// is in them.
+pub(crate) use std::sync::{Arc, Weak};
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;

@@ -1,4 +1,4 @@
-//! What the actor has the store do: reserves and give-backs under way.
+//! What the actor has the store do: reserves, give-backs and raises under way.
 //!
 //! The store's work runs in tasks of their own. One that blocks its thread blocks the actor only where there
 //! is no other thread, and one that panics, be it while it is dropped, ends nothing but itself.
@@ -14,49 +14,36 @@ use tracing::Instrument as _;
 
 use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::name::SequenceName;
 use crate::sequence::clock::Clock;
 use crate::sequence::metrics;
-use crate::sequence::seen::Seen;
 use crate::sequence::state::Core;
 use crate::sequence::task::{Task, lost};
 use crate::store::{Change, Grant, Reserve, Store};
 use crate::sync::Arc;
 
-/// A reserve to be sent.
-pub(super) struct Order {
-    pub(super) core: Arc<Core>,
-    pub(super) request: Reserve,
-    /// What was seen of the sequence before.
-    pub(super) seen: Seen,
+/// One round trip to the store. It keeps its cores, so that an answer reaches no other.
+pub(super) struct RoundTrip(Pin<Box<dyn Future<Output = Landed> + Send>>);
+
+/// The end of a round trip.
+pub(super) enum Landed {
+    /// Of reserves.
+    Answers(Vec<(Arc<Core>, Result<Grant>)>),
+    /// Of a rest, which is back in the store, or lost.
+    Returned(Arc<Core>),
+    /// Of a sequence that the store was to raise, whatever came of it.
+    Raised(Arc<Core>),
 }
 
-/// One round trip for one order or many, or a repair after it. It keeps its cores, so that an answer reaches no
-/// other.
-pub(super) struct Flight(Pin<Box<dyn Future<Output = Landed> + Send>>);
-
-/// The result of a flight.
-#[derive(Default)]
-pub(super) struct Landed {
-    pub(super) answers: Vec<(Arc<Core>, Result<Grant>)>,
-    /// Each has one more answer, after its sequence was repaired: the other sequences do not wait for that.
-    pub(super) repairs: Vec<Flight>,
-    /// A rest of this sequence is back in the store, or lost.
-    pub(super) returned: Option<Arc<Core>>,
-}
-
-impl Flight {
-    /// Sends the orders on `runtime`; to be awaited on the runtime whose timers keep the limit.
-    pub(super) fn send(
-        runtime: RuntimeHandle,
+impl RoundTrip {
+    /// Reserves, with the store's work on `runtime`; to be awaited on the runtime whose timers keep the limit.
+    pub(super) fn reserve(
+        runtime: &RuntimeHandle,
         store: Arc<dyn Store>,
-        orders: Vec<Order>,
+        reserves: Vec<(Arc<Core>, Reserve)>,
         limit: Duration,
     ) -> Self {
-        let cores: Vec<_> = orders.iter().map(|order| order.core.clone()).collect();
-        let (seen, requests): (Vec<_>, Vec<_>) =
-            orders.into_iter().map(|order| (order.seen, order.request)).unzip();
-        let task = Task::spawn(&runtime, ask(store.clone(), requests));
+        let (cores, requests): (Vec<_>, Vec<_>) = reserves.into_iter().unzip();
+        let task = Task::spawn(runtime, ask(store, requests));
         Self(Box::pin(async move {
             let mut answers = match timeout(limit, task).await {
                 Ok(Ok(answers)) => answers,
@@ -65,26 +52,35 @@ impl Flight {
             };
             // A store that answers too little has not said what became of the rest.
             answers.resize_with(cores.len(), || Err(miscounted()));
-            let mut landed = Landed::default();
-            for ((core, seen), answer) in cores.into_iter().zip(seen).zip(answers) {
-                let answer = answer.map_err(|error| error.during(Operation::Reserve));
-                match raising(&seen, &answer) {
-                    None => landed.answers.push((core, answer)),
-                    Some(change) => {
-                        let raise = raise(runtime.clone(), store.clone(), core.name.clone(), change, limit);
-                        landed.repairs.push(Self::after(raise, (core, answer)));
-                    }
-                }
-            }
-            landed
+            let answers =
+                answers.into_iter().map(|answer| answer.map_err(|error| error.during(Operation::Reserve)));
+            Landed::Answers(cores.into_iter().zip(answers).collect())
         }))
     }
 
-    /// An answer that is given after a repair.
-    fn after(repair: impl Future<Output = ()> + Send + 'static, answer: (Arc<Core>, Result<Grant>)) -> Self {
+    /// The store went back in time: has it go on after what is known.
+    pub(super) fn raise(
+        runtime: &RuntimeHandle,
+        store: Arc<dyn Store>,
+        core: Arc<Core>,
+        change: Change,
+        limit: Duration,
+    ) -> Self {
+        let (name, next) = (core.name.clone(), change.next);
+        let task = Task::spawn(runtime, async move { store.set(&name, change).await });
         Self(Box::pin(async move {
-            repair.await;
-            Landed { answers: vec![answer], ..Landed::default() }
+            let sequence = &core.name;
+            match timeout(limit, task).await {
+                Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
+                // Where others have raised it further, that is a conflict.
+                Ok(Ok(Err(error))) => {
+                    tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
+                }
+                Ok(Err(_)) | Err(_) => {
+                    tracing::error!(%sequence, next, "the store went back in time: whether next is raised is unknown");
+                }
+            }
+            Landed::Raised(core)
         }))
     }
 
@@ -100,19 +96,19 @@ impl Flight {
             let core = rest.core().clone();
             let _ = timeout(limit, give_back(&runtime, store, rest)).await;
             metrics::harmless(&core, || metrics::record(&core, clock.now()));
-            Landed { returned: Some(core), ..Landed::default() }
+            Landed::Returned(core)
         }))
     }
 
     /// What comes of ids that the store does not take back.
     pub(super) fn of_lost(rest: Rest) -> Self {
-        let returned = Some(rest.core().clone());
+        let core = rest.core().clone();
         drop(rest);
-        Self(Box::pin(async { Landed { returned, ..Landed::default() } }))
+        Self(Box::pin(async { Landed::Returned(core) }))
     }
 }
 
-impl Future for Flight {
+impl Future for RoundTrip {
     type Output = Landed;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Landed> {
@@ -140,38 +136,6 @@ async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>
         span.record("otel.status_code", "ERROR");
     }
     answers
-}
-
-/// What the sequence has to be told, if the answer shows that the store went back in time.
-fn raising(seen: &Seen, answer: &Result<Grant>) -> Option<Change> {
-    match answer {
-        Ok(grant) => seen.raise(grant),
-        Err(error) if error.kind() == ErrorKind::StoreViolation => seen.raise_unseen(),
-        Err(_) => None,
-    }
-}
-
-/// The store went back in time, and others may know less of it: has it go on after what is known, before
-/// anybody hears of the failure, since that may end the process.
-async fn raise(
-    runtime: RuntimeHandle,
-    store: Arc<dyn Store>,
-    sequence: SequenceName,
-    change: Change,
-    limit: Duration,
-) {
-    let (next, name) = (change.next, sequence.clone());
-    let raising = Task::spawn(&runtime, async move { store.set(&name, change).await });
-    match timeout(limit, raising).await {
-        Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
-        // Where others have raised it further, that is a conflict.
-        Ok(Ok(Err(error))) => {
-            tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
-        }
-        Ok(Err(_)) | Err(_) => {
-            tracing::error!(%sequence, next, "the store went back in time: whether next is raised is unknown");
-        }
-    }
 }
 
 /// Asks the store once: whatever comes of it, it is never tried again.

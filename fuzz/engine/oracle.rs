@@ -1,4 +1,4 @@
-//! An oracle for the engine: arbitrary events in, and every command that comes out is held against what the
+//! An oracle for the engine: arbitrary events in, and every effect that comes out is held against what the
 //! engine promises. It knows nothing of how the engine decides.
 //!
 //! What it plays are the driver, the stock, the callers, the clock, and a store that can be honest, short,
@@ -10,13 +10,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::engine::Engine;
-use super::event::Event;
-use super::queue::Waiter;
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
+use crate::refill::engine::Engine;
+use crate::refill::event::Event;
+use crate::refill::queue::Waiter;
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::sequence::time::Time;

@@ -6,7 +6,7 @@ use super::{Asked, Caller, Cause, Flight, Judged, Oracle};
 use crate::error::{Error, ErrorKind, Status};
 use crate::range::{Range, Ranges};
 use crate::refill::engine::END_STANDS;
-use crate::refill::event::{Command, Event};
+use crate::refill::event::{Effect, Event, Output};
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::Order;
 use crate::store::{GiveBack, Grant, Identity};
@@ -88,9 +88,8 @@ impl Oracle {
         }
     }
 
-    /// One event, and every command that comes of it.
+    /// One event, and all that comes of it.
     pub(super) fn on(&mut self, event: Event<Caller>, cause: Cause) {
-        let mut commands = Vec::new();
         self.cause = cause;
         // A store's grant of another identity voids what was granted before.
         let identity = match &event {
@@ -98,48 +97,56 @@ impl Oracle {
             _ => None,
         };
         let other = identity.filter(|identity| self.origin != Some(*identity));
-        self.engine.on(event, self.now, &mut commands);
-        assert_eq!(other.is_some(), commands.iter().any(|c| matches!(c, Command::Discard)), "discards");
+        let Output { mut reserve, mut effects } = self.engine.on(event, self.now);
+        if let [Effect::Raise(change)] = effects.as_slice() {
+            assert_eq!(reserve, None, "raised before anything else");
+            assert_eq!(change.next.map(u128::from), Some(self.kept_to()), "raised above what is known");
+            Output { reserve, effects } = self.engine.on(Event::Raised { level: self.level() }, self.now);
+        }
+        assert_eq!(other.is_some(), effects.iter().any(|c| matches!(c, Effect::Discard)), "discards");
         if other.is_some() {
             (self.origin, self.handed_to) = (other, 0);
         }
-        for command in commands {
-            self.check(command);
+        for effect in effects {
+            self.check(effect);
+        }
+        if let Some(count) = reserve {
+            self.reserve(count);
         }
         assert_eq!(self.cause.judged, self.cause.deserves, "a grant is judged, and rightly");
         assert!(!self.cause.left || self.held.is_empty(), "those who wait come first");
         self.check_between_events();
     }
 
-    fn check(&mut self, command: Command<Caller>) {
-        match command {
-            Command::Reserve { count } => self.reserve(count),
-            Command::Accept(grant) => {
+    fn check(&mut self, effect: Effect<Caller>) {
+        match effect {
+            Effect::Raise(_) => panic!("raised before anything else"),
+            Effect::Accept(grant) => {
                 assert_eq!(Some(grant.range), self.cause.grant, "accepted before anything is done with it");
                 self.tried = false;
                 self.held.push(grant.range);
                 self.judge(Judged::Sound);
             }
-            Command::Void(ids) => {
+            Effect::Void(ids) => {
                 self.lost += u128::from(ids);
                 self.judge(Judged::Void);
             }
-            Command::Distrust(error) => {
+            Effect::Distrust(error) => {
                 assert_eq!(Some(error.kind()), self.cause.error, "distrusted for what happened");
                 self.judge(Judged::Mad);
             }
-            Command::Discard => {
+            Effect::Discard => {
                 self.lost += u128::from(self.level());
                 self.memory.clear();
             }
-            Command::Shed { rest, identity } => self.shed(rest, identity),
-            Command::Publish { range, watermark } => self.publish(range, watermark),
-            Command::Reply { waiter, ids } => self.reply(waiter.number, &ids),
-            Command::Fail { waiter, error } => self.refused(waiter.number, error.kind()),
-            Command::Finish(reason) => self.finish(reason),
-            Command::Reopen => self.reopen(),
-            Command::Gap(ids) => self.gap(ids),
-            Command::Unknown(_) => {}
+            Effect::Shed { rest, identity } => self.shed(rest, identity),
+            Effect::Publish { range, watermark } => self.publish(range, watermark),
+            Effect::Reply { waiter, ids } => self.reply(waiter.number, &ids),
+            Effect::Fail { waiter, error } => self.refused(waiter.number, error.kind()),
+            Effect::Finish(reason) => self.finish(reason),
+            Effect::Reopen => self.reopen(),
+            Effect::Gap(ids) => self.gap(ids),
+            Effect::Unknown(_) => {}
         }
     }
 

@@ -1,9 +1,14 @@
-//! Production: thin names for what the ecosystem keeps well.
+//! The one place from which shared-memory primitives are imported.
+//!
+//! Everything that threads share in this crate is built from what is exported here; `tests/facade.rs` checks
+//! that. The package `loom-tests` compiles the same source over stand-ins of its own (`loom-tests/src/sync`),
+//! which the model checker sees through. What loom cannot see inside (the real `ArcSwap`) is covered by Miri
+//! and ThreadSanitizer.
 
-pub(crate) use std::sync::OnceLock;
 /// For numbers that are merely counted, and that no protocol reads: the model checker does not look at them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
 pub(crate) use arc_swap::{ArcSwap, ArcSwapOption};
 pub(crate) use crossbeam_queue::SegQueue;
