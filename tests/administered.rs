@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore, Page};
+use idmill::store::{Bounds, Change, Page};
 use idmill::{ErrorKind, Order, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
 
 const LONG: Duration = Duration::from_secs(10);
 
 /// No runtime is anywhere near this thread.
 #[test]
 fn a_program_without_a_runtime_has_everything() {
-    let ids = Sequences::connect_blocking_with(async { Ok(MemoryStore::new()) }, |settings| {
+    let ids = Sequences::connect_blocking_with(async { Ok(FaultyStore::new()) }, |settings| {
         settings.store_timeout(LONG)
     })
     .unwrap();
@@ -40,7 +41,7 @@ fn a_program_without_a_runtime_has_everything() {
 /// Where waiting could never end, each twin says at once what to use.
 #[tokio::test]
 async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
-    let ids = Sequences::new(MemoryStore::new()).unwrap();
+    let ids = Sequences::new(FaultyStore::new()).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     let faults = [
         (ids.create_blocking("a", Bounds::of::<u64>()).unwrap_err(), "use `create`"),
@@ -60,7 +61,7 @@ async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
 /// In a task whose budget is used up, nobody wakes whoever waits for more of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_twin_waits_outside_of_the_tasks_budget() {
-    let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
+    let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
     let task = tokio::spawn(async move {
         while tokio::task::coop::has_budget_remaining() {
             tokio::task::coop::consume_budget().await;
@@ -77,7 +78,7 @@ async fn a_twin_waits_outside_of_the_tasks_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_and_says_whether_it_may_have_been_applied() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).store_timeout(Duration::from_secs(3)).start().unwrap();
     store.set_faults(Faults::none().latency(Duration::from_secs(60)));
     let read = ids.inspect("orders").await.unwrap_err();
@@ -98,7 +99,7 @@ async fn a_call_ends_and_says_whether_it_may_have_been_applied() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelled_revoke_drops_ids_in_memory() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::new(store.clone()).unwrap();
     let orders = ids.sequence::<u64>("orders").step(1000).watermark(0).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);
@@ -116,7 +117,7 @@ async fn cancelled_revoke_drops_ids_in_memory() {
 #[test]
 fn administration_needs_no_runtime_of_the_caller() {
     let ids =
-        Sequences::new(MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(1)))).unwrap();
+        Sequences::new(FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(1)))).unwrap();
     let (polled, name) = (ids.clone(), String::from("orders"));
     let future = std::thread::spawn(move || {
         let info = futures_util::FutureExt::now_or_never(polled.create(&name, Bounds::of::<u64>()));

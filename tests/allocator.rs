@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use idmill::store::{Change, Fault, Faults, MemoryStore, Store};
+use idmill::store::{Change, Store};
 use idmill::{ErrorKind, Order, SequenceName, Sequences, SequencesBuilder};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 
-fn builder(store: &MemoryStore) -> SequencesBuilder {
+fn builder(store: &FaultyStore) -> SequencesBuilder {
     Sequences::builder(store.clone())
 }
 
-fn sequences(store: &MemoryStore) -> Sequences {
+fn sequences(store: &FaultyStore) -> Sequences {
     builder(store).start().unwrap()
 }
 
 #[tokio::test]
 async fn ids_start_at_one_and_grow_by_one() {
-    let ids = sequences(&MemoryStore::new());
+    let ids = sequences(&FaultyStore::new());
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     for expected in 1..=1000 {
         assert_eq!(orders.next().await.unwrap(), expected);
@@ -26,7 +27,7 @@ async fn ids_start_at_one_and_grow_by_one() {
 /// The published first attempt at batches moved its counter to 991 here.
 #[tokio::test]
 async fn a_hundred_concurrent_callers_at_step_ten_advance_the_counter_by_a_hundred() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
     let calls = (0..100).map(|_| {
@@ -47,7 +48,7 @@ async fn n_ids_at_step_s_make_exactly_the_reserves_they_need_and_one_prefetch() 
     for (n, step, watermark) in
         [(1000_u64, 10_u64, 0_u64), (1000, 10, 5), (999, 10, 10), (1, 1, 1), (1000, 7, 3), (5, 1000, 999)]
     {
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         let ids = sequences(&store);
         let orders = ids.sequence::<u64>("orders").step(step).watermark(watermark).await.unwrap();
         for expected in 1..=n {
@@ -70,7 +71,7 @@ async fn n_ids_at_step_s_make_exactly_the_reserves_they_need_and_one_prefetch() 
 async fn the_last_id_is_handed_out_and_then_exhausted() {
     for order in [Order::Global, Order::Process, Order::Thread] {
         for last in [10, u64::MAX] {
-            let ids = sequences(&MemoryStore::new());
+            let ids = sequences(&FaultyStore::new());
             let orders =
                 ids.sequence::<u64>("o").start(last - 4).max(last).step(3).order(order).await.unwrap();
             for expected in last - 4..=last {
@@ -93,7 +94,7 @@ async fn the_last_id_is_handed_out_and_then_exhausted() {
 #[tokio::test(start_paused = true)]
 async fn an_end_is_believed_for_a_while_and_then_one_reserve_finds_out() {
     for order in [Order::Global, Order::Process, Order::Thread] {
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         let ids = sequences(&store);
         let orders = ids.sequence::<u64>("o").max(5).step(3).lease_size(1).order(order).await.unwrap();
         for expected in 1..=5 {
@@ -122,7 +123,7 @@ async fn an_end_is_believed_for_a_while_and_then_one_reserve_finds_out() {
 
 #[tokio::test]
 async fn a_take_across_the_end_is_refused_and_the_last_ids_stay() {
-    let ids = sequences(&MemoryStore::new());
+    let ids = sequences(&FaultyStore::new());
     let orders = ids.sequence::<i32>("o").max(10).step(4).await.unwrap();
     assert_eq!(orders.take(5).await.unwrap().ids().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(orders.take(6).await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -136,7 +137,7 @@ async fn a_take_across_the_end_is_refused_and_the_last_ids_stay() {
 
 #[tokio::test]
 async fn a_take_spans_segments() {
-    let ids = sequences(&MemoryStore::new());
+    let ids = sequences(&FaultyStore::new());
     let orders = ids.sequence::<u64>("o").step(10).await.unwrap();
     let mut all = Vec::new();
     for n in [0, 1, 7, 25, 3, 100] {
@@ -150,7 +151,7 @@ async fn a_take_spans_segments() {
 
 #[tokio::test(start_paused = true)]
 async fn serving_goes_on_from_memory_and_waiters_hear_the_stores_last_error() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = sequences(&store);
     let patience = Duration::from_secs(2);
     let orders = ids.sequence::<u64>("o").step(10).watermark(5).patience(patience).await.unwrap();
@@ -170,7 +171,7 @@ async fn serving_goes_on_from_memory_and_waiters_hear_the_stores_last_error() {
 
 #[tokio::test]
 async fn a_reply_that_was_lost_becomes_a_gap_and_is_counted() {
-    let store = MemoryStore::with_faults(Faults::default().script([Fault::LostReply]));
+    let store = FaultyStore::with_faults(Faults::default().script([Fault::LostReply]));
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 11);
@@ -181,7 +182,7 @@ async fn a_reply_that_was_lost_becomes_a_gap_and_is_counted() {
 #[tokio::test]
 async fn nonsense_from_a_store_is_refused() {
     for fault in [Fault::Repeat, Fault::OutOfBounds, Fault::TooMany] {
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         let ids = sequences(&store);
         let orders = ids.sequence::<u64>("o").max(1000).step(10).watermark(0).await.unwrap();
         for _ in 0..10 {
@@ -195,7 +196,7 @@ async fn nonsense_from_a_store_is_refused() {
 
 #[tokio::test]
 async fn cancelled_callers_cost_a_gap_at_most() {
-    let store = MemoryStore::with_faults(Faults::default().latency(Duration::from_millis(1)));
+    let store = FaultyStore::with_faults(Faults::default().latency(Duration::from_millis(1)));
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").step(3).watermark(1).await.unwrap();
     let mut seen = BTreeSet::new();
@@ -215,7 +216,7 @@ async fn cancelled_callers_cost_a_gap_at_most() {
 #[tokio::test]
 async fn revoking_takes_everything_away_at_once() {
     for order in [Order::Process, Order::Thread] {
-        let ids = sequences(&MemoryStore::new());
+        let ids = sequences(&FaultyStore::new());
         let orders = ids.sequence::<u64>("o").step(100).order(order).lease_size(10).await.unwrap();
         let mut handle = orders.handle();
         let (a, b) = (orders.next().await.unwrap(), handle.next().await.unwrap());
@@ -241,7 +242,7 @@ async fn revoking_takes_everything_away_at_once() {
 
 #[tokio::test]
 async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
     for _ in 0..15 {
@@ -260,7 +261,7 @@ async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
 /// A part from before the reset and a rest from after it could hold one number twice.
 #[tokio::test]
 async fn a_take_across_a_reset_is_all_from_after_it() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
     let _ = orders.take(2).await.unwrap();
@@ -276,7 +277,7 @@ async fn a_take_across_a_reset_is_all_from_after_it() {
 
 #[tokio::test]
 async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
     let backup = store.snapshot();
@@ -303,7 +304,7 @@ async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
 
 #[tokio::test]
 async fn closing_answers_everybody() {
-    let store = MemoryStore::with_faults(Faults::outage());
+    let store = FaultyStore::with_faults(Faults::outage());
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").lazy().unwrap();
     let waiting: Vec<_> = (0..10)
@@ -327,7 +328,7 @@ async fn closing_answers_everybody() {
 
 #[test]
 fn programs_without_a_runtime_are_served() {
-    let ids = sequences(&MemoryStore::new());
+    let ids = sequences(&FaultyStore::new());
     let orders = ids.sequence::<u64>("o").step(10).open_blocking().unwrap();
     let threads: Vec<_> = (0..4)
         .map(|_| {
@@ -350,7 +351,7 @@ fn programs_without_a_runtime_are_served() {
 
 #[tokio::test]
 async fn global_draws_share_a_round_trip_and_prefetch_nothing() {
-    let store = MemoryStore::with_faults(Faults::default().latency(Duration::from_millis(5)));
+    let store = FaultyStore::with_faults(Faults::default().latency(Duration::from_millis(5)));
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").order(Order::Global).await.unwrap();
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);

@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use idmill::store::{Change, Fault, MemoryStore, Store};
+use idmill::store::{Change, Store};
 use idmill::{Allocator, ErrorKind, Handle, Lease, Order, SequenceName, Sequences, Snapshot};
+use idmill_testing::faulty::{Fault, FaultyStore};
 use proptest::prelude::*;
 
 const NAME: &str = "counted";
@@ -80,7 +81,7 @@ impl Worker {
 }
 
 struct World {
-    store: MemoryStore,
+    store: FaultyStore,
     ids: Sequences,
     sequence: Allocator<u64>,
     handle: Handle<u64>,
@@ -92,7 +93,7 @@ struct World {
 
 impl World {
     async fn new(order: Order, step: u64, watermark: u64) -> Self {
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         let ids = Sequences::new(store.clone()).unwrap();
         let builder = ids.sequence::<u64>(NAME).order(order).step(step).watermark(watermark).lease_size(7);
         let sequence = builder.patience(Duration::from_secs(5)).await.unwrap();

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore, SequenceInfo, Store, StoreFuture};
+use idmill::store::{Bounds, Change, SequenceInfo, Store, StoreFuture};
 use idmill::{Allocator, ErrorKind, Order, Result, SequenceName, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::time::sleep;
 
 const AGE: Duration = Duration::from_secs(8);
 
-fn fresh(store: &MemoryStore) -> Sequences {
+fn fresh(store: &FaultyStore) -> Sequences {
     Sequences::builder(store.clone()).freshness(AGE).start().unwrap()
 }
 
@@ -26,7 +27,7 @@ fn name() -> SequenceName {
 
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_revoked_is_dropped_in_time() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let (ids, others) = (fresh(&store), fresh(&store));
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
@@ -40,7 +41,7 @@ async fn what_somebody_else_revoked_is_dropped_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn who_revokes_drops_its_own_at_once() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::new(store.clone()).unwrap();
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
@@ -52,7 +53,7 @@ async fn who_revokes_drops_its_own_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_removal_and_a_reset_reach_a_process_that_does_not_draw() {
     for remove in [true, false] {
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         let ids = fresh(&store);
         let orders = orders(&ids).await;
         assert_eq!(orders.next().await.unwrap(), 1);
@@ -71,7 +72,7 @@ async fn a_removal_and_a_reset_reach_a_process_that_does_not_draw() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_the_same_stays_however_long() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = fresh(&store);
     let orders = orders(&ids).await;
     for expected in 1..200 {
@@ -83,7 +84,7 @@ async fn what_is_the_same_stays_however_long() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_confirmed_is_dropped_when_it_is_too_old_and_not_before() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = fresh(&store);
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
@@ -102,7 +103,7 @@ async fn what_cannot_be_confirmed_is_dropped_when_it_is_too_old_and_not_before()
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_answers_is_not_waited_for() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = fresh(&store);
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
@@ -113,7 +114,7 @@ async fn a_store_that_never_answers_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn leases_and_threads_let_go_too() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = fresh(&store);
     let orders = ids.sequence::<u64>("orders").step(1000).watermark(0).order(Order::Thread).await.unwrap();
     let mut lease = orders.lease(10).unwrap();
@@ -126,7 +127,7 @@ async fn leases_and_threads_let_go_too() {
 
 #[tokio::test(start_paused = true)]
 async fn the_task_ends_with_its_sequences() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(FaultyStore::new());
     let ids = Sequences::builder(store.clone()).freshness(AGE).start().unwrap();
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
     assert_eq!(orders(&ids).await.next().await.unwrap(), 1);
@@ -137,7 +138,7 @@ async fn the_task_ends_with_its_sequences() {
 
 #[tokio::test]
 async fn an_age_that_cannot_be_is_refused() {
-    let refused = Sequences::builder(MemoryStore::new()).freshness(Duration::ZERO).start().unwrap_err();
+    let refused = Sequences::builder(FaultyStore::new()).freshness(Duration::ZERO).start().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
@@ -149,7 +150,7 @@ fn lazy(ids: &Sequences) -> Allocator<u64> {
 /// Opened, drawn from and dropped for each request.
 #[tokio::test(start_paused = true)]
 async fn unheld_sequence_is_dropped_in_time() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = fresh(&store);
     assert_eq!(lazy(&ids).next().await.unwrap(), 1);
     store.set(&name(), Change::new().revoke(true)).await.unwrap();
@@ -165,7 +166,7 @@ async fn unheld_sequence_is_dropped_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn sequence_opened_per_request_keeps_its_ids() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = fresh(&store);
     for expected in 1..200 {
         assert_eq!(lazy(&ids).next().await.unwrap(), expected);
@@ -178,7 +179,7 @@ async fn sequence_opened_per_request_keeps_its_ids() {
 #[tokio::test]
 async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         let ids = Sequences::new(store.clone()).unwrap();
         let open = || ids.sequence::<u64>("orders").step(1000).watermark(0).lease_size(1000).order(order);
         assert_eq!(open().await.unwrap().next().await.unwrap(), 1);
@@ -192,7 +193,7 @@ async fn open_drops_ids_of_another_identity() {
 /// The reserve that replaces them is not void because others open the sequence meanwhile.
 #[tokio::test(start_paused = true)]
 async fn open_leaves_the_reserve_in_flight() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::new(store.clone()).unwrap();
     let open = || ids.sequence::<u64>("orders").step(1000).watermark(0);
     let orders = open().await.unwrap();
@@ -218,7 +219,7 @@ async fn open_leaves_the_reserve_in_flight() {
 /// A store whose answers to `inspect_many` a test controls.
 #[derive(Debug, Default)]
 struct Inspected {
-    store: MemoryStore,
+    store: FaultyStore,
     /// How many calls panic.
     panics: AtomicUsize,
     /// Whether calls block their thread.
@@ -248,8 +249,8 @@ impl Hooks for Inspected {
     }
 }
 
-fn inspected() -> (MemoryStore, Arc<Hooked<Inspected>>) {
-    let store = MemoryStore::new();
+fn inspected() -> (FaultyStore, Arc<Hooked<Inspected>>) {
+    let store = FaultyStore::new();
     let hooks = Inspected { store: store.clone(), ..Inspected::default() };
     (store, Arc::new(Hooked(hooks)))
 }

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join;
-use idmill::store::{
-    Bounds, Change, Fault, Faults, GiveBack, Identity, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Bounds, Change, GiveBack, Identity, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::{Allocator, ErrorKind, Order, Range, SequenceName, Sequences, Snapshot};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-fn over(store: &MemoryStore) -> Sequences {
+fn over(store: &FaultyStore) -> Sequences {
     Sequences::new(store.clone()).unwrap()
 }
 
@@ -44,7 +43,7 @@ fn outcome(allocator: &Allocator<u64>) -> (u64, u64) {
 
 #[tokio::test]
 async fn the_rest_is_what_the_next_process_begins_with() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     let (orders, users) = (drawn(&ids, "orders", 3).await, drawn(&ids, "users", 10).await);
     ids.close().await;
@@ -55,7 +54,7 @@ async fn the_rest_is_what_the_next_process_begins_with() {
 
 #[tokio::test]
 async fn ranges_that_follow_each_other_go_back_as_one() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     let orders = ids.sequence::<u64>("orders").step(10).watermark(9).await.unwrap();
     for _ in 0..5 {
@@ -71,7 +70,7 @@ async fn ranges_that_follow_each_other_go_back_as_one() {
 
 #[tokio::test]
 async fn what_lies_before_the_ids_of_others_is_a_gap() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     let orders = drawn(&ids, "orders", 3).await;
     store.reserve(&request("orders", 5)).await.unwrap();
@@ -82,7 +81,7 @@ async fn what_lies_before_the_ids_of_others_is_a_gap() {
 
 #[tokio::test]
 async fn the_last_ids_of_a_sequence_go_back_too() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     let orders = ids.sequence::<u64>("orders").start(u64::MAX - 9).step(10).await.unwrap();
     orders.next().await.unwrap();
@@ -92,7 +91,7 @@ async fn the_last_ids_of_a_sequence_go_back_too() {
 
 #[tokio::test]
 async fn nothing_goes_back_to_a_sequence_that_was_reset() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     let orders = drawn(&ids, "orders", 3).await;
     // Back at 1 and again up to 11, as it was: only the epoch tells.
@@ -105,7 +104,7 @@ async fn nothing_goes_back_to_a_sequence_that_was_reset() {
 
 #[tokio::test]
 async fn what_a_lease_holds_does_not_go_back() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     let orders = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0).await.unwrap();
     let mut lease = orders.lease(10).unwrap();
@@ -121,7 +120,7 @@ async fn what_a_lease_holds_does_not_go_back() {
 /// what is as long as the rest.
 #[tokio::test]
 async fn an_answer_that_is_lost_is_not_asked_for_again() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     let orders = drawn(&ids, "orders", 3).await;
     store.push_fault(Fault::LostReply);
@@ -134,7 +133,7 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_silent_delays_the_end_no_longer_than_its_timeout() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let builder = Sequences::builder(store.clone());
     let ids = builder.store_timeout(Duration::from_secs(3)).start().unwrap();
     let orders = drawn(&ids, "orders", 3).await;
@@ -153,7 +152,7 @@ async fn a_store_that_is_silent_delays_the_end_no_longer_than_its_timeout() {
 
 #[tokio::test]
 async fn dropping_gives_nothing_back() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = over(&store);
     drop((drawn(&ids, "orders", 3).await, ids));
     for _ in 0..100 {
@@ -164,7 +163,7 @@ async fn dropping_gives_nothing_back() {
 
 #[tokio::test]
 async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let grant = store.reserve(&request("orders", 10)).await.unwrap();
     let back = |start, len, identity| {
         GiveBack::new(SequenceName::new("orders").unwrap(), identity, Range::new(start, len).unwrap())
@@ -182,7 +181,7 @@ async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
 /// Delays each give-back on its way to the store.
 #[derive(Debug)]
 struct Delayed {
-    store: MemoryStore,
+    store: FaultyStore,
     /// In milliseconds, and at random after them.
     delays: Mutex<Vec<u64>>,
     rng: Mutex<Rng>,
@@ -202,7 +201,7 @@ impl Hooks for Delayed {
     }
 }
 
-fn delayed(store: &MemoryStore, delays: &[u64], seed: u64) -> Sequences {
+fn delayed(store: &FaultyStore, delays: &[u64], seed: u64) -> Sequences {
     let delays = delays.iter().rev().copied().collect();
     let (delays, rng) = (Mutex::new(delays), Mutex::new(Rng::with_seed(seed)));
     Sequences::builder(Hooked(Delayed { store: store.clone(), delays, rng })).seed(seed).start().unwrap()
@@ -210,7 +209,7 @@ fn delayed(store: &MemoryStore, delays: &[u64], seed: u64) -> Sequences {
 
 #[tokio::test(start_paused = true)]
 async fn give_backs_in_reverse_order_are_honest() {
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     let ids = delayed(&store, &[50, 0], 1);
     let orders = ids.sequence::<u64>("orders").max_waste(10).max_take(100).await.unwrap();
     orders.warm().await.unwrap();
@@ -231,7 +230,7 @@ async fn give_backs_in_reverse_order_are_honest() {
 /// The ids between two grants of one process may be given back by another one.
 #[tokio::test(start_paused = true)]
 async fn give_back_of_another_process_is_honest() {
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     let ids = delayed(&store, &[0, 0], 1);
     let orders = ids.sequence::<u64>("orders").max_waste(10).max_take(100).await.unwrap();
     orders.warm().await.unwrap();
@@ -269,7 +268,7 @@ async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> Vec<u64> {
 async fn cancelled_takes_with_jitter_are_honest() {
     for seed in 0..50 {
         let latency = Faults::none().latency_between(Duration::from_millis(1), Duration::from_millis(20));
-        let store = MemoryStore::with_faults(latency.seed(seed));
+        let store = FaultyStore::with_faults(latency.seed(seed));
         let open = async |number| {
             let ids = delayed(&store, &[], seed * 2 + number);
             let sequence = ids.sequence::<u64>("orders").max_waste(10 + seed % 3 * 20).max_take(100);

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Change, Store};
 use idmill::{ErrorKind, Health, Order, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn start(store: &MemoryStore) -> Sequences {
+fn start(store: &FaultyStore) -> Sequences {
     Sequences::builder(store.clone()).seed(1).start().unwrap()
 }
 
@@ -23,7 +24,7 @@ fn troubles(ids: &Sequences) -> Vec<(String, Health, ErrorKind)> {
 
 #[tokio::test(start_paused = true)]
 async fn each_sequence_in_trouble_is_named_with_the_reason_and_the_worst_first() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = start(&store);
     assert!(ids.health().is_ready() && ids.health().sequences == 0);
     let fine = ids.sequence::<u64>("fine").await.unwrap();
@@ -59,7 +60,7 @@ async fn each_sequence_in_trouble_is_named_with_the_reason_and_the_worst_first()
 /// Without traffic nobody draws, and without a draw nobody would ask the store.
 #[tokio::test(start_paused = true)]
 async fn a_probe_alone_notices_that_the_store_is_back() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = start(&store);
     let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(1)).await.unwrap();
     for kind in [ErrorKind::Unavailable, ErrorKind::Denied] {
@@ -81,7 +82,7 @@ async fn a_probe_alone_notices_that_the_store_is_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sequence_that_keeps_nothing_in_memory_is_not_ready_while_callers_wait() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = start(&store);
     let orders = ids.sequence::<u64>("orders").order(Order::Global).patience(MINUTE).await.unwrap();
     orders.next().await.unwrap();
@@ -99,7 +100,7 @@ async fn a_sequence_that_keeps_nothing_in_memory_is_not_ready_while_callers_wait
 
 #[tokio::test(start_paused = true)]
 async fn a_sequence_without_ids_left_is_not_ready_until_its_max_is_raised() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = start(&store);
     let orders = ids.sequence::<u64>("orders").max(3).await.unwrap();
     let _ids = orders.take(3).await.unwrap();
@@ -113,7 +114,7 @@ async fn a_sequence_without_ids_left_is_not_ready_until_its_max_is_raised() {
 
 #[tokio::test]
 async fn what_is_closed_is_not_ready() {
-    let ids = start(&MemoryStore::new());
+    let ids = start(&FaultyStore::new());
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     orders.next().await.unwrap();
     ids.close().await;
@@ -125,7 +126,7 @@ async fn what_is_closed_is_not_ready() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_says_how_far_the_store_went_and_how_long_it_took() {
     let slow = |millis| Faults::none().latency(Duration::from_millis(millis));
-    let (store, bounds) = (MemoryStore::new(), Bounds::new(100, 1000).unwrap());
+    let (store, bounds) = (FaultyStore::new(), Bounds::new(100, 1000).unwrap());
     store.create(&"s".parse().unwrap(), bounds).await.unwrap();
     let ids = start(&store);
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
@@ -147,7 +148,7 @@ async fn a_snapshot_says_how_far_the_store_went_and_how_long_it_took() {
 /// The store is asked again after a while, and until it grants, its last word stands.
 #[tokio::test(start_paused = true)]
 async fn exhausted_sequence_stays_ended_without_draws() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = start(&store);
     let reached = ids.sequence::<u64>("reached").max(3).await.unwrap();
     let others = ids.sequence::<u64>("others").max(10).await.unwrap();

@@ -8,8 +8,8 @@ use std::future::Future as _;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use idmill::store::{Fault, Faults, MemoryStore};
 use idmill::{Health, Order, Sequences};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 #[test]
@@ -17,7 +17,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     let recorder = DebuggingRecorder::new();
     let mut reader = Reader { snapshotter: recorder.snapshotter(), counted: HashMap::new() };
     recorder.install().unwrap();
-    let store = MemoryStore::with_faults(Faults::default().script([Fault::LostReply]));
+    let store = FaultyStore::with_faults(Faults::default().script([Fault::LostReply]));
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     for _ in 0..12 {
@@ -52,7 +52,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
 
 /// Of one recorder, which a process has one of: hence no test of its own.
 fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     let hour = Duration::from_secs(3600);
@@ -97,7 +97,7 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
     let before = reader.read();
     let hour = Duration::from_secs(3600);
     let idle = Duration::from_millis(20);
-    let ids = Sequences::builder(MemoryStore::new()).own_thread().idle_eviction(idle).start().unwrap();
+    let ids = Sequences::builder(FaultyStore::new()).own_thread().idle_eviction(idle).start().unwrap();
     for draws in [7, 3] {
         let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
         assert_eq!(orders.take_blocking(draws, hour).unwrap().len(), draws);
@@ -118,7 +118,7 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
 /// Else the counter of draws would have to go down, and what was granted would not be accounted for.
 fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
-    let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
+    let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     let mut asked = Box::pin(orders.next());
     let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -140,7 +140,7 @@ fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
 /// Also where nothing was recorded while it was held.
 fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
-    let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
+    let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
     let builder = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0);
     let orders = builder.open_blocking().unwrap();
     let mut lease = orders.lease(10).unwrap();
@@ -159,7 +159,7 @@ fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
 /// Nor given back, before the store has said so.
 fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
     let before = reader.read();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     assert_eq!(orders.next_blocking(Duration::from_secs(3600)).unwrap(), 1);
@@ -178,7 +178,7 @@ fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
 
 fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
     assert_eq!(orders.next_blocking(Duration::from_secs(3600)).unwrap(), 1);

@@ -4,26 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idmill::store::{
-    Capabilities, Fault, Faults, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Capabilities, Grant, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName, Sequences, SequencesBuilder, Status};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::time::{Instant, sleep, timeout};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn builder(store: &MemoryStore) -> SequencesBuilder {
+fn builder(store: &FaultyStore) -> SequencesBuilder {
     Sequences::builder(store.clone()).seed(1)
 }
 
-async fn stored(store: &MemoryStore, name: &str) -> SequenceInfo {
+async fn stored(store: &FaultyStore, name: &str) -> SequenceInfo {
     store.inspect(&SequenceName::new(name).unwrap()).await.unwrap().expect("it exists")
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_replies_burn_little_while_somebody_is_there_and_nothing_for_nobody() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).idle_eviction(Duration::from_secs(60)).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(100_000).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);
@@ -46,7 +45,7 @@ async fn lost_replies_burn_little_while_somebody_is_there_and_nothing_for_nobody
 
 #[tokio::test(start_paused = true)]
 async fn after_a_lost_reply_one_refill_is_small_and_the_next_is_not() {
-    let store = MemoryStore::with_faults(Faults::none().script([Fault::LostReply]));
+    let store = FaultyStore::with_faults(Faults::none().script([Fault::LostReply]));
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(1_000).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1_001);
@@ -57,7 +56,7 @@ async fn after_a_lost_reply_one_refill_is_small_and_the_next_is_not() {
 
 #[tokio::test]
 async fn a_take_that_cannot_be_served_reserves_nothing() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let small = ids.sequence::<i32>("small").max_waste(1_000).await.unwrap();
     for too_many in [u64::MAX, 1_000_001] {
@@ -80,7 +79,7 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
 
 #[tokio::test]
 async fn a_take_is_as_large_as_max_take_says() {
-    let ids = builder(&MemoryStore::new()).start().unwrap();
+    let ids = builder(&FaultyStore::new()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).max_take(20).await.unwrap();
     let error = orders.take(21).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -96,7 +95,7 @@ async fn a_take_is_as_large_as_max_take_says() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<i32>("orders").max_waste(1_000).await.unwrap();
     orders.warm().await.unwrap();
@@ -114,7 +113,7 @@ async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_take_had_when_it_timed_out_stays_in_memory() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let patience = Duration::from_secs(2);
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).patience(patience).await.unwrap();
@@ -136,7 +135,7 @@ async fn what_a_take_had_when_it_timed_out_stays_in_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_take_had_when_it_was_refused_stays_in_memory() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
     assert_eq!(orders.take(6).await.unwrap().ids().last(), Some(6));
@@ -150,7 +149,7 @@ async fn what_a_take_had_when_it_was_refused_stays_in_memory() {
 
 /// Grants short ranges and takes nothing back, as windows do: where the sequence ends shows at the end only.
 #[derive(Debug)]
-struct Short(MemoryStore);
+struct Short(FaultyStore);
 
 impl Hooks for Short {
     fn inner(&self) -> &dyn Store {
@@ -168,7 +167,7 @@ impl Hooks for Short {
 
 #[tokio::test]
 async fn what_a_take_had_when_the_sequence_ended_stays_in_memory() {
-    let store = Arc::new(Hooked(Short(MemoryStore::new()))) as Arc<dyn Store>;
+    let store = Arc::new(Hooked(Short(FaultyStore::new()))) as Arc<dyn Store>;
     let ids = Sequences::new(store).unwrap();
     // A step that is fixed, as the command's: it lets memory hold all of it.
     let orders = ids.sequence::<u64>("orders").max(616).step(1).watermark(0).await.unwrap();
@@ -179,7 +178,7 @@ async fn what_a_take_had_when_the_sequence_ended_stays_in_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn take_counts_ids_that_are_in_flight() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").max(1_000).step(900).watermark(0).await.unwrap();
     store.push_fault(Fault::Latency(Duration::from_secs(8)));
@@ -198,7 +197,7 @@ async fn take_counts_ids_that_are_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn sequence_does_not_end_while_ids_go_back() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").max(100).max_waste(10).await.unwrap();
     // Each is applied in the middle: of the reserve, and of the give-back.
@@ -215,7 +214,7 @@ async fn sequence_does_not_end_while_ids_go_back() {
 
 /// Reserves, and answers no question.
 #[derive(Debug)]
-struct HangingReads(MemoryStore);
+struct HangingReads(FaultyStore);
 
 impl Store for HangingReads {
     idmill::store_calls!(|this| this.0 => capabilities reserve reserve_many give_back create inspect_many list set
@@ -228,14 +227,14 @@ impl Store for HangingReads {
 
 #[tokio::test(start_paused = true)]
 async fn take_needs_no_answer_about_what_is_left() {
-    let ids = Sequences::new(HangingReads(MemoryStore::new())).unwrap();
+    let ids = Sequences::new(HangingReads(FaultyStore::new())).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     assert_eq!(orders.take(10).await.unwrap().len(), 10);
 }
 
 /// Is a standby while that is set.
 #[derive(Debug)]
-struct Standby(MemoryStore, AtomicBool);
+struct Standby(FaultyStore, AtomicBool);
 
 impl Hooks for Standby {
     fn inner(&self) -> &dyn Store {
@@ -254,7 +253,7 @@ impl Hooks for Standby {
 
 #[tokio::test(start_paused = true)]
 async fn refused_waiters_do_not_wait_for_their_deadline() {
-    let store = Arc::new(Hooked(Standby(MemoryStore::new(), AtomicBool::new(true))));
+    let store = Arc::new(Hooked(Standby(FaultyStore::new(), AtomicBool::new(true))));
     let ids = Sequences::builder(store.clone()).seed(1).start().unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     let begun = Instant::now();
@@ -281,7 +280,7 @@ async fn refused_waiters_do_not_wait_for_their_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn deadline_names_the_stores_last_error() {
-    let store = MemoryStore::with_faults(Faults::outage());
+    let store = FaultyStore::with_faults(Faults::outage());
     let orders = builder(&store).start().unwrap().sequence::<u64>("orders").lazy().unwrap();
     let error = orders.next().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadline);
@@ -292,7 +291,7 @@ async fn deadline_names_the_stores_last_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sequence_is_not_evicted_while_a_reserve_is_under_way() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let builder =
         builder(&store).idle_eviction(Duration::from_secs(10)).store_timeout(Duration::from_secs(2_000));
     let ids = builder.start().unwrap();
@@ -309,7 +308,7 @@ async fn a_sequence_is_not_evicted_while_a_reserve_is_under_way() {
 
 #[tokio::test]
 async fn a_sequence_that_was_never_drawn_from_is_closed_with_the_others() {
-    let ids = builder(&MemoryStore::new()).start().unwrap();
+    let ids = builder(&FaultyStore::new()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     ids.close().await;
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);

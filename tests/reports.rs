@@ -3,8 +3,8 @@
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
-use idmill::store::{Fault, MemoryStore};
 use idmill::{ErrorKind, Sequences};
+use idmill_testing::faulty::{Fault, FaultyStore};
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -47,7 +47,7 @@ impl Visit for Line {
 async fn a_store_that_is_back_is_said_to_be_once() {
     let log = Log::default();
     let _here = tracing::subscriber::set_default(log.clone());
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::new(store.clone()).unwrap();
     let orders = ids.sequence::<u64>("orders").step(1).watermark(0).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);
@@ -71,7 +71,7 @@ async fn a_store_that_is_back_is_said_to_be_once() {
 async fn failures_have_a_line_when_their_kind_changes() {
     let log = Log::default();
     let _here = tracing::subscriber::set_default(log.clone());
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = Sequences::new(store.clone()).unwrap();
     let orders = ids.sequence::<u64>("orders").step(1).watermark(0).await.unwrap();
     for kind in [ErrorKind::Denied, ErrorKind::StoreViolation] {

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Capabilities, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::store::{Capabilities, Grant, Reserve, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Order, Result, Sequences, SequencesBuilder};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 
-fn builder(store: &MemoryStore) -> SequencesBuilder {
+fn builder(store: &FaultyStore) -> SequencesBuilder {
     Sequences::builder(store.clone())
 }
 
 #[tokio::test]
 async fn refills_that_fall_due_together_share_a_round_trip() {
-    let store = MemoryStore::with_faults(Faults::default().latency(Duration::from_millis(5)));
+    let store = FaultyStore::with_faults(Faults::default().latency(Duration::from_millis(5)));
     let ids = builder(&store).start().unwrap();
     let calls: Vec<_> = (0..200)
         .map(|n| {
@@ -31,7 +32,7 @@ async fn refills_that_fall_due_together_share_a_round_trip() {
 
 #[tokio::test(start_paused = true)]
 async fn one_sequences_failure_is_its_own() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     store.fail_sequence("bad", ErrorKind::Unavailable);
     store.fail_sequence("worse", ErrorKind::Denied);
@@ -53,7 +54,7 @@ async fn one_sequences_failure_is_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn idle_sequences_are_let_go_and_come_back() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).idle_eviction(Duration::from_secs(60)).start().unwrap();
     let kept = ids.sequence::<u64>("kept").step(10).await.unwrap();
     assert_eq!(kept.next().await.unwrap(), 1);
@@ -71,7 +72,7 @@ async fn idle_sequences_are_let_go_and_come_back() {
 
 #[tokio::test]
 async fn a_name_is_one_sequence_with_one_set_of_settings() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let first = ids.sequence::<u32>("orders").step(10).await.unwrap();
     let again = ids.sequence::<u32>("orders").step(10).await.unwrap();
@@ -88,7 +89,7 @@ async fn a_name_is_one_sequence_with_one_set_of_settings() {
 
 #[tokio::test]
 async fn what_is_asked_for_must_be_what_is_stored() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let _ = ids.sequence::<u32>("orders").start(100).max(1_000).await.unwrap();
     // Another process.
@@ -102,7 +103,7 @@ async fn what_is_asked_for_must_be_what_is_stored() {
 
 #[tokio::test]
 async fn settings_that_cannot_be_are_refused_by_name() {
-    let ids = builder(&MemoryStore::new()).start().unwrap();
+    let ids = builder(&FaultyStore::new()).start().unwrap();
     let refused = [
         ("step of 0", ids.sequence::<u64>("x").step(0).lazy().unwrap_err()),
         ("above the step", ids.sequence::<u64>("x").step(10).watermark(11).lazy().unwrap_err()),
@@ -114,7 +115,7 @@ async fn settings_that_cannot_be_are_refused_by_name() {
         ("do not fit", ids.sequence::<std::num::NonZeroU32>("x").start(0).lazy().unwrap_err()),
         ("lease of 0", ids.sequence::<u64>("x").lease_size(0).lazy().unwrap_err()),
         ("is empty", ids.sequence::<u64>("").lazy().unwrap_err()),
-        ("max_waiting", builder(&MemoryStore::new()).max_waiting(0).start().unwrap_err()),
+        ("max_waiting", builder(&FaultyStore::new()).max_waiting(0).start().unwrap_err()),
     ];
     for (part, error) in refused {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -127,7 +128,7 @@ async fn settings_that_cannot_be_are_refused_by_name() {
 
 #[tokio::test(start_paused = true)]
 async fn callers_beyond_the_places_wait_and_then_hear_that_it_is_overloaded() {
-    let store = MemoryStore::with_faults(Faults::outage());
+    let store = FaultyStore::with_faults(Faults::outage());
     let ids = builder(&store).max_waiting(3).start().unwrap();
     let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(1)).lazy().unwrap();
     let call =
@@ -148,7 +149,7 @@ async fn callers_beyond_the_places_wait_and_then_hear_that_it_is_overloaded() {
 
 #[test]
 fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
-    let store = MemoryStore::with_faults(Faults::outage());
+    let store = FaultyStore::with_faults(Faults::outage());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (ids, orders) = runtime.block_on(async {
         // One place: of those who wait, one waits for the actor, and the others for its place.
@@ -177,7 +178,7 @@ fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
 
 #[test]
 fn the_last_one_out_ends_the_actor() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let held = Arc::new(store.clone()) as Arc<dyn Store>;
     let weak = Arc::downgrade(&held);
     let ids = Sequences::builder(held).own_thread().start().unwrap();
@@ -194,7 +195,7 @@ fn the_last_one_out_ends_the_actor() {
 /// Holds one sequence, as another's transaction does, and notes in which round trips it was asked for.
 #[derive(Debug, Default)]
 struct Held {
-    store: MemoryStore,
+    store: FaultyStore,
     in_company: AtomicUsize,
     alone: AtomicUsize,
 }
@@ -239,7 +240,7 @@ impl Hooks for Held {
 #[tokio::test]
 async fn what_could_not_be_had_in_a_batch_is_asked_for_alone() {
     let faults = Faults::default().latency(Duration::from_millis(1));
-    let held = Arc::new(Hooked(Held { store: MemoryStore::with_faults(faults), ..Held::default() }));
+    let held = Arc::new(Hooked(Held { store: FaultyStore::with_faults(faults), ..Held::default() }));
     let ids = Sequences::builder(held.clone()).start().unwrap();
     let open = |name: String| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
     let waiting = open("held".to_owned());

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
-use idmill::store::{Bounds, Change, Fault, Faults, MemoryStore, Page, Snapshot, Store, StoreFuture};
+use idmill::store::{Bounds, Change, Page, Snapshot, Store, StoreFuture};
 use idmill::{ErrorKind, Order, Result, SequenceName, Sequences};
 use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use idmill_testing::seeds;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -80,7 +81,7 @@ impl Books {
 struct World {
     plan: Plan,
     bug: Bug,
-    store: MemoryStore,
+    store: FaultyStore,
     witness: MemoryWitness,
     books: Mutex<Books>,
     healed: Mutex<u64>,
@@ -247,7 +248,7 @@ fn run(seed: u64, bug: Bug) -> Result<Outcome, String> {
         let world = World {
             plan: Plan::of(seed),
             bug,
-            store: MemoryStore::new(),
+            store: FaultyStore::new(),
             witness: MemoryWitness::new(),
             books: Mutex::default(),
             healed: Mutex::default(),

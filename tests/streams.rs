@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use futures_util::stream::{FusedStream, StreamExt, TryStreamExt};
-use idmill::store::{Fault, Faults, MemoryStore};
 use idmill::{Allocator, ErrorKind, Sequences};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 
-async fn orders(store: &MemoryStore, max: u64) -> Allocator<u64> {
+async fn orders(store: &FaultyStore, max: u64) -> Allocator<u64> {
     let ids = Sequences::builder(store.clone()).seed(1).start().unwrap();
     let patience = Duration::from_millis(500);
     ids.sequence("orders").max(max).step(8).watermark(0).patience(patience).await.unwrap()
@@ -22,7 +22,7 @@ fn nothing_is_lost(orders: &Allocator<u64>) -> u64 {
 
 #[tokio::test]
 async fn a_stream_shares_the_sequence_and_loses_nothing_when_it_is_dropped() {
-    let orders = orders(&MemoryStore::new(), u64::MAX).await;
+    let orders = orders(&FaultyStore::new(), u64::MAX).await;
     let mut ids = orders.ids_stream();
     assert_eq!(ids.next().await.unwrap().unwrap(), 1);
     assert_eq!(orders.next().await.unwrap(), 2);
@@ -34,7 +34,7 @@ async fn a_stream_shares_the_sequence_and_loses_nothing_when_it_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_dropped_while_it_waits_costs_at_most_one_id() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let orders = orders(&store, u64::MAX).await;
     store.set_faults(Faults::none().latency(Duration::from_millis(50)));
     for _ in 0..30 {
@@ -52,7 +52,7 @@ async fn a_stream_that_is_dropped_while_it_waits_costs_at_most_one_id() {
 /// Some wait for an id, and some for a place to wait; none is polled again.
 #[tokio::test(start_paused = true)]
 async fn unpolled_streams_keep_no_place() {
-    let ids = Sequences::builder(MemoryStore::new()).max_waiting(8).start().unwrap();
+    let ids = Sequences::builder(FaultyStore::new()).max_waiting(8).start().unwrap();
     let open = |name| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
     let mut streams: Vec<_> = (0..20).map(|_| open("orders").ids_stream()).collect();
     for stream in &mut streams {
@@ -66,7 +66,7 @@ async fn unpolled_streams_keep_no_place() {
 
 #[tokio::test]
 async fn a_stream_ends_with_the_sequence() {
-    let orders = orders(&MemoryStore::new(), 10).await;
+    let orders = orders(&FaultyStore::new(), 10).await;
     let mut ids = orders.ids_stream();
     let mut drawn = Vec::new();
     let last = loop {
@@ -82,7 +82,7 @@ async fn a_stream_ends_with_the_sequence() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_goes_on_when_the_store_is_back() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let orders = orders(&store, u64::MAX).await;
     let (mut ids, mut blocks) = (orders.ids_stream(), orders.ranges_stream(4));
     store.set_faults(Faults::outage());
@@ -99,7 +99,7 @@ async fn a_stream_goes_on_when_the_store_is_back() {
 /// With ids in memory a stream is always ready, and whoever folds it in one poll asks for no pause.
 #[tokio::test]
 async fn a_stream_lets_others_run() {
-    let orders = MemoryStore::new();
+    let orders = FaultyStore::new();
     let ids = Sequences::new(orders).unwrap();
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     orders.warm().await.unwrap();
@@ -111,7 +111,7 @@ async fn a_stream_lets_others_run() {
 
 #[tokio::test]
 async fn blocks_have_as_many_ids_as_were_asked_for() {
-    let orders = orders(&MemoryStore::new(), 25).await;
+    let orders = orders(&FaultyStore::new(), 25).await;
     let mut blocks = orders.ranges_stream(10);
     for first in [1, 11] {
         let block: Vec<u64> = blocks.next().await.unwrap().unwrap().ids().collect();
@@ -125,7 +125,7 @@ async fn blocks_have_as_many_ids_as_were_asked_for() {
 
 #[tokio::test]
 async fn blocks_that_cannot_be_are_refused_once() {
-    let orders = orders(&MemoryStore::new(), u64::MAX).await;
+    let orders = orders(&FaultyStore::new(), u64::MAX).await;
     for n in [0, u64::MAX] {
         let items: Vec<_> = orders.ranges_stream(n).collect().await;
         let kinds: Vec<_> = items.iter().map(|item| item.as_ref().unwrap_err().kind()).collect();
@@ -135,7 +135,7 @@ async fn blocks_that_cannot_be_are_refused_once() {
 
 #[tokio::test]
 async fn a_stream_ends_when_the_sequences_are_closed() {
-    let ids = Sequences::new(MemoryStore::with_faults(Faults::none().always(Fault::HangBefore))).unwrap();
+    let ids = Sequences::new(FaultyStore::with_faults(Faults::none().always(Fault::HangBefore))).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     let waiting = tokio::spawn(orders.ids_stream().collect::<Vec<_>>());
     tokio::task::yield_now().await;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Bounds, MemoryStore, Page, Reserve, Store, StoreFuture};
+use idmill::store::{Bounds, Page, Reserve, Store, StoreFuture};
 use idmill::{Allocator, SequenceName, Sequences};
 use idmill_bench::{PATIENCE, sequences, slow_store};
 use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
+use idmill_testing::faulty::FaultyStore;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
@@ -69,7 +70,7 @@ impl Idmill {
     /// Each range is claimed at a witness that takes as long as the store.
     pub(crate) fn guarded(latency: Duration, step: u64, watermark: u64) -> Self {
         let witness = Arc::new(SlowWitness { witness: MemoryWitness::new(), latency });
-        let guarded = Guarded::new(Arc::new(slow_store(latency)), witness);
+        let guarded = Guarded::new(slow_store(latency), witness);
         Self::over(guarded, format!("idmill, watermark {watermark}, guarded"), step, watermark)
     }
 
@@ -143,7 +144,7 @@ impl Contender for Idmill {
 pub(crate) struct MutexAndFetch {
     /// The next id, and the first that is not there.
     range: Mutex<(u64, u64)>,
-    store: Arc<MemoryStore>,
+    store: Arc<FaultyStore>,
     request: Reserve,
     runtime: Runtime,
     fetching: AtomicBool,

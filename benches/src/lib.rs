@@ -6,8 +6,9 @@ pub mod threads;
 
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::Store;
 use idmill::{Allocator, Order, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
 
 /// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in
 /// memory, on a thread of its own.
@@ -24,8 +25,8 @@ pub fn sequences(store: impl Store + 'static) -> Sequences {
 }
 
 /// A memory store that answers after `latency`.
-pub fn slow_store(latency: Duration) -> MemoryStore {
-    MemoryStore::with_faults(Faults::default().latency(latency))
+pub fn slow_store(latency: Duration) -> FaultyStore {
+    FaultyStore::with_faults(Faults::default().latency(latency))
 }
 
 /// How long a draw that must wait may wait: longer than any benchmark.

@@ -37,7 +37,7 @@ pub use errors::{already_exists, exhausted, no_records, not_found};
 pub use grant::{GiveBack, Grant, Reserve};
 pub use identity::Identity;
 pub use list::{Cursor, Listing, Page, Unreadable, page_of};
-pub use memory::{Fault, Faults, MemoryStore, Snapshot};
+pub use memory::{MemoryStore, Snapshot};
 pub use records::Records;
 pub use sequence::{Change, SequenceInfo};
 

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore};
 use idmill::{ErrorKind, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use tokio::runtime::Builder;
 use tokio::task::unconstrained;
 
@@ -20,7 +20,7 @@ use crate::{LONG, builder, invalid, returns};
 #[test]
 fn whoever_queues_for_a_place_while_it_closes_hears_that_it_is_closed() {
     for _ in 0..40 {
-        let store = MemoryStore::with_faults(Faults::outage());
+        let store = FaultyStore::with_faults(Faults::outage());
         let ids = builder(store).max_waiting(1).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("orders").patience(LONG).lazy().unwrap();
         let ready = Arc::new(AtomicBool::new(false));
@@ -54,7 +54,7 @@ fn a_blocking_call_in_a_task_does_not_run_out_of_the_tasks_budget() {
     returns(|| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let ids = builder(MemoryStore::new()).own_thread().start().unwrap();
+            let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
             let orders = ids.sequence::<u64>("o").step(1).watermark(0).open_blocking().unwrap();
             for expected in 1..=1000 {
                 assert_eq!(orders.next_blocking(LONG / 2).unwrap(), expected);
@@ -79,23 +79,23 @@ fn whoever_would_wait_for_itself_is_told_so_at_once() {
     returns(|| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let ids = builder(MemoryStore::new()).start().unwrap();
+            let ids = builder(FaultyStore::new()).start().unwrap();
             refuses_to_wait(&ids);
             ids.close().await;
-            let ids = builder(MemoryStore::new()).start().unwrap();
+            let ids = builder(FaultyStore::new()).start().unwrap();
             tokio::spawn(async move { refuses_to_wait(&ids) }).await.unwrap();
             // Without a budget of steps.
-            let ids = builder(MemoryStore::new()).start().unwrap();
+            let ids = builder(FaultyStore::new()).start().unwrap();
             unconstrained(async { refuses_to_wait(&ids) }).await;
             ids.close().await;
-            let ids = builder(MemoryStore::new()).start().unwrap();
+            let ids = builder(FaultyStore::new()).start().unwrap();
             tokio::spawn(unconstrained(async move { refuses_to_wait(&ids) })).await.unwrap();
         });
         // The only worker, and a task on it.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let ids = runtime.block_on(async { builder(MemoryStore::new()).start().unwrap() });
+        let ids = runtime.block_on(async { builder(FaultyStore::new()).start().unwrap() });
         runtime.block_on(runtime.spawn(async move { refuses_to_wait(&ids) })).unwrap();
-        let ids = runtime.block_on(async { builder(MemoryStore::new()).start().unwrap() });
+        let ids = runtime.block_on(async { builder(FaultyStore::new()).start().unwrap() });
         runtime.block_on(runtime.spawn(unconstrained(async move { refuses_to_wait(&ids) }))).unwrap();
     });
 }
@@ -110,9 +110,9 @@ fn threads_that_only_belong_to_the_runtime_may_wait() {
     returns(|| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let ids = builder(MemoryStore::new()).start().unwrap();
+            let ids = builder(FaultyStore::new()).start().unwrap();
             tokio::task::spawn_blocking(move || waits(&ids)).await.unwrap();
-            let ids = builder(MemoryStore::new()).start().unwrap();
+            let ids = builder(FaultyStore::new()).start().unwrap();
             let handle = tokio::runtime::Handle::current();
             let (sender, done) = tokio::sync::oneshot::channel();
             thread::spawn(move || {
@@ -123,7 +123,7 @@ fn threads_that_only_belong_to_the_runtime_may_wait() {
             done.await.unwrap();
         });
         // Another runtime's thread.
-        let ids = builder(MemoryStore::new()).own_thread().start().unwrap();
+        let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
         runtime.block_on(async { waits(&ids) });
     });
 }
@@ -133,7 +133,7 @@ fn threads_that_only_belong_to_the_runtime_may_wait() {
 fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(5)));
+        let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(5)));
         let ids = builder(store).start().unwrap();
         let orders = ids.sequence::<u64>("o").lazy().unwrap();
         tokio::time::advance(Duration::from_secs(3600)).await;
@@ -149,7 +149,7 @@ fn a_paused_caller_reckons_by_the_clock_of_the_refills() {
     returns(|| {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let ids = builder(MemoryStore::with_faults(Faults::outage())).own_thread().start().unwrap();
+            let ids = builder(FaultyStore::with_faults(Faults::outage())).own_thread().start().unwrap();
             let orders = ids.sequence::<u64>("o").patience(Duration::from_millis(50)).lazy().unwrap();
             tokio::time::advance(Duration::from_secs(3600)).await;
             assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Deadline);

@@ -7,8 +7,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use allocation_counter::measure;
-use idmill::store::{Bounds, Fault, Faults, MemoryStore};
+use idmill::store::Bounds;
 use idmill::{ErrorKind, Id};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::runtime::Builder;
 
 use crate::{LONG, builder, invalid};
@@ -16,7 +17,7 @@ use crate::{LONG, builder, invalid};
 #[tokio::test(start_paused = true)]
 async fn durations_near_the_end_of_time_mean_for_ever() {
     for long in [Duration::MAX, Duration::from_secs(u64::MAX >> 1), Duration::from_secs(1 << 40)] {
-        let store = MemoryStore::with_faults(Faults::outage());
+        let store = FaultyStore::with_faults(Faults::outage());
         let ids =
             builder(store.clone()).store_timeout(long).idle_eviction(long).max_waiting(1).start().unwrap();
         let orders = ids.sequence::<u64>("o").outage_budget(long).patience(long).lazy().unwrap();
@@ -29,7 +30,7 @@ async fn durations_near_the_end_of_time_mean_for_ever() {
         }
         assert_eq!(ids.sequence::<u64>("p").patience(long).await.unwrap().next().await.unwrap(), 1);
         ids.close().await;
-        let ids = builder(MemoryStore::new()).store_timeout(long).own_thread().start().unwrap();
+        let ids = builder(FaultyStore::new()).store_timeout(long).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("o").open_blocking().unwrap();
         assert_eq!(orders.next_blocking(long).unwrap(), 1);
         assert_eq!(orders.take_blocking(3, long).unwrap().len(), 3);
@@ -56,7 +57,7 @@ impl<const MIN: u64, const MAX: u64> Id for Between<MIN, MAX> {
 
 #[tokio::test]
 async fn the_smallest_id_types_there_can_be() {
-    let ids = builder(MemoryStore::new()).start().unwrap();
+    let ids = builder(FaultyStore::new()).start().unwrap();
     let one = ids.sequence::<Between<0, 0>>("nought").await.unwrap();
     assert_eq!(one.next().await.unwrap(), Between);
     assert_eq!(one.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -72,7 +73,7 @@ fn kept(work: impl FnOnce()) -> i64 {
 #[test]
 fn callers_that_gave_up_take_no_memory_while_the_store_hangs() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let store = MemoryStore::with_faults(Faults::none().always(Fault::HangBefore));
+    let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let _context = runtime.enter();
     let ids = builder(store).max_waiting(100).store_timeout(LONG).start().unwrap();
     let orders = ids.sequence::<u64>("o").lazy().unwrap();
@@ -96,7 +97,7 @@ fn callers_that_gave_up_take_no_memory_while_the_store_hangs() {
 fn revocations_take_no_memory_until_the_actor_runs() {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     let _context = runtime.enter();
-    let ids = builder(MemoryStore::new()).start().unwrap();
+    let ids = builder(FaultyStore::new()).start().unwrap();
     let (one, other) = (ids.sequence::<u64>("o").lazy().unwrap(), ids.sequence::<u64>("p").lazy().unwrap());
     let bytes = kept(|| {
         for _ in 0..10_000 {

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Fault, Faults, MemoryStore, Store};
+use idmill::store::Store;
 use idmill::{ErrorKind, Sequences};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::runtime::Builder;
 
 use crate::{LONG, builder, invalid, returns};
 
 #[tokio::test(start_paused = true)]
 async fn opening_ends_where_the_store_is_silent() {
-    let store = MemoryStore::with_faults(Faults::none().always(Fault::HangBefore));
+    let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let ids = builder(store).store_timeout(Duration::from_secs(5)).start().unwrap();
     let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(20));
     let begun = tokio::time::Instant::now();
@@ -23,7 +24,7 @@ async fn opening_ends_where_the_store_is_silent() {
 
 #[test]
 fn opening_ends_without_a_runtime_too() {
-    let store = MemoryStore::with_faults(Faults::none().always(Fault::HangBefore));
+    let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let short = Duration::from_millis(20);
     let ids = builder(store).store_timeout(short).start().unwrap();
     let error = returns(move || ids.sequence::<u64>("orders").patience(short).open_blocking()).unwrap_err();
@@ -32,7 +33,7 @@ fn opening_ends_without_a_runtime_too() {
 
 #[tokio::test(start_paused = true)]
 async fn an_opening_that_is_cancelled_leaves_nothing() {
-    let store = MemoryStore::with_faults(Faults::none().always(Fault::HangBefore));
+    let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let held = Arc::new(store) as Arc<dyn Store>;
     let ids = Sequences::builder(held.clone()).start().unwrap();
     tokio::task::yield_now().await;
@@ -47,7 +48,7 @@ async fn an_opening_that_is_cancelled_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn sequences_that_nobody_draws_from_are_let_go() {
-    let ids = builder(MemoryStore::new()).idle_eviction(Duration::from_secs(60)).start().unwrap();
+    let ids = builder(FaultyStore::new()).idle_eviction(Duration::from_secs(60)).start().unwrap();
     let kept = ids.sequence::<u64>("kept").lazy().unwrap();
     for n in 0..10_000 {
         drop(ids.sequence::<u64>(format!("lazy-{n}")).lazy().unwrap());
@@ -63,9 +64,9 @@ async fn sequences_that_nobody_draws_from_are_let_go() {
 fn a_runtime_without_timers_is_refused() {
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        invalid(builder(MemoryStore::new()).start().map(drop), "enable_time");
+        invalid(builder(FaultyStore::new()).start().map(drop), "enable_time");
         // The way out that is named.
-        let ids = builder(MemoryStore::new()).own_thread().start().unwrap();
+        let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("o").max_waste(10).await.unwrap();
         for expected in 1..=100 {
             assert_eq!(orders.next().await.unwrap(), expected);
@@ -82,9 +83,9 @@ fn a_thread_that_is_not_to_be_had_is_an_error() {
     if std::env::var_os(CHILD).is_some() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let error = builder(MemoryStore::new()).own_thread().start().unwrap_err();
+            let error = builder(FaultyStore::new()).own_thread().start().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-            let error = Sequences::connect_blocking(async { Ok(MemoryStore::new()) }).unwrap_err();
+            let error = Sequences::connect_blocking(async { Ok(FaultyStore::new()) }).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         });
         return;

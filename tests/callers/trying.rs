@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::{Fault, MemoryStore};
 use idmill::{ErrorKind, Order, Result};
+use idmill_testing::faulty::{Fault, FaultyStore};
 
 use crate::{LONG, builder, returns};
 
@@ -23,7 +23,7 @@ async fn try_until(mut draw: impl FnMut() -> Result<u64>) -> Option<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn trying_alone_starts_a_refill() {
-    let ids = builder(MemoryStore::new()).start().unwrap();
+    let ids = builder(FaultyStore::new()).start().unwrap();
     for (name, order) in [("process", Order::Process), ("thread", Order::Thread)] {
         let adaptive = ids.sequence::<u64>(name).order(order).lazy().unwrap();
         assert_eq!(try_until(|| adaptive.try_next()).await, Some(1));
@@ -46,7 +46,7 @@ async fn trying_alone_starts_a_refill() {
 #[test]
 fn callers_that_only_try_hold_no_other_up() {
     returns(|| {
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         let ids = builder(store.clone()).store_timeout(LONG * 10).own_thread().start().unwrap();
         let open = |name| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
         let (dry, others) = (open("dry"), open("others"));
@@ -73,7 +73,7 @@ fn callers_that_only_try_hold_no_other_up() {
 
 #[tokio::test(start_paused = true)]
 async fn trying_goes_on_after_a_failure_for_good_and_does_not_storm_the_store() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let ids = builder(store.clone()).start().unwrap();
     store.fail_sequence("o", ErrorKind::Denied);
     let orders = ids.sequence::<u64>("o").lazy().unwrap();

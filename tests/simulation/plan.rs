@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use idmill::store::{Fault, Faults};
 use idmill::{ErrorKind, Order};
+use idmill_testing::faulty::{Fault, Faults};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {

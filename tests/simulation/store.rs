@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Capabilities, GiveBack, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::store::{Capabilities, GiveBack, Grant, Reserve, Store, StoreFuture};
 use idmill::{ErrorKind, Result, SequenceName};
+use idmill_testing::faulty::FaultyStore;
 use idmill_testing::hooked::Hooks;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -39,7 +40,7 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) life: usize,
-    pub(crate) store: MemoryStore,
+    pub(crate) store: FaultyStore,
     pub(crate) history: Shared,
     pub(crate) gate: Gate,
     pub(crate) names: Arc<Vec<SequenceName>>,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
-use idmill::store::{Change, Faults, MemoryStore, Store};
+use idmill::store::{Change, Store};
 use idmill::{Allocator, Result, SequenceName, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::Hooked;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -20,7 +21,7 @@ const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) struct World {
     pub(crate) plan: Plan,
-    pub(crate) store: MemoryStore,
+    pub(crate) store: FaultyStore,
     pub(crate) history: Shared,
     pub(crate) hung: bool,
     names: Arc<Vec<SequenceName>>,
@@ -33,7 +34,7 @@ pub(crate) fn run(plan: Plan) -> World {
     runtime.block_on(async {
         let name = |sequence: &SequencePlan| SequenceName::new(&sequence.name).expect("a name");
         let names = Arc::new(plan.sequences.iter().map(name).collect());
-        let store = MemoryStore::with_faults(plan.weather.faults.clone()).recording();
+        let store = FaultyStore::with_faults(plan.weather.faults.clone()).recording();
         let mut world = World { plan, store, history: History::new(), hung: false, names };
         let processes = join_all(world.plan.processes.iter().map(|process| world.process(process)));
         let hung = timeout(FOR_EVER, join(processes, world.befalls())).await.is_err();
@@ -53,7 +54,7 @@ impl World {
     }
 
     async fn loss(&self, Loss { backup, after }: Loss) {
-        let mut kept = MemoryStore::new().snapshot();
+        let mut kept = FaultyStore::new().snapshot();
         if let Some(backup) = backup {
             sleep(backup).await;
             kept = self.store.snapshot();

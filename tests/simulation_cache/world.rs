@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
-use idmill::store::{Bounds, Fault, Faults, MemoryStore, Reserve, Store};
+use idmill::store::{Bounds, Reserve, Store};
 use idmill::{Range, SequenceName, Status};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 use idmill_shared_cache::Tiered;
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -29,7 +30,7 @@ pub(crate) type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Plan,
-    pub(crate) store: MemoryStore,
+    pub(crate) store: FaultyStore,
     pub(crate) network: Network,
     pub(crate) history: Mutex<History>,
     pub(crate) hung: bool,
@@ -105,7 +106,7 @@ pub(crate) fn run(plan: Plan) -> World {
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let network = Network::to(Server::new(plan.lie, plan.seed), plan.weather, plan.seed);
-        let store = MemoryStore::with_faults(faults(&plan)).recording();
+        let store = FaultyStore::with_faults(faults(&plan)).recording();
         let history = Mutex::default();
         let mut world = World { plan, store, network, history, hung: false, began: Instant::now() };
         let processes = join_all(world.plan.processes.iter().map(|process| world.process(process)));

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use idmill::Allocator;
-use idmill::store::Faults;
+use idmill_testing::faulty::Faults;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::World;

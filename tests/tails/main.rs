@@ -6,13 +6,13 @@ mod bursts;
 
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, SequenceBuilder, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::load::{AFTER, CALLERS, SETTLED, Seen, at_least, load};
 
 /// A world of one process over one store.
 struct World {
-    store: MemoryStore,
+    store: FaultyStore,
     latency: Duration,
     ids: Allocator,
     _sequences: Sequences,
@@ -20,7 +20,7 @@ struct World {
 
 impl World {
     async fn new(latency: Duration, settings: impl FnOnce(SequenceBuilder) -> SequenceBuilder) -> Self {
-        let store = MemoryStore::with_faults(Faults::none().latency(latency)).recording();
+        let store = FaultyStore::with_faults(Faults::none().latency(latency)).recording();
         let sequences = Sequences::builder(store.clone()).seed(1).start().unwrap();
         let ids = settings(sequences.sequence::<u64>("s")).await.unwrap();
         ids.warm().await.unwrap();

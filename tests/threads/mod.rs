@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore};
 use idmill::{Allocator, ErrorKind, Order, Sequences, SequencesBuilder};
+use idmill_testing::faulty::{Faults, FaultyStore};
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +24,14 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// Sequences on a runtime whose thread is joined in the end, so that nothing runs on after a test.
 struct Served {
-    store: MemoryStore,
+    store: FaultyStore,
     ids: Sequences,
     stop: tokio::sync::oneshot::Sender<()>,
     runtime: thread::JoinHandle<()>,
 }
 
 fn serve(set: impl FnOnce(SequencesBuilder) -> SequencesBuilder + Send + 'static) -> Served {
-    let store = MemoryStore::new().recording();
+    let store = FaultyStore::new().recording();
     let shared = store.clone();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let (sender, receiver) = std::sync::mpsc::channel();

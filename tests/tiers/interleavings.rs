@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Fault, Faults, MemoryStore, Reserve, Store};
+use idmill::store::{Bounds, Reserve, Store};
 use idmill::{SequenceName, Status};
 use idmill_shared_cache::Tiered;
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::task::LocalSet;
 
 use crate::shelf::Shelf;
@@ -50,7 +51,7 @@ fn run(seed: u64, faults: u32, evictions: u32, processes: usize) -> Outcome {
     let latency = Duration::from_micros(500);
     let refusals =
         Faults::none().seed(seed).random(Fault::LostRequest, chance).random(Fault::LostReply, chance);
-    let store = MemoryStore::with_faults(refusals.latency_between(Duration::ZERO, latency)).recording();
+    let store = FaultyStore::with_faults(refusals.latency_between(Duration::ZERO, latency)).recording();
     let shelf = Shelf { evictions, ..Shelf::new(seed, faults) };
     let name = SequenceName::new("s").unwrap();
     let request = Reserve::new(name, 1 + seed % 4).create(Bounds::of::<u64>());

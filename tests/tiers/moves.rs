@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use idmill::store::{Bounds, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::store::{Bounds, Grant, Reserve, Store, StoreFuture};
 use idmill::{ErrorKind, Result, SequenceName, Sequences};
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
+use idmill_testing::faulty::FaultyStore;
 
 use crate::shelf::Shelf;
 
@@ -69,13 +70,13 @@ impl Window for OneName {
     }
 }
 
-fn tier(store: &MemoryStore, window: &OneName) -> Arc<Tiered<Arc<dyn Store>, OneName>> {
+fn tier(store: &FaultyStore, window: &OneName) -> Arc<Tiered<Arc<dyn Store>, OneName>> {
     Arc::new(Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, window.clone()))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_window_that_moves_to_another_server_and_back_is_counted_and_drawn_from() {
-    let (store, window) = (MemoryStore::new(), OneName::new());
+    let (store, window) = (FaultyStore::new(), OneName::new());
     let tier = tier(&store, &window);
     let ids = Sequences::new(tier.clone()).unwrap();
     let s = ids.sequence::<u64>("s").step(1).watermark(0).await.unwrap();
@@ -95,7 +96,7 @@ async fn a_window_that_moves_to_another_server_and_back_is_counted_and_drawn_fro
 
 #[tokio::test(start_paused = true)]
 async fn a_source_that_went_back_is_told_from_that_and_told_to_go_on() {
-    let (store, window) = (MemoryStore::new(), OneName::new());
+    let (store, window) = (FaultyStore::new(), OneName::new());
     let name = SequenceName::new("s").unwrap();
     let request = |count| Reserve::new(name.clone(), count).create(Bounds::of::<u64>());
     let tier = tier(&store, &window);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Fault, Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::store::{Bounds, Change, Grant, Reserve, Store, StoreFuture};
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_shared_cache::{Claimed, Source, Tiered};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::sync::Semaphore;
 
 use crate::shelf::{Item, Shelf};
@@ -15,13 +16,13 @@ fn request(count: u64) -> Reserve {
     Reserve::new(name, count).create(Bounds::of::<u64>())
 }
 
-fn tier(store: &MemoryStore, shelf: &Shelf) -> Tiered<Arc<dyn Store>, Shelf> {
+fn tier(store: &FaultyStore, shelf: &Shelf) -> Tiered<Arc<dyn Store>, Shelf> {
     Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, shelf.clone())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_low_window_is_refilled_ahead_of_need_and_once() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let shelf = Shelf { low: Some(9), ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
@@ -44,7 +45,7 @@ async fn a_low_window_is_refilled_ahead_of_need_and_once() {
 /// Else a window would hold as much as the largest step of any caller, with nobody waiting for it.
 #[tokio::test(start_paused = true)]
 async fn ahead_of_need_a_window_takes_what_it_takes_by_itself() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let shelf = Shelf { low: Some(9), stretches: true, ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.len(), 1);
@@ -63,7 +64,7 @@ async fn ahead_of_need_a_window_takes_what_it_takes_by_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refill_ahead_of_need_that_fails_is_tried_again() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let shelf = Shelf { low: Some(9), ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
@@ -77,7 +78,7 @@ async fn a_refill_ahead_of_need_that_fails_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reserve_that_is_dropped_while_it_installs_is_counted() {
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
     let tier = tier(&store, &Shelf { hangs: true, ..Shelf::new(0, 0) });
     let dropped = tokio::time::timeout(Duration::from_secs(10), tier.reserve(&request(1))).await;
     assert!(dropped.is_err());
@@ -86,7 +87,7 @@ async fn a_reserve_that_is_dropped_while_it_installs_is_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_fails_gives_its_token_back() {
-    let store = MemoryStore::with_faults(Faults::none().script([Fault::LostRequest]));
+    let store = FaultyStore::with_faults(Faults::none().script([Fault::LostRequest]));
     let (first, second) = (tier(&store, &Shelf::new(0, 0)), Shelf::new(0, 0));
     let second = Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, second);
     let error = first.reserve(&request(1)).await.unwrap_err();
@@ -99,7 +100,7 @@ async fn a_claim_that_fails_gives_its_token_back() {
 /// A source that remembers its claims, and answers as it is told.
 #[derive(Debug)]
 struct Remembering {
-    store: MemoryStore,
+    store: FaultyStore,
     stale: Semaphore,
 }
 
@@ -124,7 +125,7 @@ impl Source<u64> for Remembering {
 #[tokio::test(start_paused = true)]
 async fn what_the_source_remembers_is_not_lost_and_what_is_stale_is_drawn_again() {
     let shelf = Shelf::new(3, 20);
-    let source = Remembering { store: MemoryStore::new(), stale: Semaphore::new(3) };
+    let source = Remembering { store: FaultyStore::new(), stale: Semaphore::new(3) };
     let tier = Tiered::new(source, shelf.clone());
     let mut drawn = 0;
     while drawn < 200 {
@@ -137,7 +138,7 @@ async fn what_the_source_remembers_is_not_lost_and_what_is_stale_is_drawn_again(
 
 #[tokio::test(start_paused = true)]
 async fn a_window_is_withdrawn_after_the_store_is_set() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let shelf = Shelf { behind: Some(store.clone()), ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
@@ -149,7 +150,7 @@ async fn a_window_is_withdrawn_after_the_store_is_set() {
 
 #[tokio::test(start_paused = true)]
 async fn ids_above_the_callers_ceiling_are_counted_and_exhaust_only_that_caller() {
-    let tier = tier(&MemoryStore::new(), &Shelf::new(0, 0));
+    let tier = tier(&FaultyStore::new(), &Shelf::new(0, 0));
     let small = request(6).ceiling(4);
     assert_eq!(tier.reserve(&small).await.unwrap().range.ids().collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(tier.reserve(&small).await.unwrap_err().kind(), ErrorKind::Exhausted);

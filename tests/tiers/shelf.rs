@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture};
+use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Range, Result};
 use idmill_shared_cache::{Drawn, Installed, Window};
+use idmill_testing::faulty::FaultyStore;
 use parking_lot::Mutex;
 
 /// One process's view of the shelf.
@@ -23,7 +24,7 @@ pub(crate) struct Shelf {
     /// Says that it runs low when so many ids are left, and holds one more range then.
     pub(crate) low: Option<u64>,
     /// The store behind it, which it looks at when it is recalled.
-    pub(crate) behind: Option<MemoryStore>,
+    pub(crate) behind: Option<FaultyStore>,
 }
 
 #[derive(Debug)]

@@ -135,7 +135,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use idmill::store::{Bounds, Fault, MemoryStore, StoreFuture};
+    use idmill::store::{Bounds, MemoryStore, StoreFuture};
+    use idmill_testing::faulty::{Fault, FaultyStore};
 
     async fn sequence(store: &MemoryStore, start: u64, max: u64) -> SequenceInfo {
         store.create(&"s".parse().unwrap(), Bounds::new(start, max).unwrap()).await.unwrap()
@@ -198,7 +199,7 @@ mod tests {
     #[tokio::test]
     async fn create_at_ends_where_it_should_after_a_lost_reply() {
         let (name, bounds) = ("s".parse().unwrap(), Bounds::new(1, 100).unwrap());
-        let store = MemoryStore::new();
+        let store = FaultyStore::new();
         store.push_fault(Fault::LostReply);
         assert_eq!(create_at(&store, &name, bounds, 50).await.unwrap().next, Some(50));
     }

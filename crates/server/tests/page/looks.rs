@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idmill::ErrorKind;
-use idmill::store::{Bounds, MemoryStore, Store};
+use idmill::store::{Bounds, Store};
+use idmill_testing::faulty::FaultyStore;
 use serde_json::{Value, json};
 use thirtyfour::Key;
 use tokio::time::sleep;
@@ -68,7 +69,7 @@ async fn system(browser: &Browser, scheme: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_text_can_be_read_in_both_themes_whatever_goes_on() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     for (name, max) in [("fine", u64::MAX), ("dry", u64::MAX), ("failing", u64::MAX), ("ended", 3)] {
         store.create(&name.parse().unwrap(), Bounds::new(1, max).unwrap()).await.unwrap();
     }
@@ -130,7 +131,7 @@ async fn each_text_can_be_read_in_both_themes_whatever_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_asked_for_a_token_can_read_that_as_well() {
     let server =
-        Running::with(MemoryStore::new(), |server| server.access(idmill_server::Access::by([]))).await;
+        Running::with(FaultyStore::new(), |server| server.access(idmill_server::Access::by([]))).await;
     let browser = Browser::at(&server.url("/")).await;
     browser.until("document.activeElement.id === 'token'").await;
     browser.press("wrong" + Key::Enter).await;

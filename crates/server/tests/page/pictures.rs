@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use idmill::ErrorKind;
-use idmill::store::{Bounds, Change, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Change, Store};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -33,7 +34,7 @@ async fn pictures() {
     let directory = std::env::var_os("IDMILL_SCREENSHOTS").map(PathBuf::from);
     let directory = directory.expect("IDMILL_SCREENSHOTS is the directory for the pictures");
     let latency = Faults::none().latency_between(Duration::from_micros(900), Duration::from_millis(7));
-    let store = MemoryStore::with_faults(latency);
+    let store = FaultyStore::with_faults(latency);
     for (name, last, max) in SEQUENCES {
         let name = name.parse().unwrap();
         store.create(&name, Bounds::new(1, max).unwrap()).await.unwrap();

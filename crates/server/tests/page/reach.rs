@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idmill::store::MemoryStore;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use serde_json::{Value, json};
 use thirtyfour::Key;
 use tokio::time::sleep;
@@ -12,7 +12,7 @@ use crate::browser::Browser;
 use crate::common::Running;
 
 async fn with_many() -> Running {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     for at in 0..120 {
         client.id(&format!("INCRBY s{at:03} {}", 500 + at)).await;
@@ -90,7 +90,7 @@ async fn without_script_there_is_the_table_or_what_to_do() {
     let server = with_many().await;
     let secret = Secret::fresh().unwrap();
     let access = Access::by([Token::new("t", secret.hash(), Rights::ALL, vec![Pattern::any()])]);
-    let locked = Running::with(MemoryStore::new(), |server| server.access(access)).await;
+    let locked = Running::with(FaultyStore::new(), |server| server.access(access)).await;
     let browser = Browser::start().await;
     browser.cdp("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
     browser.driver.goto(server.url("/?search=s11&sort=-last")).await.unwrap();

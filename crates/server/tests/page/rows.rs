@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Store};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -13,7 +14,7 @@ const HOSTILE: &str = "<img src=x onerror=window.hit=1>\"'{{rows}}";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_on_is_shown_as_it_goes_on() {
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     store.create(&"orders".parse().unwrap(), Bounds::new(1, 1_000_000).unwrap()).await.unwrap();
     let server = Running::with(store, |server| server.store_url("postgres://app:secret@db1/shop")).await;
     let load = draws(server.resp, &[("orders", 7), ("users", 1)]);
@@ -98,7 +99,7 @@ async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sequence_that_nears_its_end_and_ends_is_told() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     store.create(&"short".parse().unwrap(), Bounds::new(1, 3000).unwrap()).await.unwrap();
     let server = Running::over(store).await;
     let mut client = server.client().await;
@@ -116,7 +117,7 @@ async fn a_sequence_that_nears_its_end_and_ends_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_text_for_the_script_as_well() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{HOSTILE}\r\n", HOSTILE.len())).await;
     assert_eq!(client.line().await, ":1");
@@ -140,7 +141,7 @@ async fn a_name_is_text_for_the_script_as_well() {
 /// It would otherwise be drawn as `orders.exe`, and look like another.
 #[tokio::test(flavor = "multi_thread")]
 async fn unseen_characters_of_a_name_are_written_out() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let name = "orders.\u{202e}exe\u{200b}";
     client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{name}\r\n", name.len())).await;

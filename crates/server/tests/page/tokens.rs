@@ -1,7 +1,7 @@
 //! A server that asks who one is.
 
-use idmill::store::MemoryStore;
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use serde_json::json;
 use thirtyfour::Key;
 
@@ -17,7 +17,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
     let (operator, shop) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let access =
         Access::by([token(&operator, Rights::ALL), token(&shop, [Right::Draw].into_iter().collect())]);
-    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access.clone())).await;
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", operator.reveal())).await, "+OK");
     assert_eq!(client.id("INCR orders").await, 1);
@@ -68,7 +68,7 @@ async fn token_over_its_connections_is_refused_by_that_name() {
     let mut only = token(&secret, Rights::ALL);
     only.max_connections = Some(1);
     let access = Access::by([only]);
-    let server = Running::with(MemoryStore::new(), |server| server.access(access)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access)).await;
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
     let browser = Browser::at(&server.url("/?utm_source=x&sort=nothing")).await;

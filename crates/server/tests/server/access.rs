@@ -1,7 +1,7 @@
 //! Who may do what, over both protocols.
 
-use idmill::store::MemoryStore;
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use reqwest::{Client as Http, StatusCode};
 
 use crate::common::Running;
@@ -17,7 +17,7 @@ async fn without_a_token_nothing_is_told_and_with_it_what_it_allows() {
     let mut shop = token(&secret, [Right::Draw], &["shop.*"]);
     shop.max_ids = Some(100);
     let access = Access::by([shop]);
-    let server = Running::with(MemoryStore::new(), |server| server.access(access)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access)).await;
     let mut client = server.client().await;
     for command in ["INCR shop.a", "GET shop.a", "EXISTS shop.a", "INFO", "HELLO 3", "INCRBY shop.a 3"] {
         let answer = client.ask(command).await;
@@ -37,7 +37,7 @@ async fn without_a_token_nothing_is_told_and_with_it_what_it_allows() {
 async fn a_token_that_is_taken_away_ends_for_those_who_are_connected() {
     let (secret, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let access = Access::by([token(&secret, [Right::Draw], &["*"])]);
-    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access.clone())).await;
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
     assert_eq!(client.ask("INCR a").await, ":1");
@@ -56,7 +56,7 @@ async fn over_http_a_token_allows_the_same() {
         token(&shop, [Right::Draw], &["shop.*"]),
         Token::new("operator", operator.hash(), Rights::ALL, vec![Pattern::any()]),
     ]);
-    let server = Running::with(MemoryStore::new(), |server| server.access(access).metrics(String::new)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access).metrics(String::new)).await;
     let http = Http::new();
     let draw = |name: &str| http.post(server.url(&format!("/v1/sequences/{name}/ids")));
     let nobody = draw("shop.a").send().await.unwrap();
@@ -94,7 +94,7 @@ async fn over_http_a_token_allows_the_same() {
 async fn what_clients_say_when_they_connect_is_understood() {
     let secret = Secret::fresh().unwrap();
     let access = Access::by([token(&secret, [Right::Draw], &["*"])]);
-    let server = Running::with(MemoryStore::new(), |server| server.access(access)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access)).await;
     let greetings = [
         ("AUTH", "+OK"),
         ("AUTH default", "+OK"),

@@ -6,9 +6,10 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore};
+use idmill::store::{Bounds, Change};
 use idmill_remote::protocol::Ask;
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Tls, Token};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use parking_lot::Mutex;
 use reqwest::{Client as Http, Method, StatusCode};
@@ -192,7 +193,7 @@ async fn a_token_that_is_not_known_or_no_longer_has_a_line_wherever_it_is_shown(
 #[tokio::test]
 async fn a_page_of_another_site_that_tries_has_a_line_too() {
     let (log, _guard) = Log::begin();
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let request = Http::new().delete(server.url("/v1/sequences/a")).header("Origin", "http://evil");
     assert_eq!(request.send().await.unwrap().status(), StatusCode::FORBIDDEN);
     let line = log.last();
@@ -228,7 +229,7 @@ async fn the_clients_certificate_is_in_the_line() {
         params.distinguished_name.push(rcgen::DnType::CommonName, "deploy");
     });
     let tls = Tls::from_files(&certificate, &key, Some(&authority.file("ca.pem"))).unwrap();
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls)).await;
     let request = "PUT /v1/sequences/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
     let answer = asked(&authority.client(Some(&shown)), server.http, request).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
@@ -308,7 +309,7 @@ async fn no_secret_is_in_a_log_or_in_what_debugging_shows() {
     let (access, authority) = (tokens.access(), Authority::new());
     let [certificate, key] = authority.signs("server");
     let tls = Tls::from_files(&certificate, &key, None).unwrap();
-    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access.clone())).await;
     let (good, wrong) = (tokens.operator.reveal(), tokens.shop.reveal().replace("idm_", "idm-"));
     let mut client = server.client().await;
     for command in [format!("AUTH {wrong}"), format!("AUTH {good}"), format!("HELLO 3 AUTH default {wrong}")]

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use idmill::store::MemoryStore;
 use idmill_server::Tls;
+use idmill_testing::faulty::FaultyStore;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,7 +36,7 @@ async fn a_server_whose_certificate_has_ended_warns_and_is_refused_until_it_has_
     let [certificate, key] = authority.signs_with("server", ended);
     let tls = Tls::from_files(&certificate, &key, None).unwrap();
     assert!(tls.warning(SystemTime::now()).unwrap().contains("server.pem has ended"));
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls.clone())).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls.clone())).await;
     let client = authority.client(None);
     let error = asked(&client, server.resp, INCR).await.unwrap_err();
     assert!(error.to_string().contains("expired"), "{error}");
@@ -67,7 +67,7 @@ async fn a_client_whose_certificate_has_ended_is_refused() {
     let ([certificate, key], known) = (authority.signs("server"), authority.signs("client"));
     let old = authority.signs_with("old", ended);
     let tls = Tls::from_files(&certificate, &key, Some(&authority.file("ca.pem"))).unwrap();
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls)).await;
     assert!(asked(&authority.client(Some(&old)), server.resp, INCR).await.is_err());
     assert_eq!(asked(&authority.client(Some(&known)), server.resp, INCR).await.unwrap(), ":1\r\n+OK\r\n");
 }
@@ -80,7 +80,7 @@ async fn clients_of_an_authority_that_is_taken_away_stay_until_they_leave() {
     let of =
         |authority: &Authority| Tls::from_files(&certificate, &key, Some(&authority.file("ca.pem"))).unwrap();
     let tls = of(&old);
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls.clone())).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls.clone())).await;
     let (before, after) = (old.client(Some(&before)), old.client(Some(&after)));
     let stream = TcpStream::connect(server.resp).await.unwrap();
     let mut stays = before.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
@@ -101,7 +101,7 @@ async fn older_versions_of_tls_are_refused() {
     let authority = Authority::new();
     let [certificate, key] = authority.signs("server");
     let tls = Tls::from_files(&certificate, &key, None).unwrap();
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls)).await;
     for (version, refused) in [(3, false), (2, true), (1, true)] {
         let mut stream = TcpStream::connect(server.http).await.unwrap();
         stream.write_all(&greeting(version)).await.unwrap();

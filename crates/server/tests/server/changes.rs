@@ -1,9 +1,10 @@
 //! Ids in memory of a sequence that is changed or removed through the server.
 
-use idmill::store::{Bounds, Change, MemoryStore, Store};
+use idmill::store::{Bounds, Change, Store};
 use idmill::{SequenceName, Sequences};
 use idmill_kit::Existing;
 use idmill_remote::protocol::Ask;
+use idmill_testing::faulty::FaultyStore;
 use reqwest::{Client as Http, Method, StatusCode};
 
 use crate::common::{Client, Running, with_orders};
@@ -68,7 +69,7 @@ async fn http(server: &Running, method: Method, body: &str) -> StatusCode {
 }
 
 /// A server of `orders`, with ids in memory, and a client that has drawn from them.
-async fn drawn() -> (Running, MemoryStore, Client, u64) {
+async fn drawn() -> (Running, FaultyStore, Client, u64) {
     let store = with_orders().await;
     let administered = Sequences::new(store.clone()).unwrap();
     let server = Running::with(Existing::of(store.clone()), |server| server.administers(administered)).await;
@@ -84,7 +85,7 @@ async fn drawn() -> (Running, MemoryStore, Client, u64) {
 }
 
 /// The last id that was reserved.
-async fn reached(store: &MemoryStore) -> u64 {
+async fn reached(store: &FaultyStore) -> u64 {
     store.inspect(&orders()).await.unwrap().unwrap().next.unwrap() - 1
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use idmill::store::MemoryStore;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use reqwest::StatusCode;
 
 use crate::common::Running;
@@ -46,7 +46,7 @@ async fn a_token_ends_when_the_clock_says_so_and_no_id_comes_twice_whatever_it_s
     let (secret, clock) = (Secret::fresh().unwrap(), Clock::new());
     let mut token = token(&secret);
     token.expires = Some(at(200 * DAY));
-    let server = Running::with(MemoryStore::new(), |server| server.access(clock.access(token))).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(clock.access(token))).await;
     let (auth, http) = (format!("AUTH {}", secret.reveal()), reqwest::Client::new());
     let draw = || http.post(server.url("/v1/sequences/s/ids")).bearer_auth(secret.reveal()).send();
     let mut ids = BTreeSet::new();
@@ -77,7 +77,7 @@ async fn how_fast_somebody_asks_is_not_measured_by_it() {
     let (secret, clock) = (Secret::fresh().unwrap(), Clock::new());
     let mut token = token(&secret);
     (token.requests_per_second, token.burst) = (NonZeroU32::new(1), NonZeroU32::new(200));
-    let server = Running::with(MemoryStore::new(), |server| server.access(clock.access(token))).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(clock.access(token))).await;
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
     let mut let_in = 0;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use idmill::store::{Bounds, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture};
+use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName, Sequences};
 use idmill_remote::protocol::{Ask, Request, VERSION};
 use idmill_server::{Server, ServerBuilder};
+use idmill_testing::faulty::FaultyStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -63,8 +64,8 @@ impl Running {
 }
 
 /// A store with the sequence `orders`.
-pub(crate) async fn with_orders() -> MemoryStore {
-    let store = MemoryStore::new();
+pub(crate) async fn with_orders() -> FaultyStore {
+    let store = FaultyStore::new();
     store.create(&"orders".parse().unwrap(), Bounds::new(1, u64::MAX).unwrap()).await.unwrap();
     store
 }
@@ -72,7 +73,7 @@ pub(crate) async fn with_orders() -> MemoryStore {
 /// A store in memory that counts what it is asked, and can be made to refuse whatever it is asked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
-    pub(crate) memory: MemoryStore,
+    pub(crate) memory: FaultyStore,
     calls: Arc<AtomicUsize>,
     broken: Arc<AtomicBool>,
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::Store;
+use idmill_testing::faulty::{Faults, FaultyStore};
 use reqwest::StatusCode;
 
 use crate::common::{Running, with_orders};
@@ -25,7 +26,7 @@ async fn who_was_answered_has_ids_and_the_rest_goes_back() {
 /// It is answered what it sent before the end, and nothing is cut in the middle.
 #[tokio::test]
 async fn a_pipeline_that_runs_is_answered_to_its_last_whole_command() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let (mut read, mut write) = std::mem::replace(&mut client.0, server.client().await.0).into_split();
     let writer = tokio::spawn(async move {

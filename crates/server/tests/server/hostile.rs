@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idmill::store::MemoryStore;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -12,7 +12,7 @@ use crate::common::{Client, Running};
 
 #[tokio::test]
 async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut other = server.client().await;
     assert_eq!(other.ask("INCR s").await, ":1");
     for (bytes, word) in [
@@ -37,7 +37,7 @@ async fn with_token() -> (Running, Secret) {
     let secret = Secret::fresh().unwrap();
     let token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
     let access = Access::by([token]);
-    (Running::with(MemoryStore::new(), |server| server.access(access)).await, secret)
+    (Running::with(FaultyStore::new(), |server| server.access(access)).await, secret)
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn client_without_a_token_sends_short_commands() {
 
 #[tokio::test]
 async fn names_of_clients_are_short() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let (longest, longer) = ("x".repeat(64), "x".repeat(65));
     assert_eq!(client.ask(&format!("CLIENT SETNAME {longest}")).await, "+OK");
@@ -97,7 +97,7 @@ async fn names_of_clients_are_short() {
 /// A line without an end, and a word of a gigabyte: neither is kept.
 #[tokio::test]
 async fn what_never_ends_is_cut_off_early() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let (mut sent, endless) = (0_usize, vec![b'x'; 65536]);
     while client.0.write_all(&endless).await.is_ok() {
@@ -110,7 +110,7 @@ async fn what_never_ends_is_cut_off_early() {
 /// The server stops reading: what a client does not take off its hands is bounded.
 #[tokio::test]
 async fn a_pipeline_whose_answers_nobody_reads_is_not_read_either() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let commands = "*2\r\n$4\r\nPING\r\n$1000\r\n".to_owned() + &"x".repeat(1000) + "\r\n";
     let commands = commands.repeat(64);
@@ -125,7 +125,7 @@ async fn a_pipeline_whose_answers_nobody_reads_is_not_read_either() {
 
 #[tokio::test]
 async fn more_clients_than_there_are_places_for_are_turned_away() {
-    let server = Running::with(MemoryStore::new(), |server| server.max_connections(2)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.max_connections(2)).await;
     let (mut first, mut second) = (server.client().await, server.client().await);
     assert_eq!(first.ask("PING").await, "+PONG");
     assert_eq!(second.ask("PING").await, "+PONG");
@@ -146,7 +146,7 @@ async fn more_clients_than_there_are_places_for_are_turned_away() {
 /// Half a request and silence, over both protocols; whoever comes after is served.
 #[tokio::test]
 async fn half_a_command_holds_up_nobody_else() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut halves = Vec::new();
     for _ in 0..50 {
         let mut client = server.client().await;
@@ -163,7 +163,7 @@ async fn half_a_command_holds_up_nobody_else() {
 
 #[tokio::test]
 async fn clients_of_http_have_places_too() {
-    let server = Running::with(MemoryStore::new(), |server| server.max_connections(1)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.max_connections(1)).await;
     let mut only = server.client().await;
     assert_eq!(only.ask("PING").await, "+PONG");
     let asked = async |path: &str| {

@@ -1,8 +1,9 @@
 //! HTTP: ids and administration.
 
 use idmill::Sequences;
-use idmill::store::{Bounds, MemoryStore, Store};
+use idmill::store::{Bounds, Store};
 use idmill_kit::Existing;
+use idmill_testing::faulty::FaultyStore;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ async fn ids_come_one_by_one_many_and_as_ranges() {
 
 #[tokio::test]
 async fn ids_beyond_what_a_double_holds_are_strings() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let bounds = Bounds::new((1 << 53) - 1, u64::MAX).unwrap();
     store.create(&"big".parse().unwrap(), bounds).await.unwrap();
     let server = Running::over(store).await;
@@ -79,7 +80,7 @@ async fn what_is_wrong_is_a_problem_that_says_what_to_do() {
 
 #[tokio::test]
 async fn sequences_are_made_changed_and_removed() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let administered = Sequences::new(store.clone()).unwrap();
     let server = Running::with(Existing::of(store), |server| server.administers(administered)).await;
     let http = Client::new();
@@ -110,7 +111,7 @@ async fn sequences_are_made_changed_and_removed() {
 
 #[tokio::test]
 async fn sequences_are_listed_in_pages() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     for at in 0..25 {
         store.create(&format!("s{at:02}").parse().unwrap(), Bounds::new(1, 9).unwrap()).await.unwrap();
     }

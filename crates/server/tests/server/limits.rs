@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use idmill::SequenceName;
-use idmill::store::{MemoryStore, Store};
+use idmill::store::Store;
 use idmill_kit::Existing;
 use idmill_remote::protocol::{Ask, Reserve};
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use reqwest::{Client as Http, StatusCode};
 use serde_json::Value;
 use tokio::time::sleep;
@@ -42,7 +43,7 @@ fn few(token: &mut Token, burst: u32) {
 #[tokio::test]
 async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
     let secret = Secret::fresh().unwrap();
-    let (server, access) = with(MemoryStore::new(), [limited(&secret, |token| few(token, 100))]).await;
+    let (server, access) = with(FaultyStore::new(), [limited(&secret, |token| few(token, 100))]).await;
     let mut shop = client(&server, &secret).await;
     shop.send("INCR s\r\n".repeat(1000)).await;
     let mut answers = Vec::new();
@@ -81,7 +82,7 @@ async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
 #[tokio::test]
 async fn a_transaction_that_is_too_much_is_not_carried_out_at_all() {
     let secret = Secret::fresh().unwrap();
-    let (server, access) = with(MemoryStore::new(), [limited(&secret, |token| few(token, 1000))]).await;
+    let (server, access) = with(FaultyStore::new(), [limited(&secret, |token| few(token, 1000))]).await;
     let mut shop = client(&server, &secret).await;
     for (draws, answer) in [
         (700, "*700"),

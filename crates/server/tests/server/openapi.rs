@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use idmill::Sequences;
-use idmill::store::MemoryStore;
 use idmill_kit::Existing;
+use idmill_testing::faulty::FaultyStore;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ impl Described {
 
 #[tokio::test]
 async fn each_answer_is_as_described() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let administered = Sequences::new(store.clone()).unwrap();
     let server = Running::with(Existing::of(store), |server| {
         server.administers(administered).metrics(|| "idmill_draws_total 1\n".to_owned())

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Store};
 use idmill_server::{Access, Pattern, Right, Secret, Token};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use reqwest::{Client as Http, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -66,7 +67,7 @@ fn row<'a>(look: &'a Value, name: &str) -> &'a Value {
 
 #[tokio::test]
 async fn each_second_it_is_told_what_goes_on() {
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(3)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(3)));
     store.create(&"orders".parse().unwrap(), Bounds::new(1, 100_000).unwrap()).await.unwrap();
     let server = Running::with(store, |server| server.store_url("postgres://app:secret@db1/shop")).await;
     let mut client = server.client().await;
@@ -144,7 +145,7 @@ async fn a_token_shows_what_it_is_for_until_it_is_taken_away() {
         Token::new("t", secret.hash(), [right].into_iter().collect(), patterns)
     };
     let access = Access::by([token(&operator, Right::Observe, "shop.*"), token(&shop, Right::Draw, "*")]);
-    let server = Running::with(MemoryStore::new(), |server| server.access(access.clone())).await;
+    let server = Running::with(FaultyStore::new(), |server| server.access(access.clone())).await;
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", shop.reveal())).await, "+OK");
     for name in ["shop.a", "secret"] {
@@ -185,7 +186,7 @@ async fn a_token_shows_what_it_is_for_until_it_is_taken_away() {
 
 #[tokio::test]
 async fn names_are_text_wherever_they_stand() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{HOSTILE}\r\n", HOSTILE.len())).await;
     assert_eq!(client.line().await, ":1");
@@ -200,7 +201,7 @@ async fn names_are_text_wherever_they_stand() {
 
 #[tokio::test]
 async fn hundreds_are_shown_in_pages_and_found_by_name() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     for at in 0..120 {
         client.id(&format!("INCRBY Shop{at:03} {}", at + 1)).await;
@@ -226,7 +227,7 @@ async fn hundreds_are_shown_in_pages_and_found_by_name() {
 /// Of more than are looked at, an operator needs those in trouble first, and any other by its name.
 #[tokio::test]
 async fn trouble_is_shown_and_any_found_among_thousands() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     store.create(&"zz-ended".parse().unwrap(), Bounds::new(1, 3).unwrap()).await.unwrap();
     let server = Running::over(store).await;
     let mut client = server.client().await;
@@ -276,7 +277,7 @@ async fn trouble_has_its_beginning_and_its_rate() {
 /// Links pass through programs that add to them.
 #[tokio::test]
 async fn link_with_unknown_parameters_serves_the_page() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     for query in ["?utm_source=x", "?utm_source=x&search=shop&sort=nothing&page=x", "?page=-1&=&%ff=1"] {
         let served = reqwest::get(server.url(&format!("/{query}"))).await.unwrap();
         assert_eq!(served.status(), StatusCode::OK, "{query}");
@@ -288,7 +289,7 @@ async fn link_with_unknown_parameters_serves_the_page() {
 
 #[tokio::test]
 async fn nothing_of_the_page_is_kept_framed_or_taken_for_something_else() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     for path in ["/", "/page/page.css", "/page/page.js", "/page/theme.js", "/page/icon.svg", "/v1/events"] {
         let response = reqwest::get(server.url(path)).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{path}");
@@ -314,14 +315,14 @@ async fn another_name_than_its_own_is_refused_where_nobody_is_asked_who_they_are
         let request = Http::new().get(server.url("/v1/sequences")).header("Host", host);
         request.send().await.unwrap().status()
     };
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     for host in ["evil.example", "evil.example:7381"] {
         assert_eq!(ask(&server, host).await, StatusCode::MISDIRECTED_REQUEST, "{host}");
     }
     assert_eq!(ask(&server, "localhost:1").await, StatusCode::OK);
-    let server = Running::with(MemoryStore::new(), |server| server.http_hosts(["ids.internal"])).await;
+    let server = Running::with(FaultyStore::new(), |server| server.http_hosts(["ids.internal"])).await;
     assert_eq!(ask(&server, "ids.internal").await, StatusCode::OK);
     assert_eq!(ask(&server, "evil.example").await, StatusCode::MISDIRECTED_REQUEST);
-    let locked = Running::with(MemoryStore::new(), |server| server.access(Access::by([]))).await;
+    let locked = Running::with(FaultyStore::new(), |server| server.access(Access::by([]))).await;
     assert_eq!(ask(&locked, "evil.example").await, StatusCode::UNAUTHORIZED);
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use idmill::store::MemoryStore;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -24,7 +24,7 @@ async fn until_it_leaves(stream: &mut TcpStream) -> (Vec<u8>, Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn half_a_command_is_given_up_after_a_minute() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     for half in ["*2\r\n$4\r\nINCR\r\n$6\r\nord", "INCR ord", "PING\r\nPING\r\n*1"] {
         let mut client = server.client().await.0;
         client.write_all(half.as_bytes()).await.unwrap();
@@ -37,7 +37,7 @@ async fn half_a_command_is_given_up_after_a_minute() {
 /// The minute is for the whole of it, and not for each piece.
 #[tokio::test(start_paused = true)]
 async fn a_command_that_trickles_in_is_given_up_after_a_minute() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     client.set_nodelay(true).unwrap();
     let begun = Instant::now();
@@ -56,7 +56,7 @@ async fn with_token() -> (Running, Secret) {
     let secret = Secret::fresh().unwrap();
     let token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
     let access = Access::by([token]);
-    (Running::with(MemoryStore::new(), |server| server.access(access)).await, secret)
+    (Running::with(FaultyStore::new(), |server| server.access(access)).await, secret)
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +88,7 @@ async fn client_without_a_token_is_left_after_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn transaction_that_is_left_open_ends_after_a_minute() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     client.write_all(b"MULTI\r\nINCR s\r\n").await.unwrap();
     let (answer, after) = until_it_leaves(&mut client).await;
@@ -98,7 +98,7 @@ async fn transaction_that_is_left_open_ends_after_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_idle_between_commands_may_be_for_an_hour() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("INCR s").await, ":1");
     sleep(HOUR).await;
@@ -111,7 +111,7 @@ async fn who_is_idle_between_commands_may_be_for_an_hour() {
 /// Not at once: it sends a command every half of a minute, and begins the next with it.
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_and_goes_on_is_served() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     client.write_all(b"INC").await.unwrap();
     for id in 1..20 {
@@ -125,7 +125,7 @@ async fn who_is_slow_and_goes_on_is_served() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_nobody_takes_are_given_up_after_a_minute() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     let (begun, commands) = (Instant::now(), "INCR s\r\n".repeat(4096));
     while client.write_all(commands.as_bytes()).await.is_ok() {}
@@ -135,7 +135,7 @@ async fn answers_that_nobody_takes_are_given_up_after_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn half_a_request_is_given_up_after_a_minute() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     for (half, status) in [
         ("POST /v1/sequences/s/ids HTTP/1.1\r\nHo", ""),
         ("", ""),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idmill::store::{Bounds, Faults, MemoryStore, Store};
+use idmill::store::{Bounds, Store};
+use idmill_testing::faulty::{Faults, FaultyStore};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -37,7 +38,7 @@ async fn a_server_is_not_ready_before_its_store_has_answered() {
 #[tokio::test]
 async fn a_server_is_not_ready_while_its_store_hangs() {
     let store = with_orders().await;
-    store.set_faults(Faults::none().always(idmill::store::Fault::HangBefore));
+    store.set_faults(Faults::none().always(idmill_testing::faulty::Fault::HangBefore));
     let server = Running::over(store).await;
     let (is_ready, text) = ready(&server).await;
     assert!(!is_ready && text.contains("the store has not answered yet"), "{text}");
@@ -194,7 +195,7 @@ async fn a_sequence_that_is_exhausted_does_not_make_the_server_unready() {
 #[tokio::test]
 async fn told_to_end_it_goes_on_for_the_drain_delay_and_is_not_ready() {
     let server =
-        Running::with(MemoryStore::new(), |server| server.drain_delay(Duration::from_secs(3600))).await;
+        Running::with(FaultyStore::new(), |server| server.drain_delay(Duration::from_secs(3600))).await;
     until_ready(&server).await;
     let (resp, url) = (server.resp, server.url("/readyz"));
     let task = server.end();
@@ -231,7 +232,7 @@ async fn listeners_that_are_open_already_are_taken_over() {
     let addresses = (resp.local_addr().unwrap(), http.local_addr().unwrap());
     // Who comes before the server does waits in the queue.
     let mut client = crate::common::Client(TcpStream::connect(addresses.0).await.unwrap());
-    let ids = idmill::Sequences::new(MemoryStore::new()).unwrap();
+    let ids = idmill::Sequences::new(FaultyStore::new()).unwrap();
     let server =
         idmill_server::Server::builder(ids).resp_listener(resp).http_listener(http).bind().await.unwrap();
     assert_eq!((server.resp_address(), server.http_address()), (Some(addresses.0), Some(addresses.1)));

@@ -1,13 +1,13 @@
 //! A client of Redis, unchanged.
 
-use idmill::store::MemoryStore;
+use idmill_testing::faulty::FaultyStore;
 use redis::AsyncCommands;
 
 use crate::common::Running;
 
 #[tokio::test]
 async fn the_client_for_rust_counts() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     for version in ["", "?protocol=resp3"] {
         let client = redis::Client::open(format!("redis://{}/0{version}", server.resp)).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();

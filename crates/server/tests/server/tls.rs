@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use idmill::store::MemoryStore;
 use idmill_server::Tls;
+use idmill_testing::faulty::FaultyStore;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -91,7 +91,7 @@ async fn both_protocols_are_encrypted() {
     let authority = Authority::new();
     let [certificate, key] = authority.signs("server");
     let tls = Tls::from_files(&certificate, &key, None).unwrap();
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls)).await;
     let client = authority.client(None);
     assert_eq!(asked(&client, server.resp, "INCR s\r\nQUIT\r\n").await.unwrap(), ":1\r\n+OK\r\n");
     let request = "POST /v1/sequences/s/ids HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -114,7 +114,7 @@ async fn clients_have_to_show_a_certificate_where_authorities_are_named() {
     let other = Authority::new();
     let stranger = other.signs("client");
     let tls = Tls::from_files(&certificate, &key, Some(&authority.file("ca.pem"))).unwrap();
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls)).await;
     for shown in [None, Some(&stranger)] {
         assert!(asked(&authority.client(shown), server.resp, "INCR s\r\nQUIT\r\n").await.is_err());
     }
@@ -132,7 +132,7 @@ async fn a_certificate_is_exchanged_while_clients_are_connected() {
         Tls::from_files(&certificate, &key, None).unwrap()
     };
     let tls = tls_of(&old);
-    let server = Running::with(MemoryStore::new(), |server| server.tls(tls.clone())).await;
+    let server = Running::with(FaultyStore::new(), |server| server.tls(tls.clone())).await;
     let stream = TcpStream::connect(server.resp).await.unwrap();
     let mut stays =
         old.client(None).connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();

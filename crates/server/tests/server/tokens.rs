@@ -1,7 +1,8 @@
 //! Tokens that are wrong, or end, wherever a client is by then.
 
-use idmill::store::{MemoryStore, Store};
+use idmill::store::Store;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -12,8 +13,8 @@ fn token(secret: &Secret) -> Token {
 }
 
 /// A server of one token, and an empty store.
-async fn served() -> (Running, Access, Secret, MemoryStore) {
-    let (secret, store) = (Secret::fresh().unwrap(), MemoryStore::new());
+async fn served() -> (Running, Access, Secret, FaultyStore) {
+    let (secret, store) = (Secret::fresh().unwrap(), FaultyStore::new());
     let access = Access::by([token(&secret)]);
     let server = Running::with(store.clone(), |server| server.access(access.clone())).await;
     (server, access, secret, store)

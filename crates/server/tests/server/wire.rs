@@ -1,14 +1,14 @@
 //! Commands and their answers, byte for byte.
 
-use idmill::store::MemoryStore;
 use idmill_kit::Existing;
 use idmill_server::{Access, Pattern, Right, Secret, Token};
+use idmill_testing::faulty::FaultyStore;
 
 use crate::common::{Running, with_orders};
 
 #[tokio::test]
 async fn ids_are_drawn_one_by_one_in_blocks_and_in_ranges() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("GET orders").await, "$-1");
     assert_eq!(client.ask("INCR orders").await, ":1");
@@ -23,7 +23,7 @@ async fn ids_are_drawn_one_by_one_in_blocks_and_in_ranges() {
 
 #[tokio::test]
 async fn a_pipeline_is_answered_in_its_order_whatever_it_is_cut_into() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let commands =
         (0..500).map(|at| format!("*2\r\n$4\r\nECHO\r\n$3\r\n{at:03}\r\n*2\r\n$4\r\nINCR\r\n$1\r\ns\r\n"));
@@ -40,7 +40,7 @@ async fn a_pipeline_is_answered_in_its_order_whatever_it_is_cut_into() {
 
 #[tokio::test]
 async fn a_transaction_is_carried_out_at_its_end_or_not_at_all() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("INCR s").await, ":1");
     assert_eq!(client.ask("EXEC").await, "-ERR EXEC without MULTI");
@@ -68,7 +68,7 @@ async fn a_transaction_is_carried_out_at_its_end_or_not_at_all() {
 
 #[tokio::test]
 async fn what_is_kept_of_a_transaction_has_a_limit() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("MULTI").await, "+OK");
     let (mut queued, word) = (0, "x".repeat(10_000));
@@ -106,7 +106,7 @@ async fn info_lists_sequences_where_it_is_asked_to() {
 
 #[tokio::test]
 async fn each_client_gets_other_ids() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
         let mut client = server.client().await;
@@ -160,7 +160,7 @@ async fn what_would_repeat_an_id_is_refused_with_what_to_do() {
 /// Only a line of words can be a request of HTTP.
 #[tokio::test]
 async fn name_that_begins_with_a_slash_is_a_name() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     client.send("*2\r\n$4\r\nINCR\r\n$2\r\n/x\r\n*2\r\n$3\r\nGET\r\n$2\r\n/x\r\n").await;
     assert_eq!([client.line().await, client.line().await, client.line().await], [":1", "$1", "1"]);
@@ -178,7 +178,7 @@ async fn a_name_that_was_mistyped_is_an_error_where_sequences_have_to_exist() {
 
 #[tokio::test]
 async fn both_versions_of_the_protocol_are_spoken() {
-    let server = Running::over(MemoryStore::new()).await;
+    let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("HELLO 4").await, "-NOPROTO unsupported protocol version; there are 2 and 3");
     assert_eq!(client.ask("HELLO").await, "*14");
@@ -195,7 +195,7 @@ async fn both_versions_of_the_protocol_are_spoken() {
 /// is skipped.
 #[tokio::test]
 async fn a_block_is_in_a_row_although_another_server_draws_at_the_same_time() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let servers = [Running::over(store.clone()).await, Running::over(store).await];
     let mut tasks = Vec::new();
     for server in &servers {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Faults, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::store::{Grant, Reserve, Store, StoreFuture};
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 use idmill_shared_cache::Tiered;
 use idmill_testing::engines::Engine;
+use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::sync::Semaphore;
 
@@ -22,7 +23,7 @@ async fn kind(tier: &crate::bench::Tier) -> ErrorKind {
 async fn a_draw_whose_reply_is_lost_is_an_unknown_outcome_and_a_gap() {
     let server = server!();
     let mut gate = Gate::before(server.address()).await;
-    let tier = Arc::new(tier(&MemoryStore::new(), gated(&gate, 100)));
+    let tier = Arc::new(tier(&FaultyStore::new(), gated(&gate, 100)));
     let (first, drawing) = (tier.clone(), tier.clone());
     let first = tokio::spawn(async move { draw(&first, 1).await });
     for command in ["ma", "mg", "ms"] {
@@ -45,7 +46,7 @@ async fn a_draw_whose_reply_is_lost_is_an_unknown_outcome_and_a_gap() {
 #[tokio::test]
 async fn an_install_whose_reply_is_lost_hands_out_nothing_of_its_own() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let mut gate = Gate::before(server.address()).await;
     let tier = Arc::new(tier(&store, gated(&gate, 100)));
     let drawing = tier.clone();
@@ -65,7 +66,7 @@ async fn an_install_whose_reply_is_lost_hands_out_nothing_of_its_own() {
 #[tokio::test]
 async fn an_install_that_never_arrived_costs_the_block_and_one_life_of_the_stub() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let mut gate = Gate::before(server.address()).await;
     let tier = Arc::new(tier(&store, gated(&gate, 100).stub(Duration::from_secs(2))));
     let drawing = tier.clone();
@@ -82,7 +83,7 @@ async fn an_install_that_never_arrived_costs_the_block_and_one_life_of_the_stub(
 #[tokio::test]
 async fn a_dry_window_is_cleared_and_refilled_by_one() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let (gate0, mut gate1) = (Gate::before(server.address()).await, Gate::before(server.address()).await);
     let (p0, p1) = (Arc::new(tier(&store, gated(&gate0, 2))), Arc::new(tier(&store, gated(&gate1, 2))));
     gate0.open();
@@ -103,7 +104,7 @@ async fn a_dry_window_is_cleared_and_refilled_by_one() {
 #[tokio::test]
 async fn a_draw_forgets_its_cas_with_its_connection() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let p0 = tier(&store, options(&server, 2));
     assert_eq!((draw(&p0, 1).await.start(), draw(&p0, 1).await.start()), (1, 2));
     let mut gate = Gate::before(server.address()).await;
@@ -120,13 +121,13 @@ async fn a_draw_forgets_its_cas_with_its_connection() {
 /// A store in which the reserves of one sequence wait until they are let through.
 #[derive(Debug)]
 struct Paused {
-    inner: MemoryStore,
+    inner: FaultyStore,
     arrived: Semaphore,
     permits: Semaphore,
 }
 
 impl Paused {
-    fn new(inner: &MemoryStore) -> Arc<Hooked<Self>> {
+    fn new(inner: &FaultyStore) -> Arc<Hooked<Self>> {
         let paused = Self { inner: inner.clone(), arrived: Semaphore::new(0), permits: Semaphore::new(0) };
         Arc::new(Hooked(paused))
     }
@@ -168,7 +169,7 @@ fn begin(tier: &PausedTier) -> tokio::task::JoinHandle<u64> {
 #[tokio::test]
 async fn a_cas_is_never_used_on_another_connection() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let (store0, store1) = (Paused::new(&store), Paused::new(&store));
     let options = options(&server, 100).stub(Duration::from_secs(60));
     let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
@@ -200,7 +201,7 @@ async fn a_cas_is_never_used_on_another_connection() {
 #[tokio::test]
 async fn nobody_goes_to_the_store_who_did_not_win() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let (store0, store1) = (Paused::new(&store), Paused::new(&store));
     let options = options(&server, 100).stub(Duration::from_secs(60));
     let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
@@ -221,7 +222,7 @@ async fn nobody_goes_to_the_store_who_did_not_win() {
 #[tokio::test]
 async fn a_winner_that_dies_costs_one_life_of_its_stub() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let paused = Paused::new(&store);
     let dying = paused_tier(&paused, options(&server, 100));
     let winner = begin(&dying);
@@ -233,7 +234,7 @@ async fn a_winner_that_dies_costs_one_life_of_its_stub() {
 #[tokio::test]
 async fn a_reserve_that_fails_gives_its_stub_back_at_once() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let failing = tier(&store, options(&server, 100));
     draw(&failing, 100).await;
     store.fail_sequence(name().as_str(), ErrorKind::Unavailable);
@@ -249,7 +250,7 @@ async fn a_reserve_that_fails_gives_its_stub_back_at_once() {
 #[tokio::test]
 async fn an_unreachable_cache_is_an_error_and_the_store_is_left_alone() {
     let Some(server) = Engine::down("memcached") else { return };
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let tier = tier(&store, options(&server, 100));
     let error = tier.reserve(&request(1)).await.unwrap_err();
     assert_eq!((error.kind(), store.reserves()), (ErrorKind::Unavailable, 0));
@@ -267,7 +268,7 @@ async fn an_unreachable_cache_is_an_error_and_the_store_is_left_alone() {
 #[tokio::test]
 async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
     let server = server!();
-    let tier = tier(&MemoryStore::new(), options(&server, 100).timeout(Duration::from_secs(2)));
+    let tier = tier(&FaultyStore::new(), options(&server, 100).timeout(Duration::from_secs(2)));
     assert_eq!(draw(&tier, 1).await.start(), 1);
     server.pause();
     assert_eq!(kind(&tier).await, ErrorKind::UnknownOutcome);
@@ -289,7 +290,7 @@ async fn callers_wait_one_timeout_for_a_silent_server() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let timeout = Duration::from_secs(10);
     let address = silent.local_addr().unwrap().to_string();
-    let tier = tier(&MemoryStore::new(), MemcachedOptions::new(address).timeout(timeout));
+    let tier = tier(&FaultyStore::new(), MemcachedOptions::new(address).timeout(timeout));
     let began = tokio::time::Instant::now();
     let kinds = tokio::join!(kind(&tier), kind(&tier), kind(&tier));
     assert_eq!(kinds, (ErrorKind::Unavailable, ErrorKind::Unavailable, ErrorKind::Unavailable));
@@ -305,7 +306,7 @@ async fn a_server_without_meta_commands_is_named_as_such() {
         let (mut client, _) = listener.accept().await.unwrap();
         client.write_all(b"ERROR\r\n").await.unwrap();
     });
-    let tier = tier(&MemoryStore::new(), MemcachedOptions::new(address.to_string()));
+    let tier = tier(&FaultyStore::new(), MemcachedOptions::new(address.to_string()));
     let error = tier.reserve(&request(1)).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("meta commands"), "{error}");
 }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idmill::ErrorKind;
-use idmill::store::{Faults, MemoryStore, Store};
+use idmill::store::Store;
 use idmill_conformance::free_port;
 use idmill_testing::engines::Engine;
+use idmill_testing::faulty::{Faults, FaultyStore};
 use tokio::task::JoinSet;
 
 use crate::bench::{Issued, Raw, draw, key, left, options, request, server, tier};
 
 /// Ids that the store has granted so far.
-async fn granted(store: &MemoryStore) -> u64 {
+async fn granted(store: &FaultyStore) -> u64 {
     let info = store.inspect(&request(1).name).await.unwrap();
     info.map_or(0, |info| info.next.unwrap() - info.bounds.start())
 }
@@ -22,7 +23,7 @@ async fn granted(store: &MemoryStore) -> u64 {
 async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
     let Some(server) = Engine::set("memcached", free_port(), &["-C"]) else { return };
     server.restart().await;
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let tier = tier(&store, options(&server, 100));
     for _ in 0..3 {
         // A stub that was left is waited for.
@@ -38,7 +39,7 @@ async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
 #[tokio::test]
 async fn a_store_that_is_slower_than_the_stub_lives_costs_one_block_and_is_named() {
     let server = server!();
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
     let tier = tier(&store, options(&server, 1_000));
     let error = tier.reserve(&request(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -57,7 +58,7 @@ async fn a_store_that_is_slower_than_the_stub_lives_costs_one_block_and_is_named
 #[tokio::test]
 async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
     let server = server!();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let options = options(&server, 1_000).max_skip(Duration::from_secs(2));
     let tier = tier(&store, options);
     let mut operator = Raw::open(&server).await;
@@ -88,7 +89,7 @@ async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_waits_where_a_range_ends() {
     let server = server!();
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_millis(5)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(5)));
     let tiers: Vec<_> = (0..4).map(|_| Arc::new(tier(&store, options(&server, 1_000)))).collect();
     draw(&tiers[0], 1).await;
     let mut tasks = JoinSet::new();

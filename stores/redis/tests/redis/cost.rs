@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use idmill::SequenceName;
-use idmill::store::{Bounds, MemoryStore, Reserve, Store};
+use idmill::store::{Bounds, Reserve, Store};
 use idmill_redis::RedisStore;
 use idmill_redis::window::{RedisWindow, RedisWindowOptions};
 use idmill_shared_cache::Tiered;
+use idmill_testing::faulty::FaultyStore;
 
 use crate::server::start;
 
@@ -28,7 +29,7 @@ async fn time(what: &str, store: &dyn Store, times: u32) {
 async fn a_draw_is_a_round_trip_and_so_is_a_range_that_was_prepared() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
     let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap().block(100).max_skip(None);
-    let (store, window) = (MemoryStore::new(), RedisWindow::new(options).unwrap());
+    let (store, window) = (FaultyStore::new(), RedisWindow::new(options).unwrap());
     let tier = Tiered::new(Arc::new(store) as Arc<dyn Store>, window);
     time("a draw", &tier, 1_000).await;
     let stats = tier.window().stats();

@@ -1,7 +1,7 @@
 //! Two servers behind one address, which leads to one of them, as `memcached/moves` has it for memcached.
 
-use idmill::store::MemoryStore;
 use idmill_conformance::Proxy;
+use idmill_testing::faulty::FaultyStore;
 use idmill_testing::switch::{Process, back_and_forth};
 
 use crate::server::start;
@@ -11,7 +11,7 @@ use crate::window::{Tier, tier_at};
 async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_says_so() {
     let (Some(one), Some(other)) = (start(&[]).await, start(&[]).await) else { return };
     let switch = Proxy::start(one.address()).await.unwrap();
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let process = async || Process::new(tier_at(&store, switch.address(), 0), "s").await;
     let mut processes = [process().await, process().await];
     let issued = back_and_forth(&switch, [one.address(), other.address()], &mut processes).await;

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Faults, MemoryStore, Reserve, Store};
+use idmill::store::{Bounds, Change, Reserve, Store};
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_conformance::free_port;
 use idmill_kit::WindowView as _;
 use idmill_redis::window::{RedisWindow, RedisWindowOptions};
 use idmill_shared_cache::Tiered;
 use idmill_testing::engines::Engine;
+use idmill_testing::faulty::{Faults, FaultyStore};
 
 use crate::server::{ask, cut_off, follow, info, pair, promote, start, until};
 
@@ -20,11 +21,11 @@ pub(crate) type Tier = Tiered<Arc<dyn Store>, RedisWindow>;
 const BLOCK: u64 = 100;
 const KEYS: &str = "{idmill}:w:*";
 
-fn tier(store: &MemoryStore, engine: &Engine, replicas: u32) -> Tier {
+fn tier(store: &FaultyStore, engine: &Engine, replicas: u32) -> Tier {
     tier_at(store, engine.address(), replicas)
 }
 
-pub(crate) fn tier_at(store: &MemoryStore, address: SocketAddr, replicas: u32) -> Tier {
+pub(crate) fn tier_at(store: &FaultyStore, address: SocketAddr, replicas: u32) -> Tier {
     let options = RedisWindowOptions::new(&address.to_string()).unwrap();
     let options = options.block(BLOCK).max_skip(None).replicas(replicas);
     // Nobody waits for it but where a replica that has to answer is gone.
@@ -61,7 +62,7 @@ impl Seen {
 #[tokio::test]
 async fn a_look_finds_how_far_the_window_goes_and_nothing_of_another_server() {
     let Some(engine) = start(&[]).await else { return };
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let tier = tier(&store, &engine, 0);
     let mut prepared = 0;
     for _ in 0..3 * BLOCK {
@@ -88,7 +89,7 @@ async fn a_look_finds_how_far_the_window_goes_and_nothing_of_another_server() {
 #[tokio::test]
 async fn a_stale_replica_that_is_promoted_repeats_nothing() {
     let Some((master, replica)) = pair().await else { return };
-    let (store, mut seen) = (MemoryStore::new(), Seen::default());
+    let (store, mut seen) = (FaultyStore::new(), Seen::default());
     let old = tier(&store, &master, 0);
     seen.draw(&old, 10).await;
     until("the window is replicated", || ask(&replica, &["KEYS", KEYS]) == ask(&master, &["KEYS", KEYS]));
@@ -111,7 +112,7 @@ async fn a_stale_replica_that_is_promoted_repeats_nothing() {
 #[tokio::test]
 async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
     let Some((master, replica)) = pair().await else { return };
-    let (store, mut seen) = (MemoryStore::new(), Seen::default());
+    let (store, mut seen) = (FaultyStore::new(), Seen::default());
     let first = tier(&store, &master, 0);
     seen.draw(&first, 10).await;
     until("the window is replicated", || ask(&replica, &["KEYS", KEYS]) == ask(&master, &["KEYS", KEYS]));
@@ -134,7 +135,7 @@ async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
 #[tokio::test]
 async fn a_server_that_is_started_over_an_old_file_repeats_nothing() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
-    let (store, mut seen) = (MemoryStore::new(), Seen::default());
+    let (store, mut seen) = (FaultyStore::new(), Seen::default());
     let tier = tier(&store, &engine, 0);
     seen.draw(&tier, 10).await;
     assert_eq!(ask(&engine, &["SAVE"]), "+OK");
@@ -150,7 +151,7 @@ async fn a_server_that_is_started_over_an_old_file_repeats_nothing() {
 #[tokio::test]
 async fn ids_grow_across_processes_and_a_failover_where_the_replicas_have_to_know() {
     let Some((master, replica)) = pair().await else { return };
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let tiers = [tier(&store, &master, 1), tier(&store, &master, 1)];
     let mut last = 0;
     for n in 0..250 {
@@ -170,7 +171,7 @@ async fn ids_grow_across_processes_and_a_failover_where_the_replicas_have_to_kno
 #[tokio::test]
 async fn a_claimant_that_died_costs_one_claims_life() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let tier = tier(&store, &engine, 0);
     assert_eq!(draw(&tier).await.unwrap(), 1);
     let key = ask(&engine, &["KEYS", KEYS]);
@@ -190,7 +191,7 @@ async fn a_claimant_that_died_costs_one_claims_life() {
 #[tokio::test]
 async fn a_store_that_is_slower_than_a_claim_lives_costs_one_block_and_is_named() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
-    let store = MemoryStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
     let tier = tier(&store, &engine, 0);
     let error = draw(&tier).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -206,7 +207,7 @@ async fn a_store_that_is_slower_than_a_claim_lives_costs_one_block_and_is_named(
 #[tokio::test]
 async fn a_sequence_that_is_set_takes_back_what_is_in_its_window() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let tiers = [tier(&store, &engine, 0), tier(&store, &engine, 0)];
     assert_eq!(draw(&tiers[0]).await.unwrap(), 1);
     assert_eq!(draw(&tiers[1]).await.unwrap(), 2);
@@ -221,7 +222,7 @@ async fn a_sequence_that_is_set_takes_back_what_is_in_its_window() {
 
 #[tokio::test]
 async fn a_window_without_its_server_is_unavailable_and_takes_nothing() {
-    let store = MemoryStore::new();
+    let store = FaultyStore::new();
     let Some(engine) = Engine::set("redis", free_port(), &[]) else { return };
     let tier = tier(&store, &engine, 0);
     assert_eq!(draw(&tier).await.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -232,7 +233,7 @@ async fn a_window_without_its_server_is_unavailable_and_takes_nothing() {
 #[tokio::test]
 async fn nothing_is_lost_at_the_end_nor_at_a_ceiling() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
-    let tier = tier(&MemoryStore::new(), &engine, 0);
+    let tier = tier(&FaultyStore::new(), &engine, 0);
     let low = request(7).ceiling(120).create(Bounds::new(1, 250).unwrap());
     let high = low.clone().ceiling(u64::MAX);
     let mut ids = BTreeSet::new();

@@ -1,12 +1,14 @@
 //! One process through one outage: the engine itself, over a store in memory, in simulated time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idmill::planning::Workload;
-use idmill::store::{Bounds, Faults, MemoryStore};
+use idmill::store::{Bounds, Capabilities, GiveBack, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{Allocator, Error, ErrorKind, Result, Sequences};
 use tokio::runtime::Builder;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// How finely time is cut: how many draws there are through the outage.
 const DRAWS: u32 = 4_000;
@@ -38,8 +40,44 @@ pub(super) fn outage(workload: &Workload, outage: Duration, bounds: Bounds) -> R
     runtime.map_err(failed)?.block_on(Simulation::run(workload, outage, bounds))
 }
 
+/// A store that takes its time, and can be away.
+#[derive(Clone, Debug, Default)]
+struct Remote {
+    memory: MemoryStore,
+    latency: Duration,
+    is_away: Arc<AtomicBool>,
+}
+
+impl Remote {
+    /// The call reaches the store after half of its time.
+    async fn answer<R>(&self, call: impl Future<Output = Result<R>>) -> Result<R> {
+        // Relaxed: there is one thread.
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        sleep(self.latency / 2).await;
+        let answer = if is_away { Err(ErrorKind::Unavailable.into()) } else { call.await };
+        sleep(self.latency.saturating_sub(self.latency / 2)).await;
+        answer
+    }
+}
+
+impl Store for Remote {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities().batches(false)
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(self.answer(self.memory.reserve(request)))
+    }
+
+    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(self.answer(self.memory.give_back(back)))
+    }
+
+    idmill::store_calls!(|this| this.memory => create inspect list set remove);
+}
+
 struct Simulation {
-    store: MemoryStore,
+    store: Remote,
     ids: Allocator,
     workload: Workload,
     outage: Duration,
@@ -51,7 +89,7 @@ struct Simulation {
 
 impl Simulation {
     async fn run(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
-        let store = MemoryStore::with_faults(Faults::none().latency(workload.latency));
+        let store = Remote { latency: workload.latency, ..Remote::default() };
         let sequences = Sequences::builder(store.clone()).seed(0).start()?;
         let sequence = sequences.sequence::<u64>("plan").start(bounds.start()).max(bounds.max());
         let sequence = sequence.outage_budget(workload.outage_budget).max_waste(workload.max_waste);
@@ -116,14 +154,13 @@ impl Simulation {
         let budget = self.outage;
         let began = Instant::now();
         let mut seen = Outage { stock: Vec::new(), dry_after: None, reserves: 0, least: u64::MAX };
-        let away = Faults::outage().latency(self.workload.latency);
-        self.store.set_faults(away);
+        self.store.is_away.store(true, Ordering::Relaxed);
         let mut healed = false;
         // A draw waits while the store is away, so somebody else has to bring it back.
-        let (store, latency) = (self.store.clone(), self.workload.latency);
+        let store = self.store.clone();
         let heal = tokio::spawn(async move {
             sleep_until(began + budget).await;
-            store.set_faults(Faults::none().latency(latency));
+            store.is_away.store(false, Ordering::Relaxed);
         });
         while began.elapsed() < budget + budget / 2 {
             let at = began.elapsed();
