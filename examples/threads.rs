@@ -21,7 +21,7 @@ fn main() -> Result<()> {
         .map(|_| {
             let mut lease = rows.lease(1_024)?;
             Ok(thread::spawn(move || {
-                (0..EACH).try_for_each(|_| lease.next_blocking(Duration::from_secs(5)).map(drop))
+                (0..EACH).try_for_each(|_| lease.blocking(Duration::from_secs(5)).next().map(drop))
             }))
         })
         .collect::<Result<_>>()?;
@@ -36,6 +36,6 @@ fn main() -> Result<()> {
         "{} reserves, {} calls waited, {} ids of leases lost",
         seen.reserves, seen.waits, seen.gaps.dropped
     );
-    ids.close_blocking()?;
+    ids.blocking().close()?;
     Ok(())
 }

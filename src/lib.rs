@@ -34,7 +34,7 @@
 //!
 //! let ids = idmill::Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?; // or SqliteStore::open("ids.db")
 //! let orders = ids.sequence::<i32>("orders").start(1_000).open_blocking()?;
-//! assert_eq!(orders.next_blocking(Duration::from_secs(5))?, 1_000);
+//! assert_eq!(orders.blocking(Duration::from_secs(5)).next()?, 1_000);
 //! # Ok(()) }
 //! ```
 //!
@@ -84,6 +84,7 @@ compile_error!(
 );
 
 mod allocator;
+mod blocking;
 #[cfg(any(test, fuzzing))]
 #[path = "../fuzz/engine/bytes.rs"] // not in the published package, nor is `fuzzing`
 mod bytes;
@@ -119,7 +120,8 @@ pub mod __private {
     pub use serde;
 }
 
-pub use allocator::{Allocator, Handle, IdStream, Lease, Next, RangesStream};
+pub use allocator::{Allocator, Handle, Lease, Next};
+pub use blocking::Blocking;
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;
 pub use name::SequenceName;

@@ -15,27 +15,27 @@ fn a_program_without_a_runtime_has_everything() {
         settings.store_timeout(LONG)
     })
     .unwrap();
-    let created = ids.create_blocking("orders", Bounds::new(5, 100).unwrap()).unwrap();
-    assert_eq!(ids.inspect_blocking("orders").unwrap(), Some(created.clone()));
-    assert_eq!(ids.list_blocking(Page::of("or")).unwrap().sequences, [created]);
-    let moved = ids.set_blocking("orders", Change::new().next(10)).unwrap();
+    let created = ids.blocking().create("orders", Bounds::new(5, 100).unwrap()).unwrap();
+    assert_eq!(ids.blocking().inspect("orders").unwrap(), Some(created.clone()));
+    assert_eq!(ids.blocking().list(Page::of("or")).unwrap().sequences, [created]);
+    let moved = ids.blocking().set("orders", Change::new().next(10)).unwrap();
     assert_eq!(moved.next, Some(10));
 
     let orders = ids.sequence::<u32>("orders").order(Order::Thread).open_blocking().unwrap();
-    orders.warm_blocking(LONG).unwrap();
+    orders.blocking(LONG).warm().unwrap();
     assert_eq!(orders.try_next().unwrap(), 10);
-    assert_eq!(orders.next_blocking(LONG).unwrap(), 11);
-    assert_eq!(orders.take_blocking(2, LONG).unwrap().len(), 2);
+    assert_eq!(orders.blocking(LONG).next().unwrap(), 11);
+    assert_eq!(orders.blocking(LONG).take(2).unwrap().len(), 2);
     let mut handle = orders.handle();
-    assert!(handle.next_blocking(LONG).is_ok());
-    assert_eq!(handle.take_blocking(3, LONG).unwrap().len(), 3);
-    assert!(orders.lease(2).unwrap().next_blocking(LONG).is_ok());
+    assert!(handle.blocking(LONG).next().is_ok());
+    assert_eq!(handle.allocator().blocking(LONG).take(3).unwrap().len(), 3);
+    assert!(orders.lease(2).unwrap().blocking(LONG).next().is_ok());
 
-    assert!(ids.remove_blocking("orders").unwrap());
-    assert!(!ids.remove_blocking("orders").unwrap());
-    assert_eq!(ids.inspect_blocking("orders").unwrap(), None);
-    ids.close_blocking().unwrap();
-    assert_eq!(ids.inspect_blocking("orders").unwrap_err().kind(), ErrorKind::Closed);
+    assert!(ids.blocking().remove("orders").unwrap());
+    assert!(!ids.blocking().remove("orders").unwrap());
+    assert_eq!(ids.blocking().inspect("orders").unwrap(), None);
+    ids.blocking().close().unwrap();
+    assert_eq!(ids.blocking().inspect("orders").unwrap_err().kind(), ErrorKind::Closed);
 }
 
 /// Where waiting could never end, each twin says at once what to use.
@@ -44,13 +44,13 @@ async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
     let ids = Sequences::new(FaultyStore::new()).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     let faults = [
-        (ids.create_blocking("a", Bounds::of::<u64>()).unwrap_err(), "use `create`"),
-        (ids.inspect_blocking("a").unwrap_err(), "use `inspect`"),
-        (ids.list_blocking(Page::default()).unwrap_err(), "use `list`"),
-        (ids.set_blocking("a", Change::default()).unwrap_err(), "use `set`"),
-        (ids.remove_blocking("a").unwrap_err(), "use `remove`"),
-        (orders.warm_blocking(LONG).unwrap_err(), "use `warm`"),
-        (orders.handle().take_blocking(3, LONG).unwrap_err(), "use `take`"),
+        (ids.blocking().create("a", Bounds::of::<u64>()).unwrap_err(), "use `create`"),
+        (ids.blocking().inspect("a").unwrap_err(), "use `inspect`"),
+        (ids.blocking().list(Page::default()).unwrap_err(), "use `list`"),
+        (ids.blocking().set("a", Change::default()).unwrap_err(), "use `set`"),
+        (ids.blocking().remove("a").unwrap_err(), "use `remove`"),
+        (orders.blocking(LONG).warm().unwrap_err(), "use `warm`"),
+        (orders.blocking(LONG).take(3).unwrap_err(), "use `take`"),
     ];
     for (fault, instead) in faults {
         assert_eq!(fault.kind(), ErrorKind::InvalidInput);
@@ -68,10 +68,10 @@ async fn a_twin_waits_outside_of_the_tasks_budget() {
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             while tokio::task::coop::poll_proceed(&mut context).map(|step| step.made_progress()).is_ready() {}
         }
-        ids.create_blocking("orders", Bounds::of::<u64>()).unwrap();
+        ids.blocking().create("orders", Bounds::of::<u64>()).unwrap();
         let orders = ids.sequence::<u64>("orders").lazy().unwrap();
-        orders.warm_blocking(LONG).unwrap();
-        ids.inspect_blocking("orders").unwrap().unwrap().next
+        orders.blocking(LONG).warm().unwrap();
+        ids.blocking().inspect("orders").unwrap().unwrap().next
     });
     assert!(task.await.unwrap() > Some(1));
 }
@@ -124,5 +124,5 @@ fn administration_needs_no_runtime_of_the_caller() {
         assert!(info.is_none(), "it takes a while");
     });
     future.join().unwrap();
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
 }

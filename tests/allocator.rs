@@ -334,7 +334,7 @@ fn programs_without_a_runtime_are_served() {
         .map(|_| {
             let orders = orders.clone();
             std::thread::spawn(move || {
-                (0..100).map(|_| orders.next_blocking(Duration::from_secs(10)).unwrap()).collect::<Vec<_>>()
+                (0..100).map(|_| orders.blocking(Duration::from_secs(10)).next().unwrap()).collect::<Vec<_>>()
             })
         })
         .collect();
@@ -345,8 +345,8 @@ fn programs_without_a_runtime_are_served() {
         }
     }
     assert_eq!(seen.len(), 400);
-    ids.close_blocking().unwrap();
-    assert_eq!(orders.next_blocking(Duration::from_secs(10)).unwrap_err().kind(), ErrorKind::Closed);
+    ids.blocking().close().unwrap();
+    assert_eq!(orders.blocking(Duration::from_secs(10)).next().unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]

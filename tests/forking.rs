@@ -58,13 +58,13 @@ fn process() {
 
 /// Takes, looks at memory and ends the sequences in a child; reports each result.
 fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
-    let taken = sequence.take_blocking(2 * STEP, Duration::from_secs(30)).unwrap_err();
+    let taken = sequence.blocking(Duration::from_secs(30)).take(2 * STEP).unwrap_err();
     let snapshot = sequence.snapshot();
     let health = ids.health();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ids.close());
     let revoked = runtime.block_on(ids.revoke("s")).unwrap_err();
-    let closed = ids.close_blocking();
+    let closed = ids.blocking().close();
     let opened = ids.sequence::<u64>("t").lazy().unwrap_err();
     format!(
         "{:?}: {taken}\n{:?} {}\n{health}\n{:?} {closed:?} {:?}",
@@ -77,7 +77,7 @@ fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
 }
 
 fn draw(sequence: &Allocator<u64>) -> Result<u64> {
-    sequence.next_blocking(Duration::from_secs(30))
+    sequence.blocking(Duration::from_secs(30)).next()
 }
 
 fn told(drawn: &Result<u64>) -> String {

@@ -172,7 +172,8 @@ async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
     for wrong in [back(4, 6, grant.identity), back(4, 8, grant.identity), back(4, 7, other)] {
         assert!(!store.give_back(&wrong).await.unwrap(), "{wrong:?}");
     }
-    let unknown = back(4, 7, grant.identity).name(SequenceName::new("users").unwrap());
+    let unknown =
+        GiveBack::new(SequenceName::new("users").unwrap(), grant.identity, back(4, 7, grant.identity).rest);
     assert!(!store.give_back(&unknown).await.unwrap());
     assert!(store.give_back(&back(4, 7, grant.identity)).await.unwrap());
     assert!(!store.give_back(&back(4, 7, grant.identity)).await.unwrap(), "once");

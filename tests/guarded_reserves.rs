@@ -69,7 +69,7 @@ fn guarded() -> (MemoryStore, Arc<Counting>, Guarded) {
 
 fn draw(ids: &Allocator<u64>, count: u64) {
     for _ in 0..count {
-        ids.next_blocking(PATIENCE).unwrap();
+        ids.blocking(PATIENCE).next().unwrap();
     }
 }
 
@@ -93,7 +93,7 @@ fn each_reserve_takes_one_look_and_one_claim_and_a_draw_takes_none() {
             assert_eq!((store.reserves(), witness.counts()), (all, (all, all)), "step {step}");
             println!("| {step} | {watermark} | {reserves} | {reserves} | {reserves} |");
             let rest = u64::from(ids.snapshot().remaining > 0);
-            sequences.close_blocking().unwrap();
+            sequences.blocking().close().unwrap();
             assert_eq!(witness.counts(), (all + rest, all + rest), "what is given back is told, once");
         }
     }

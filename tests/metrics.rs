@@ -21,7 +21,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     for _ in 0..12 {
-        let _ = orders.next_blocking(Duration::from_secs(60)).unwrap();
+        let _ = orders.blocking(Duration::from_secs(60)).next().unwrap();
     }
     ids.record_metrics();
 
@@ -39,7 +39,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     assert_eq!((seen["idmill_reserve_secondsgranted"], seen["idmill_reserve_secondsunknown"]), (2, 1));
     assert_eq!(seen.len(), 20);
 
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
     let seen = reader.read();
     assert_eq!((seen["idmill_given_back_total"], seen["idmill_gaps_totalrevoked"]), (8, 0));
     an_outage_shows_while_it_lasts(&mut reader);
@@ -56,11 +56,11 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     let hour = Duration::from_secs(3600);
-    assert_eq!(orders.next_blocking(hour).unwrap(), 1);
+    assert_eq!(orders.blocking(hour).next().unwrap(), 1);
     store.set_faults(Faults::outage());
-    assert_eq!(orders.take_blocking(9, hour).unwrap().len(), 9);
+    assert_eq!(orders.blocking(hour).take(9).unwrap().len(), 9);
     let waiting = orders.clone();
-    let caller = std::thread::spawn(move || waiting.next_blocking(hour).unwrap());
+    let caller = std::thread::spawn(move || waiting.blocking(hour).next().unwrap());
     // For as long as the store is away nothing else happens; the caller waits all the time.
     let limit = Instant::now() + Duration::from_secs(60);
     let seen = loop {
@@ -84,7 +84,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
         assert!(Instant::now() < limit, "it counts as waiting for ever");
         std::thread::yield_now();
     }
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
 }
 
 /// How much further counters have come.
@@ -100,7 +100,7 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
     let ids = Sequences::builder(FaultyStore::new()).own_thread().idle_eviction(idle).start().unwrap();
     for draws in [7, 3] {
         let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
-        assert_eq!(orders.take_blocking(draws, hour).unwrap().len(), draws);
+        assert_eq!(orders.blocking(hour).take(draws).unwrap().len(), draws);
         drop(orders);
         let limit = Instant::now() + Duration::from_secs(60);
         while !ids.is_empty() {
@@ -108,7 +108,7 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
             std::thread::sleep(idle);
         }
     }
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
     let now = reader.read();
     assert_eq!(since(&before, &now, "idmill_draws_total"), 10);
     assert_eq!(since(&before, &now, "idmill_granted_total"), 20);
@@ -129,7 +129,7 @@ fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
         ids.record_metrics();
     }
     drop(asked);
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
     let now = reader.read();
     let come =
         ["idmill_granted_total", "idmill_draws_total", "idmill_gaps_totaldropped", "idmill_given_back_total"]
@@ -145,10 +145,10 @@ fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let orders = builder.open_blocking().unwrap();
     let mut lease = orders.lease(10).unwrap();
     for _ in 0..2 {
-        let _ = lease.next_blocking(Duration::from_secs(3600)).unwrap();
+        let _ = lease.blocking(Duration::from_secs(3600)).next().unwrap();
     }
     drop(lease);
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
     let now = reader.read();
     let [draws, dropped] =
         ["idmill_draws_total", "idmill_gaps_totaldropped"].map(|name| since(&before, &now, name));
@@ -162,10 +162,10 @@ fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
-    assert_eq!(orders.next_blocking(Duration::from_secs(3600)).unwrap(), 1);
+    assert_eq!(orders.blocking(Duration::from_secs(3600)).next().unwrap(), 1);
     store.set_faults(Faults::none().always(Fault::Latency(Duration::from_millis(100))));
     std::thread::scope(|scope| {
-        let closing = scope.spawn(|| ids.close_blocking().unwrap());
+        let closing = scope.spawn(|| ids.blocking().close().unwrap());
         while !closing.is_finished() {
             ids.record_metrics();
             assert_eq!(orders.snapshot().gaps.total(), 0);
@@ -181,7 +181,7 @@ fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
-    assert_eq!(orders.next_blocking(Duration::from_secs(3600)).unwrap(), 1);
+    assert_eq!(orders.blocking(Duration::from_secs(3600)).next().unwrap(), 1);
     ids.record_metrics();
     for (key, unit, description, _) in reader.snapshotter.snapshot().into_vec() {
         let name = key.key().name();
@@ -191,7 +191,7 @@ fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
         );
         assert!(page.contains(&format!("| `{name}` |")), "{name} is not on the page");
     }
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
 }
 
 struct Reader {

@@ -96,13 +96,13 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     }
     let seen = ids.snapshot();
     assert_eq!(store.reserves(), seen.reserves + 3, "what the allocator counts is what the store saw");
-    sequences.close_blocking().unwrap();
+    sequences.blocking().close().unwrap();
     seen
 }
 
 fn draw(ids: &Allocator<u64>, count: u64) {
     for _ in 0..count {
-        ids.next_blocking(PATIENCE).unwrap();
+        ids.blocking(PATIENCE).next().unwrap();
     }
 }
 

@@ -160,7 +160,7 @@ fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
     let waiting: Vec<_> = (0..3)
         .map(|_| {
             let orders = orders.clone();
-            std::thread::spawn(move || orders.next_blocking(Duration::from_secs(60)).unwrap_err().kind())
+            std::thread::spawn(move || orders.blocking(Duration::from_secs(60)).next().unwrap_err().kind())
         })
         .collect();
     while orders.snapshot().waits == 0 {
@@ -173,7 +173,7 @@ fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
         assert_eq!(caller.join().unwrap(), ErrorKind::Closed);
     }
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn the_last_one_out_ends_the_actor() {
     let ids = Sequences::builder(held).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
     drop(ids);
-    assert_eq!(orders.next_blocking(Duration::from_secs(60)).unwrap(), 1);
+    assert_eq!(orders.blocking(Duration::from_secs(60)).next().unwrap(), 1);
     drop(orders);
     // The actor holds the store until it has ended.
     while weak.strong_count() > 0 {

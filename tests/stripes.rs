@@ -29,10 +29,10 @@ fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 #[test]
 fn threads_that_draw_once_waste_nothing() {
     let (ids, sequence) = open(Order::Thread, 1000, 64);
-    let last = (0..1000).map(|_| in_a_thread(|| sequence.next_blocking(LONG).unwrap())).max().unwrap();
+    let last = (0..1000).map(|_| in_a_thread(|| sequence.blocking(LONG).next().unwrap())).max().unwrap();
     // A block for each seat that was used: tests beside this one take seats, too.
     assert!(last <= 1000 + 16 * 64, "a thousand ids reach {last}");
-    ids.close_blocking().unwrap();
+    ids.blocking().close().unwrap();
     let snapshot = sequence.snapshot();
     assert_eq!(
         (snapshot.drawn, snapshot.gaps.revoked + snapshot.given_back + snapshot.gaps.dropped),
@@ -88,7 +88,8 @@ fn threads_in_turn_and_at_once_grow_and_never_repeat() {
     let mut all = Vec::new();
     for round in 1..60_usize {
         let batches = thread::scope(|scope| {
-            let draw = || (0..=round % 5).map(|_| sequence.next_blocking(LONG).unwrap()).collect::<Vec<_>>();
+            let draw =
+                || (0..=round % 5).map(|_| sequence.blocking(LONG).next().unwrap()).collect::<Vec<_>>();
             let threads: Vec<_> = (0..=round % 4).map(|_| scope.spawn(draw)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
@@ -109,7 +110,7 @@ struct DrawsAtTheEnd(Allocator<u64>, std::sync::mpsc::Sender<idmill::Result<u64>
 impl Drop for DrawsAtTheEnd {
     fn drop(&mut self) {
         let _ = self.1.send(self.0.try_next());
-        let _ = self.1.send(self.0.next_blocking(LONG));
+        let _ = self.1.send(self.0.blocking(LONG).next());
         let mut context = Context::from_waker(Waker::noop());
         if let Poll::Ready(id) = pin!(self.0.next()).poll(&mut context) {
             let _ = self.1.send(id);
@@ -127,7 +128,7 @@ fn a_thread_draws_also_in_its_destructors() {
     for order in [Order::Process, Order::Thread] {
         for draws_before in [true, false] {
             let (_ids, sequence) = open(order, 1000, 8);
-            let _ = sequence.next_blocking(LONG).unwrap();
+            let _ = sequence.blocking(LONG).next().unwrap();
             let (sender, receiver) = std::sync::mpsc::channel();
             in_a_thread(|| {
                 let at_the_end = || Some(DrawsAtTheEnd(sequence.clone(), sender.clone()));
@@ -173,7 +174,7 @@ fn what_threads_hold_is_counted_when_it_is_closed_or_revoked() {
                 let sender = sender.clone();
                 scope.spawn(move || {
                     for _ in 0..5 {
-                        sender.send(sequence.next_blocking(LONG).unwrap()).unwrap();
+                        sender.send(sequence.blocking(LONG).next().unwrap()).unwrap();
                     }
                     meet.wait();
                     meet.wait();
@@ -184,7 +185,7 @@ fn what_threads_hold_is_counted_when_it_is_closed_or_revoked() {
             meet.wait();
             let drawn = receiver.try_iter().count() as u64;
             if close {
-                ids.close_blocking().unwrap();
+                ids.blocking().close().unwrap();
             } else {
                 let _ = sequence.revoke();
             }

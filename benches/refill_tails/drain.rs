@@ -90,7 +90,7 @@ fn round_trip(latency: Duration) -> Duration {
         .expect("the memory store opens");
     let refill = |_| {
         let begun = Instant::now();
-        allocator.next_blocking(PATIENCE).expect("the memory store grants");
+        allocator.blocking(PATIENCE).next().expect("the memory store grants");
         begun.elapsed()
     };
     (0..5).map(refill).max().expect("five of them")
@@ -118,7 +118,7 @@ fn drain(allocator: &Allocator<u64>, time: Duration) -> Row {
     let (start, mut draws) = (Instant::now(), 0);
     let mut now = start;
     while now - start < time {
-        handle.next_blocking(PATIENCE).expect("the memory store grants");
+        handle.blocking(PATIENCE).next().expect("the memory store grants");
         let drawn = Instant::now();
         latencies.saturating_record(nanos(drawn - now));
         now = drawn;

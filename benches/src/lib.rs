@@ -6,7 +6,7 @@ pub mod threads;
 
 use std::time::Duration;
 
-use idmill::store::Store;
+use idmill::store::{MemoryStore, Store};
 use idmill::{Allocator, Order, Sequences};
 use idmill_testing::faulty::{Faults, FaultyStore};
 

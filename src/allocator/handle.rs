@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Allocator;
+use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
-use crate::range::Ranges;
 use crate::sequence::block::Block;
 use crate::sequence::segment::{MAX_LEN, Segment};
 use crate::sequence::settings::Order;
@@ -34,18 +34,9 @@ macro_rules! waiting_draws {
             }
         }
 
-        /// Returns the next id, for threads outside any async runtime. See [`Allocator::next_blocking`].
-        ///
-        /// # Errors
-        /// Those of [`Allocator::next_blocking`].
-        pub fn next_blocking(&mut self, timeout: Duration) -> Result<T> {
-            match self.draw().map_or_else(|| self.draw_on(), Ok) {
-                Ok(id) => Ok(T::from_raw(id)),
-                Err(ErrorKind::Dry) => {
-                    self.allocator.wait_blocking("`next`", 1, timeout).map(|ids| ids.only())
-                }
-                Err(reason) => Err(self.allocator.sorry(reason)),
-            }
+        /// Returns a view for threads outside any async runtime, whose calls wait up to `timeout`.
+        pub fn blocking(&mut self, timeout: Duration) -> Blocking<&mut Self> {
+            Blocking { of: self, timeout }
         }
 
         /// Returns the next id from memory; never waits. See [`Allocator::try_next`].
@@ -116,23 +107,29 @@ impl<T: Id> Handle<T> {
     }
 
     waiting_draws!();
-
-    /// Returns exactly `n` ids. See [`Allocator::take`].
-    ///
-    /// # Errors
-    /// Those of [`Allocator::take`].
-    pub async fn take(&mut self, n: u64) -> Result<Ranges<T>> {
-        self.allocator.take(n).await
-    }
-
-    /// Returns exactly `n` ids, for threads outside any async runtime. See [`Allocator::take_blocking`].
-    ///
-    /// # Errors
-    /// Those of [`Allocator::take_blocking`].
-    pub fn take_blocking(&mut self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
-        self.allocator.take_blocking(n, timeout)
-    }
 }
+
+macro_rules! blocking_draws {
+    ($($view:ident),*) => {$(
+        impl<T: Id> Blocking<&mut $view<T>> {
+            /// Returns the next id. See [`Allocator::next`].
+            ///
+            /// # Errors
+            /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] where it would wait for its own thread.
+            pub fn next(&mut self) -> Result<T> {
+                match self.of.draw().map_or_else(|| self.of.draw_on(), Ok) {
+                    Ok(id) => Ok(T::from_raw(id)),
+                    Err(ErrorKind::Dry) => {
+                        self.of.allocator.wait_blocking("`next`", 1, self.timeout).map(|ids| ids.only())
+                    }
+                    Err(reason) => Err(self.of.allocator.sorry(reason)),
+                }
+            }
+        }
+    )*};
+}
+
+blocking_draws!(Handle, Lease);
 
 impl<T: Id> Clone for Handle<T> {
     fn clone(&self) -> Self {

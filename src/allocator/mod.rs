@@ -1,10 +1,9 @@
 //! Allocators, handles and leases of one sequence: the objects that callers hold.
 
-mod blocking;
+mod block_on;
 mod handle;
 mod local;
 mod shared;
-mod stream;
 mod striped;
 mod take;
 mod wait;
@@ -16,6 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
@@ -25,10 +25,9 @@ use crate::sequence::snapshot::Snapshot;
 use crate::sequence::state::Core;
 use crate::sync::Arc;
 
-pub(crate) use blocking::{block_on, block_on_reply};
+pub(crate) use block_on::{block_on, block_on_reply};
 pub use handle::{Handle, Lease};
 pub(crate) use shared::{Shared, Tenant};
-pub use stream::{IdStream, RangesStream};
 
 /// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
 ///
@@ -37,12 +36,22 @@ pub use stream::{IdStream, RangesStream};
 /// become a gap, and are counted as one.
 pub struct Allocator<T: Id = u64> {
     tenant: Tenant,
+    patience: Duration,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Id> Allocator<T> {
     pub(crate) fn new(tenant: Tenant) -> Self {
-        Self { tenant, of: PhantomData }
+        let patience = tenant.core.settings.patience;
+        Self { tenant, patience, of: PhantomData }
+    }
+
+    /// Returns the same allocator with a deadline of its own: its calls wait this long at most, instead of the
+    /// sequence's [`patience`](crate::SequenceBuilder::patience). For one call:
+    /// `orders.within(Duration::from_millis(50)).next().await`.
+    #[must_use]
+    pub fn within(&self, patience: Duration) -> Self {
+        Self { patience, ..self.clone() }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -99,8 +108,8 @@ impl<T: Id> Allocator<T> {
     ///
     /// The runtime that drives the refills keeps the deadline too. While nothing drives that runtime, as between
     /// two `block_on` of a current-thread one, this waits without a limit on any other executor: keep it running,
-    /// use [`own_thread`](crate::SequencesBuilder::own_thread), or [`next_blocking`](Self::next_blocking), which
-    /// also looks at the caller's clock.
+    /// use [`own_thread`](crate::SequencesBuilder::own_thread), or [`blocking`](Self::blocking), which also
+    /// looks at the caller's clock.
     ///
     /// # Errors
     /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), 30 s unless
@@ -113,20 +122,9 @@ impl<T: Id> Allocator<T> {
         Next { allocator: self, waiting: None }
     }
 
-    /// Returns the next id, for threads outside any async runtime; waits up to `timeout`.
-    ///
-    /// On a worker of the runtime that drives the refills, this can block the refill it waits for, until the
-    /// timeout.
-    ///
-    /// # Errors
-    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] if it would have to wait for its own
-    /// thread: in async code of a runtime that drives the refills and has no other thread.
-    pub fn next_blocking(&self, timeout: Duration) -> Result<T> {
-        match self.draw() {
-            Ok(id) => Ok(T::from_raw(id)),
-            Err(ErrorKind::Dry) => self.wait_blocking("`next`", 1, timeout).map(|ids| self.waited(&ids)),
-            Err(reason) => Err(self.sorry(reason)),
-        }
+    /// Returns a view for threads outside any async runtime, whose calls wait up to `timeout`.
+    pub fn blocking(&self, timeout: Duration) -> Blocking<&Self> {
+        Blocking { of: self, timeout }
     }
 
     /// Returns the one id of a reply.
@@ -140,7 +138,7 @@ impl<T: Id> Allocator<T> {
     }
 
     fn patience(&self) -> Duration {
-        self.core().settings.patience
+        self.patience
     }
 
     /// Waits for the actor; owns everything it needs, so that it outlives a borrow of the allocator.
@@ -175,17 +173,6 @@ impl<T: Id> Allocator<T> {
         self.wait(0, self.patience()).await.map(drop)
     }
 
-    /// [`warm`](Self::warm) for threads outside any async runtime; waits up to `timeout`.
-    ///
-    /// # Errors
-    /// Those of [`next_blocking`](Self::next_blocking).
-    pub fn warm_blocking(&self, timeout: Duration) -> Result<()> {
-        if self.is_warm() {
-            return Ok(());
-        }
-        self.wait_blocking("`warm`", 0, timeout).map(drop)
-    }
-
     fn is_warm(&self) -> bool {
         self.core().settings.order == Order::Global || self.core().stock.remaining() > 0
     }
@@ -214,9 +201,36 @@ impl<T: Id> Allocator<T> {
     }
 }
 
+impl<T: Id> Blocking<&Allocator<T>> {
+    /// Returns the next id. See [`Allocator::next`].
+    ///
+    /// # Errors
+    /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] where it would wait for its own thread.
+    pub fn next(&self) -> Result<T> {
+        match self.of.draw() {
+            Ok(id) => Ok(T::from_raw(id)),
+            Err(ErrorKind::Dry) => {
+                self.of.wait_blocking("`next`", 1, self.timeout).map(|ids| self.of.waited(&ids))
+            }
+            Err(reason) => Err(self.of.sorry(reason)),
+        }
+    }
+
+    /// Waits until memory holds ids. See [`Allocator::warm`].
+    ///
+    /// # Errors
+    /// Those of [`next`](Self::next).
+    pub fn warm(&self) -> Result<()> {
+        if self.of.is_warm() {
+            return Ok(());
+        }
+        self.of.wait_blocking("`warm`", 0, self.timeout).map(drop)
+    }
+}
+
 impl<T: Id> Clone for Allocator<T> {
     fn clone(&self) -> Self {
-        Self::new(self.tenant.clone())
+        Self { tenant: self.tenant.clone(), patience: self.patience, of: PhantomData }
     }
 }
 

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Allocator, Tenant, wait};
-use crate::error::{Error, Operation, Result};
+use crate::blocking::Blocking;
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
 use crate::sequence::mailbox::Known;
@@ -23,9 +24,9 @@ impl<T: Id> Allocator<T> {
     /// [`Order::Global`](crate::Order::Global), which keeps nothing in memory.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for more than
+    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
     /// [`max_take`](crate::SequenceBuilder::max_take) ids;
-    /// [`ErrorKind::Exhausted`](crate::ErrorKind::Exhausted) if the sequence has fewer than `n` ids left. In that
+    /// [`ErrorKind::Exhausted`] if the sequence has fewer than `n` ids left. In that
     /// case nothing is reserved if the store can tell within a quarter of the time, and the remaining ids stay
     /// for smaller draws.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
@@ -44,22 +45,19 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// [`take`](Self::take) for threads outside any async runtime; waits up to `timeout`.
+    /// Returns exactly `n` ids from memory; never waits. If memory holds fewer, this starts a refill where the
+    /// watermark calls for one; for more than the step holds, use [`take`](Self::take).
+    ///
+    /// Where others draw at the same moment and leave too few, what this has by then becomes a gap.
     ///
     /// # Errors
-    /// Those of [`take`](Self::take) and [`next_blocking`](Self::next_blocking).
-    pub fn take_blocking(&self, n: u64, timeout: Duration) -> Result<Ranges<T>> {
-        let mut begun = None;
-        loop {
-            let part = match self.take_from_memory(n)? {
-                Ok(ids) => return Ok(ids.cast()),
-                Err(part) => part,
-            };
-            let left = self.left_of(timeout, &mut begun);
-            let ids = self.on_reply("`take`", self.wait_for_many(n, part, left), left)?;
-            if !ids.is_empty() {
-                return Ok(ids.cast());
-            }
+    /// [`ErrorKind::Dry`] if memory holds fewer than `n` ids; otherwise those of
+    /// [`try_next`](Self::try_next), and [`ErrorKind::InvalidInput`] for more
+    /// than [`max_take`](crate::SequenceBuilder::max_take) ids.
+    pub fn try_take(&self, n: u64) -> Result<Ranges<T>> {
+        match self.take_from_memory(n)? {
+            Ok(ids) => Ok(ids.cast()),
+            Err(_) => Err(self.core().refused(self.core().stock.ended().unwrap_or(ErrorKind::Dry))),
         }
     }
 
@@ -110,6 +108,27 @@ impl<T: Id> Allocator<T> {
             let passed = tenant.shared.clock.now().saturating_sub(begun);
             let question = Question { want, part, known };
             wait::wait(tenant, question, patience.saturating_sub(passed)).await
+        }
+    }
+}
+
+impl<T: Id> Blocking<&Allocator<T>> {
+    /// Returns exactly `n` ids. See [`Allocator::take`].
+    ///
+    /// # Errors
+    /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`] where it would wait for its own thread.
+    pub fn take(&self, n: u64) -> Result<Ranges<T>> {
+        let mut begun = None;
+        loop {
+            let part = match self.of.take_from_memory(n)? {
+                Ok(ids) => return Ok(ids.cast()),
+                Err(part) => part,
+            };
+            let left = self.of.left_of(self.timeout, &mut begun);
+            let ids = self.of.on_reply("`take`", self.of.wait_for_many(n, part, left), left)?;
+            if !ids.is_empty() {
+                return Ok(ids.cast());
+            }
         }
     }
 }

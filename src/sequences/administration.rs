@@ -3,7 +3,6 @@
 use std::future::Future;
 
 use super::Sequences;
-use crate::allocator::block_on_reply;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFuture};
@@ -17,9 +16,7 @@ use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFutu
 /// [`close`](Self::close), each fails with [`ErrorKind::Closed`]. A name that cannot be is
 /// [`ErrorKind::InvalidInput`].
 ///
-/// The twins named `_blocking` are for threads outside any async runtime. In async code of a runtime that
-/// drives the refills and has no other thread, they fail at once with [`ErrorKind::InvalidInput`], and name
-/// the method to use.
+/// Threads outside any async runtime use [`blocking`](Self::blocking).
 impl Sequences {
     /// Creates a sequence in the store. Opening one does so too.
     ///
@@ -35,14 +32,6 @@ impl Sequences {
         })
     }
 
-    /// [`create`](Self::create) for threads outside any async runtime.
-    ///
-    /// # Errors
-    /// Those of [`create`](Self::create); [`ErrorKind::InvalidInput`] where it would wait for itself.
-    pub fn create_blocking(&self, name: impl AsRef<str>, bounds: Bounds) -> Result<SequenceInfo> {
-        self.wait_for("`create`", self.create(name, bounds))
-    }
-
     /// Reads a sequence as it is stored; `None` if there is none of this name. Consumes nothing.
     ///
     /// # Errors
@@ -52,14 +41,6 @@ impl Sequences {
         name: impl AsRef<str>,
     ) -> impl Future<Output = Result<Option<SequenceInfo>>> + Send {
         self.of(Operation::Inspect, SequenceName::new(name.as_ref()), |store, name| store.inspect(name))
-    }
-
-    /// [`inspect`](Self::inspect) for threads outside any async runtime.
-    ///
-    /// # Errors
-    /// Those of [`inspect`](Self::inspect); [`ErrorKind::InvalidInput`] where it would wait for itself.
-    pub fn inspect_blocking(&self, name: impl AsRef<str>) -> Result<Option<SequenceInfo>> {
-        self.wait_for("`inspect`", self.inspect(name))
     }
 
     /// Reads a page of the store's sequences, whether or not they are open. To read on, pass the listing's
@@ -73,14 +54,6 @@ impl Sequences {
         listed.await.map_err(|error| error.during(Operation::List))
     }
 
-    /// [`list`](Self::list) for threads outside any async runtime.
-    ///
-    /// # Errors
-    /// Those of [`list`](Self::list); [`ErrorKind::InvalidInput`] where it would wait for itself.
-    pub fn list_blocking(&self, page: Page) -> Result<Listing> {
-        self.wait_for("`list`", self.list(page))
-    }
-
     /// Changes a stored sequence, as [`SequenceInfo::apply`] describes; returns it as it is now. An allocator
     /// that is open notices a change at its next refill.
     ///
@@ -92,14 +65,6 @@ impl Sequences {
         change: Change,
     ) -> impl Future<Output = Result<SequenceInfo>> + Send {
         self.of(Operation::Set, SequenceName::new(name.as_ref()), move |store, name| store.set(name, change))
-    }
-
-    /// [`set`](Self::set) for threads outside any async runtime.
-    ///
-    /// # Errors
-    /// Those of [`set`](Self::set); [`ErrorKind::InvalidInput`] where it would wait for itself.
-    pub fn set_blocking(&self, name: impl AsRef<str>, change: Change) -> Result<SequenceInfo> {
-        self.wait_for("`set`", self.set(name, change))
     }
 
     /// Has every process drop the ids of a sequence that it has in memory: for when something went wrong, and
@@ -136,14 +101,6 @@ impl Sequences {
         ids
     }
 
-    /// [`revoke`](Self::revoke) for threads outside any async runtime.
-    ///
-    /// # Errors
-    /// Those of [`revoke`](Self::revoke); [`ErrorKind::InvalidInput`] where it would wait for itself.
-    pub fn revoke_blocking(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
-        self.wait_for("`revoke`", self.revoke(name))
-    }
-
     /// Removes a sequence from the store; `false` if there was none. Allocators that are open go on with the
     /// ids in memory, and fail at their next refill.
     ///
@@ -151,14 +108,6 @@ impl Sequences {
     /// Those of [`Store::remove`], and those common to all calls here.
     pub fn remove(&self, name: impl AsRef<str>) -> impl Future<Output = Result<bool>> + Send {
         self.of(Operation::Remove, SequenceName::new(name.as_ref()), |store, name| store.remove(name))
-    }
-
-    /// [`remove`](Self::remove) for threads outside any async runtime.
-    ///
-    /// # Errors
-    /// Those of [`remove`](Self::remove); [`ErrorKind::InvalidInput`] where it would wait for itself.
-    pub fn remove_blocking(&self, name: impl AsRef<str>) -> Result<bool> {
-        self.wait_for("`remove`", self.remove(name))
     }
 
     /// A call that concerns one sequence.
@@ -188,9 +137,5 @@ impl Sequences {
             }
             _ => error,
         })
-    }
-
-    fn wait_for<R>(&self, instead: &str, reply: impl Future<Output = Result<R>>) -> Result<R> {
-        block_on_reply(&self.shared.runtime, instead, reply, self.shared.store_timeout)
     }
 }

@@ -1,6 +1,7 @@
 //! All sequences of one store that a process uses.
 
 mod administration;
+mod blocking;
 mod builder;
 mod freshness;
 mod health;
@@ -8,10 +9,9 @@ mod start;
 mod threads;
 
 use std::fmt;
-use std::time::Duration;
 
-use crate::allocator::{Shared, block_on_reply};
-use crate::error::Result;
+use crate::allocator::Shared;
+use crate::blocking::Blocking;
 use crate::id::Id;
 use crate::sequence::mailbox::Ending;
 #[cfg(feature = "metrics")]
@@ -86,24 +86,10 @@ impl Sequences {
         while ended.changed().await.is_ok() {}
     }
 
-    /// [`close`](Self::close) for threads outside any async runtime.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidInput`] in async code of a runtime that drives the refills and has no other
-    /// thread; [`ErrorKind::Deadline`] if the refills' runtime is kept from running for twice the store's
-    /// timeout. The sequences are closed either way; the error only means that this call did not wait until
-    /// the remaining ids were given back.
-    ///
-    /// [`ErrorKind::InvalidInput`]: crate::ErrorKind::InvalidInput
-    /// [`ErrorKind::Deadline`]: crate::ErrorKind::Deadline
-    pub fn close_blocking(&self) -> Result<()> {
-        self.shared.mailbox.close(Ending::Asked);
-        let (runtime, limit) = (&self.shared.runtime, self.shared.store_timeout.saturating_mul(2));
-        let ended = async {
-            self.close().await;
-            Ok(())
-        };
-        block_on_reply(runtime, "`close`", ended, limit.max(SHORTEST_CLOSE))
+    /// Returns a view for threads outside any async runtime. Its calls wait for the [store's
+    /// timeout](SequencesBuilder::store_timeout).
+    pub fn blocking(&self) -> Blocking<&Self> {
+        Blocking { of: self, timeout: self.shared.store_timeout }
     }
 }
 
@@ -112,6 +98,3 @@ impl fmt::Debug for Sequences {
         f.debug_struct("Sequences").field("store", &self.shared.store).finish_non_exhaustive()
     }
 }
-
-/// How long a thread waits at least for the end. On a machine with nothing else to do, the end comes at once.
-const SHORTEST_CLOSE: Duration = Duration::from_secs(10);

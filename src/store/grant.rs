@@ -127,22 +127,4 @@ impl GiveBack {
     pub const fn new(name: SequenceName, identity: Identity, rest: Range) -> Self {
         Self { name, identity, rest }
     }
-
-    /// Of another sequence.
-    #[must_use]
-    pub fn name(self, name: SequenceName) -> Self {
-        Self { name, ..self }
-    }
-
-    /// Under another identity.
-    #[must_use]
-    pub fn identity(self, identity: Identity) -> Self {
-        Self { identity, ..self }
-    }
-
-    /// Of other ids.
-    #[must_use]
-    pub fn rest(self, rest: Range) -> Self {
-        Self { rest, ..self }
-    }
 }

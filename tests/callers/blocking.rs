@@ -42,7 +42,7 @@ fn whoever_queues_for_a_place_while_it_closes_hears_that_it_is_closed() {
         while !ready.load(Ordering::Relaxed) {
             thread::yield_now();
         }
-        let _ = ids.close_blocking();
+        let _ = ids.blocking().close();
         for caller in callers {
             assert_eq!(caller.join().expect("no panic"), ErrorKind::Closed);
         }
@@ -57,9 +57,9 @@ fn a_blocking_call_in_a_task_does_not_run_out_of_the_tasks_budget() {
             let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
             let orders = ids.sequence::<u64>("o").step(1).watermark(0).open_blocking().unwrap();
             for expected in 1..=1000 {
-                assert_eq!(orders.next_blocking(LONG / 2).unwrap(), expected);
+                assert_eq!(orders.blocking(LONG / 2).next().unwrap(), expected);
             }
-            let _ = ids.close_blocking();
+            let _ = ids.blocking().close();
         });
     });
 }
@@ -68,10 +68,10 @@ fn a_blocking_call_in_a_task_does_not_run_out_of_the_tasks_budget() {
 fn refuses_to_wait(ids: &Sequences) {
     let orders = ids.sequence::<u64>("lazy").lazy().unwrap();
     invalid(ids.sequence::<u64>("o").open_blocking(), "`.await`");
-    invalid(orders.next_blocking(LONG), "`next`");
-    invalid(orders.take_blocking(5, LONG), "`take`");
-    invalid(orders.handle().next_blocking(LONG), "`next`");
-    invalid(ids.close_blocking(), "`close`");
+    invalid(orders.blocking(LONG).next(), "`next`");
+    invalid(orders.blocking(LONG).take(5), "`take`");
+    invalid(orders.handle().blocking(LONG).next(), "`next`");
+    invalid(ids.blocking().close(), "`close`");
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn whoever_would_wait_for_itself_is_told_so_at_once() {
 fn threads_that_only_belong_to_the_runtime_may_wait() {
     fn waits(ids: &Sequences) {
         let orders = ids.sequence::<u64>("o").open_blocking().unwrap();
-        assert_eq!(orders.next_blocking(LONG).unwrap(), 1);
-        ids.close_blocking().unwrap();
+        assert_eq!(orders.blocking(LONG).next().unwrap(), 1);
+        ids.blocking().close().unwrap();
     }
     returns(|| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -138,7 +138,7 @@ fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
         let orders = ids.sequence::<u64>("o").lazy().unwrap();
         tokio::time::advance(Duration::from_secs(3600)).await;
         let (sender, drawn) = tokio::sync::oneshot::channel();
-        thread::spawn(move || sender.send(orders.next_blocking(LONG)).unwrap());
+        thread::spawn(move || sender.send(orders.blocking(LONG).next()).unwrap());
         assert_eq!(drawn.await.unwrap().unwrap(), 1);
     });
 }

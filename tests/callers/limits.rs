@@ -32,9 +32,9 @@ async fn durations_near_the_end_of_time_mean_for_ever() {
         ids.close().await;
         let ids = builder(FaultyStore::new()).store_timeout(long).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("o").open_blocking().unwrap();
-        assert_eq!(orders.next_blocking(long).unwrap(), 1);
-        assert_eq!(orders.take_blocking(3, long).unwrap().len(), 3);
-        ids.close_blocking().unwrap();
+        assert_eq!(orders.blocking(long).next().unwrap(), 1);
+        assert_eq!(orders.blocking(long).take(3).unwrap().len(), 3);
+        ids.blocking().close().unwrap();
     }
 }
 

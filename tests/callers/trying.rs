@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use idmill::{ErrorKind, Order, Result};
-use idmill_testing::faulty::{Fault, FaultyStore};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 
 use crate::{LONG, builder, returns};
 
@@ -64,7 +64,7 @@ fn callers_that_only_try_hold_no_other_up() {
                 thread::yield_now();
             }
             for expected in 1..=100 {
-                assert_eq!(others.next_blocking(LONG).unwrap(), expected);
+                assert_eq!(others.blocking(LONG).next().unwrap(), expected);
             }
             stop.store(true, Ordering::Relaxed);
         });
@@ -86,4 +86,33 @@ async fn trying_goes_on_after_a_failure_for_good_and_does_not_storm_the_store() 
     }
     store.heal_sequence("o");
     assert_eq!(try_until(|| orders.try_next()).await, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_take_gives_all_or_nothing_and_starts_a_refill() {
+    let ids = builder(FaultyStore::new()).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(10).watermark(5).lazy().unwrap();
+    assert_eq!(orders.try_take(3).unwrap_err().kind(), ErrorKind::Dry);
+    orders.warm().await.unwrap();
+    assert_eq!(orders.try_take(3).unwrap().ids().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(orders.try_take(8).unwrap_err().kind(), ErrorKind::Dry);
+    assert_eq!(orders.try_take(7).unwrap().ids().collect::<Vec<_>>(), [4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!(try_until(|| orders.try_next()).await, Some(11));
+    assert_eq!(orders.try_take(u64::MAX).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let gaps = orders.snapshot().gaps;
+    assert_eq!(gaps.total(), 0, "{gaps:?}");
+    ids.close().await;
+    assert_eq!(orders.try_take(1).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_of_one_call_is_its_own() {
+    let ids = builder(FaultyStore::with_faults(Faults::outage())).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").patience(LONG).lazy().unwrap();
+    let begun = tokio::time::Instant::now();
+    let hurried = orders.within(Duration::from_millis(70));
+    assert_eq!(hurried.next().await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert_eq!(hurried.take(3).await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert_eq!(hurried.handle().next().await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert_eq!(begun.elapsed(), Duration::from_millis(210));
 }

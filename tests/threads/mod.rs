@@ -53,7 +53,7 @@ impl Served {
     }
 
     fn end(self) {
-        self.ids.close_blocking().unwrap();
+        self.ids.blocking().close().unwrap();
         self.stop.send(()).unwrap();
         self.runtime.join().unwrap();
     }
@@ -104,12 +104,12 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
         let mut all = Vec::new();
         for round in 0..scale.draws {
             match (round + number) % 4 {
-                0 => all.push(seen.draw(|| ids.next_blocking(LONG).unwrap())),
-                1 | 2 => all.push(seen.draw(|| handle.next_blocking(LONG).unwrap())),
+                0 => all.push(seen.draw(|| ids.blocking(LONG).next().unwrap())),
+                1 | 2 => all.push(seen.draw(|| handle.blocking(LONG).next().unwrap())),
                 _ => {
                     let mut taken = Vec::new();
                     seen.draw(|| {
-                        taken.extend(ids.take_blocking(5, LONG).unwrap().ids());
+                        taken.extend(ids.blocking(LONG).take(5).unwrap().ids());
                         taken[0]
                     });
                     all.extend(taken);
@@ -119,7 +119,7 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
         all
     });
     // Counters stand still, and can be held against each other, once the actor has ended.
-    served.ids.close_blocking().unwrap();
+    served.ids.blocking().close().unwrap();
     let snapshot = ids.snapshot();
     let gaps = snapshot.gaps.total() - snapshot.gaps.unknown;
     assert_eq!(
@@ -140,10 +140,10 @@ pub(crate) fn stripes_and_leases_grow_for_each(scale: Scale) {
         let mut all = Vec::new();
         let (mut own, mut leased) = (0, 0);
         for _ in 0..scale.draws {
-            let id = ids.next_blocking(LONG).unwrap();
+            let id = ids.blocking(LONG).next().unwrap();
             assert!(id > own, "{id} came after {own} in one thread");
             own = id;
-            let id = lease.next_blocking(LONG).unwrap();
+            let id = lease.blocking(LONG).next().unwrap();
             assert!(id > leased, "{id} came after {leased} in one lease");
             leased = id;
             all.extend([own, leased]);
@@ -172,9 +172,9 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
             }
             let before = floor.load(Ordering::Acquire);
             let id = match (round % 3, &mut lease) {
-                (0, _) => ids.next_blocking(LONG).unwrap(),
-                (1, Some(lease)) => lease.next_blocking(LONG).unwrap(),
-                _ => handle.next_blocking(LONG).unwrap(),
+                (0, _) => ids.blocking(LONG).next().unwrap(),
+                (1, Some(lease)) => lease.blocking(LONG).next().unwrap(),
+                _ => handle.blocking(LONG).next().unwrap(),
             };
             assert!(id > before, "{id}, although all up to {before} was revoked");
             all.push(id);
@@ -196,9 +196,9 @@ pub(crate) fn closing_reaches_everybody(scale: Scale) {
             // Relaxed: only when to close is told by it.
             let count = drawn.fetch_add(1, Ordering::Relaxed);
             if number == 0 && count >= scale.draws {
-                served.ids.close_blocking().unwrap();
+                served.ids.blocking().close().unwrap();
             }
-            match ids.next_blocking(LONG) {
+            match ids.blocking(LONG).next() {
                 Ok(id) => all.push(id),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Closed);
@@ -216,7 +216,7 @@ pub(crate) fn opened_and_evicted_at_once(scale: Scale) {
     let served = serve(|builder| builder.idle_eviction(Duration::from_nanos(1)));
     once(scale.threads, |_| {
         let open = || served.open(Order::Process, scale);
-        (0..scale.draws).map(|_| open().next_blocking(LONG).unwrap()).collect()
+        (0..scale.draws).map(|_| open().blocking(LONG).next().unwrap()).collect()
     });
     served.end();
 }
@@ -228,17 +228,17 @@ pub(crate) fn takes_race_for_the_last_ids(scale: Scale) {
         let last = 20 + round % 7;
         let builder = served.ids.sequence::<u64>(format!("s-{round}")).max(last).step(last).patience(LONG);
         let ids = builder.watermark(0).lazy().unwrap();
-        ids.warm_blocking(LONG).unwrap();
+        ids.blocking(LONG).warm().unwrap();
         let start = std::sync::Barrier::new(usize::try_from(scale.threads).unwrap());
         let drawn = AtomicU64::new(0);
         once(scale.threads, |number| {
             start.wait();
             let mut all = Vec::new();
-            while let Ok(taken) = ids.take_blocking(5 + number % 3, LONG) {
+            while let Ok(taken) = ids.blocking(LONG).take(5 + number % 3) {
                 all.extend(taken.ids());
             }
             start.wait();
-            while let Ok(id) = ids.next_blocking(LONG) {
+            while let Ok(id) = ids.blocking(LONG).next() {
                 all.push(id);
             }
             drawn.fetch_add(all.len() as u64, Ordering::Relaxed);
@@ -257,7 +257,7 @@ pub(crate) fn callers_that_give_up(scale: Scale) {
     let ids = served.open(Order::Global, scale);
     once(scale.threads, |number| {
         let patience = |round: u64| Duration::from_micros((round * 397 + number * 131) % 2000);
-        let call = |round| ids.next_blocking(patience(round));
+        let call = |round| ids.blocking(patience(round)).next();
         (0..scale.draws).filter_map(|round| call(round).ok()).collect()
     });
     drop(ids);

@@ -45,9 +45,9 @@ fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
     let (mut handle, mut lease) = (allocator.handle(), allocator.lease(5).ok());
     loop {
         let id = match (number, &mut lease) {
-            (0, _) => allocator.next_blocking(LONG),
-            (1, Some(lease)) => lease.next_blocking(LONG),
-            _ => handle.next_blocking(LONG),
+            (0, _) => allocator.blocking(LONG).next(),
+            (1, Some(lease)) => lease.blocking(LONG).next(),
+            _ => handle.blocking(LONG).next(),
         };
         // One write for a line, so that a kill leaves whole lines but for the last. The harness writes of
         // its own too, hence the mark.

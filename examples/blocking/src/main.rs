@@ -28,7 +28,7 @@ fn main() -> Result<()> {
         workers.into_iter().try_for_each(|worker| worker.join().expect("no thread panics"))
     })?;
 
-    ids.close_blocking()?;
+    ids.blocking().close()?;
     println!("{} given back", orders.snapshot().given_back);
     Ok(())
 }
@@ -36,9 +36,9 @@ fn main() -> Result<()> {
 /// Draws some ids one by one, and some more as a block.
 fn draw(orders: &Allocator<u64>) -> Result<()> {
     for _ in 0..5 {
-        println!("{}", orders.next_blocking(PATIENCE)?);
+        println!("{}", orders.blocking(PATIENCE).next()?);
     }
-    for id in orders.take_blocking(5, PATIENCE)?.ids() {
+    for id in orders.blocking(PATIENCE).take(5)?.ids() {
         println!("{id}");
     }
     Ok(())

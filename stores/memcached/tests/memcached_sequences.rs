@@ -13,7 +13,7 @@ fn a_store_over_the_network_is_opened_without_a_runtime() {
     let opened = Sequences::connect_blocking(idmill_url::open_store(url)).and_then(|ids| {
         let orders = ids.sequence::<u64>("orders").lazy()?;
         // Time enough to be refused once: the error says what the last attempt said.
-        orders.next_blocking(Duration::from_secs(5))
+        orders.blocking(Duration::from_secs(5)).next()
     });
     let error = opened.unwrap_err();
     assert!(

@@ -72,10 +72,10 @@ pub(super) async fn rests_of_others_stay(context: Arc<Context>) -> Outcome {
     let name = context.name("others");
     let grant = granted(&context, &client, &name).await?;
     let back = rest(&name, grant, 3);
-    let unknown = back.clone().name(context.name("unknown"));
+    let unknown = GiveBack::new(context.name("unknown"), back.identity, back.rest);
     refused(&client, &unknown, "there is no such sequence").await?;
-    let shorter = grant.range(back.rest);
-    let shorter = back.clone().rest({ shorter.range }.take_front(4));
+    let mut shorter = back.clone();
+    shorter.rest = shorter.rest.take_front(4);
     refused(&client, &shorter, "it is not the end").await?;
     granted(&context, &other, &name).await?;
     refused(&client, &back, "others have reserved after it").await?;

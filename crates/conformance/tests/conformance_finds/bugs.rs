@@ -296,7 +296,8 @@ impl Store for Broken {
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let request = request.clone().name(self.renamed(&request.name));
+        let mut request = request.clone();
+        request.name = self.renamed(&request.name);
         Box::pin(async move { Broken::reserve(self, &request).await })
     }
 

@@ -194,9 +194,9 @@ async fn a_rest_is_given_back_once() {
     assert!(!store.give_back(&back(1, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap());
     assert_eq!(inspect(&direct, "s").await.next, Some(16));
-    let stranger = back(11, 5).identity(Identity::fresh());
+    let stranger = GiveBack::new(name("s"), Identity::fresh(), back(11, 5).rest);
     assert!(!store.give_back(&stranger).await.unwrap());
-    let nowhere = back(11, 5).name(name("nowhere"));
+    let nowhere = GiveBack::new(name("nowhere"), grant.identity, back(11, 5).rest);
     assert!(!store.give_back(&nowhere).await.unwrap());
     // Held back, and not sent again: the first is all there is.
     let held = proxy.hold_writes();

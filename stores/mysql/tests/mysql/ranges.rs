@@ -173,6 +173,6 @@ async fn the_rest_of_a_range_is_taken_back_once_and_only_from_the_end() {
     let rest = GiveBack::new(name("end"), all.identity, range(u64::MAX, 1));
     assert!(store.give_back(&rest).await.unwrap());
     assert_eq!(reserve(&store, "end", 5).await.unwrap(), (u64::MAX, 1));
-    let below = rest.rest(range(u64::MAX - 7, 8));
+    let below = GiveBack::new(rest.name.clone(), rest.identity, range(u64::MAX - 7, 8));
     assert!(!store.give_back(&below).await.unwrap(), "below the start");
 }

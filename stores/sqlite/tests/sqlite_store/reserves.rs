@@ -127,8 +127,8 @@ async fn the_rest_of_a_range_is_taken_back_once_and_from_its_own_sequence() {
     let Grant { range, identity, .. } = store.reserve(&request("orders", 10)).await.unwrap();
     let back = GiveBack::new(name("orders"), identity, Range::new(range.start() + 3, 7).unwrap());
     let later = Identity { epoch: 1, ..identity };
-    assert!(!store.give_back(&back.clone().identity(later)).await.unwrap());
-    assert!(!store.give_back(&back.clone().name(name("users"))).await.unwrap());
+    assert!(!store.give_back(&GiveBack::new(name("orders"), later, back.rest)).await.unwrap());
+    assert!(!store.give_back(&GiveBack::new(name("users"), identity, back.rest)).await.unwrap());
     assert!(store.give_back(&back).await.unwrap());
     assert_eq!(place.open().await.inspect(&name("orders")).await.unwrap().unwrap().next, Some(4));
     assert!(!store.give_back(&back).await.unwrap());

@@ -166,7 +166,7 @@ struct Drawn(Handle);
 
 impl Way for Drawn {
     fn transaction(&mut self, hold: Duration) -> Result<u64> {
-        self.0.next_blocking(PATIENCE)?;
+        self.0.blocking(PATIENCE).next()?;
         sleep(hold);
         Ok(1)
     }
@@ -177,7 +177,7 @@ struct Shared<'a>(&'a Allocator);
 
 impl Way for Shared<'_> {
     fn transaction(&mut self, hold: Duration) -> Result<u64> {
-        self.0.next_blocking(PATIENCE)?;
+        self.0.blocking(PATIENCE).next()?;
         sleep(hold);
         Ok(1)
     }

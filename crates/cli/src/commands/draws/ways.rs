@@ -62,7 +62,7 @@ macro_rules! draws {
                     }
                     Err(error) if error.kind() == ErrorKind::Dry => {
                         let before = Instant::now();
-                        black_box(self.next_blocking(PATIENCE)?);
+                        black_box(self.blocking(PATIENCE).next()?);
                         Ok(Some(before.elapsed()))
                     }
                     Err(error) => Err(error),
@@ -92,7 +92,7 @@ impl Draw for Take<'_> {
 
     #[inline(always)]
     fn draw(&mut self) -> Result<Option<Duration>> {
-        let _ = black_box(self.allocator.take_blocking(self.ids, PATIENCE)?);
+        let _ = black_box(self.allocator.blocking(PATIENCE).take(self.ids)?);
         Ok(None)
     }
 }

@@ -1,0 +1,26 @@
+//! Calls for threads outside any async runtime.
+
+use std::time::Duration;
+
+/// A view whose calls block the thread where those of what it is of are awaited.
+///
+/// ```
+/// use std::time::Duration;
+/// use idmill::store::MemoryStore;
+///
+/// let ids = idmill::Sequences::new(MemoryStore::new())?;
+/// let orders = ids.sequence::<u64>("orders").open_blocking()?;
+/// assert_eq!(orders.blocking(Duration::from_secs(5)).next()?, 1);
+/// assert!(ids.blocking().inspect("orders")?.is_some());
+/// # Ok::<(), idmill::Error>(())
+/// ```
+///
+/// In async code of a runtime that drives the refills and has no other thread, each call fails at once with
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput), and names the method to use. On another worker of that
+/// runtime, it can block the refill that it waits for, until its timeout.
+#[derive(Debug)]
+#[must_use = "this is a view; call one of its methods"]
+pub struct Blocking<V> {
+    pub(crate) of: V,
+    pub(crate) timeout: Duration,
+}

@@ -1,0 +1,66 @@
+//! Administration and closing, for threads outside any async runtime.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::Sequences;
+use crate::allocator::block_on_reply;
+use crate::blocking::Blocking;
+use crate::error::Result;
+use crate::sequence::mailbox::Ending;
+use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
+
+/// How long a thread waits at least for the end. On a machine with nothing else to do, the end comes at once.
+const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
+
+/// Each call is that of [`Sequences`] of the same name, with its errors, and
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it would wait for itself.
+#[allow(clippy::missing_errors_doc, reason = "they are said above")]
+impl Blocking<&Sequences> {
+    /// Creates a sequence in the store.
+    pub fn create(&self, name: impl AsRef<str>, bounds: Bounds) -> Result<SequenceInfo> {
+        self.wait_for("`create`", self.of.create(name, bounds))
+    }
+
+    /// Reads a sequence as it is stored; `None` if there is none of this name.
+    pub fn inspect(&self, name: impl AsRef<str>) -> Result<Option<SequenceInfo>> {
+        self.wait_for("`inspect`", self.of.inspect(name))
+    }
+
+    /// Reads a page of the store's sequences.
+    pub fn list(&self, page: Page) -> Result<Listing> {
+        self.wait_for("`list`", self.of.list(page))
+    }
+
+    /// Changes a stored sequence.
+    pub fn set(&self, name: impl AsRef<str>, change: Change) -> Result<SequenceInfo> {
+        self.wait_for("`set`", self.of.set(name, change))
+    }
+
+    /// Has every process drop the ids of a sequence that it has in memory.
+    pub fn revoke(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
+        self.wait_for("`revoke`", self.of.revoke(name))
+    }
+
+    /// Removes a sequence from the store; `false` if there was none.
+    pub fn remove(&self, name: impl AsRef<str>) -> Result<bool> {
+        self.wait_for("`remove`", self.of.remove(name))
+    }
+
+    /// Ends all allocators. The sequences are closed even if this fails: an error means that this call did not
+    /// wait until the ids that were left had been given back. It is [`Deadline`](crate::ErrorKind::Deadline) if
+    /// the refills' runtime is kept from running for twice the store's timeout.
+    pub fn close(&self) -> Result<()> {
+        self.of.shared.mailbox.close(Ending::Asked);
+        let limit = self.timeout.saturating_mul(2).max(SHORTEST_CLOSE);
+        let ended = async {
+            self.of.close().await;
+            Ok(())
+        };
+        block_on_reply(&self.of.shared.runtime, "`close`", ended, limit)
+    }
+
+    fn wait_for<R>(&self, instead: &str, reply: impl Future<Output = Result<R>>) -> Result<R> {
+        block_on_reply(&self.of.shared.runtime, instead, reply, self.timeout)
+    }
+}
