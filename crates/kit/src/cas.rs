@@ -52,7 +52,7 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     type Version: Clone + fmt::Debug + Send + Sync;
 
     /// What this store can do: [`Store::capabilities`](idmill::store::Store::capabilities). It can give back,
-    /// so `gives_back` is `true`.
+    /// so `gives_back` is `true`, unless the store does not pass that call on.
     fn can(&self) -> Capabilities;
 
     /// Reads a sequence; `None` if there is none of this name.
@@ -80,6 +80,25 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
         wanted: Option<&'a SequenceInfo>,
         resend: Resend,
     ) -> StoreFuture<'a, Result<Swapped<Self::Version>>>;
+
+    /// The same for [`Store::set`](idmill::store::Store::set), which a store may have to write although
+    /// nothing about the sequence is to change. By default it is [`swap`](Self::swap), unless nothing is.
+    ///
+    /// # Errors
+    /// As [`swap`](Self::swap).
+    fn swap_set<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: &'a Seen<Self::Version>,
+        wanted: &'a SequenceInfo,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Result<Swapped<Self::Version>>> {
+        let _ = change;
+        if seen.info == *wanted {
+            return Box::pin(async { Ok(Swapped::Done) });
+        }
+        self.swap(name, Some(seen), Some(wanted), Resend::Harmless)
+    }
 
     /// Reads a page of the sequences.
     ///
@@ -150,6 +169,22 @@ pub async fn change<S: CompareAndSet + ?Sized, R>(
     resend: Resend,
     decide: impl Fn(Option<&SequenceInfo>) -> Decided<R>,
 ) -> Result<R> {
+    change_by(store, name, Write::Swap(resend), decide).await
+}
+
+/// How what was decided is written.
+#[derive(Clone, Copy)]
+enum Write<'a> {
+    Swap(Resend),
+    Set(&'a Change),
+}
+
+async fn change_by<S: CompareAndSet + ?Sized, R>(
+    store: &S,
+    name: &SequenceName,
+    how: Write<'_>,
+    decide: impl Fn(Option<&SequenceInfo>) -> Decided<R>,
+) -> Result<R> {
     let mut contest = store.contention().begin();
     let (mut seen, mut is_fresh) = match store.remembered(name) {
         Some(seen) => (Some(seen), false),
@@ -158,9 +193,18 @@ pub async fn change<S: CompareAndSet + ?Sized, R>(
     loop {
         let stored = seen.as_ref().map(|seen| &seen.info);
         match decide(stored) {
-            Ok((wanted, outcome)) if wanted.as_ref() != stored => {
-                let resend = if seen.is_some() { resend } else { Resend::Never };
-                let swapped = store.swap(name, seen.as_ref(), wanted.as_ref(), resend).await?;
+            Ok((wanted, outcome))
+                if wanted.as_ref() != stored || is_fresh && matches!(how, Write::Set(_)) =>
+            {
+                let swapped = match (how, &seen, &wanted) {
+                    (Write::Set(change), Some(seen), Some(wanted)) => {
+                        store.swap_set(name, seen, wanted, change).await?
+                    }
+                    (Write::Swap(resend), Some(_), _) => {
+                        store.swap(name, seen.as_ref(), wanted.as_ref(), resend).await?
+                    }
+                    _ => store.swap(name, None, wanted.as_ref(), Resend::Never).await?,
+                };
                 let Some(now) = after_a_loss(store, name, &mut contest, swapped).await? else {
                     return Ok(outcome);
                 };
@@ -265,7 +309,7 @@ pub async fn set<S: CompareAndSet + ?Sized>(
         store.check(info.bounds)?;
         Ok((Some(info.clone()), info))
     };
-    change(store, name, Resend::Harmless, set).await
+    change_by(store, name, Write::Set(&wanted), set).await
 }
 
 /// [`Store::remove`](idmill::store::Store::remove), by [`change`].

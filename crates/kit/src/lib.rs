@@ -2,7 +2,9 @@
 //!
 //! - [`Address`]: `HOST:PORT`, read and printed.
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
-//! - [`Contention`]: how a store tries again while others are faster.
+//! - [`Contention`]: how a store tries again while others are faster; [`Remembered`]: what it last saw.
+//! - [`Asked`]: what a failure says about the ids, by what was asked.
+//! - [`Numbers`]: what is stored of a sequence, checked before it is believed; [`Fault`]: what is wrong with it.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
 //! - [`options`]: the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.
@@ -22,6 +24,7 @@ mod address;
 pub mod cas;
 mod column;
 mod contention;
+mod doubt;
 mod existing;
 pub mod history;
 pub mod mode;
@@ -29,6 +32,8 @@ pub mod options;
 pub mod query;
 mod raise;
 mod refuse;
+mod remembered;
+mod row;
 mod scheme;
 pub mod secrets;
 mod shared;
@@ -39,10 +44,13 @@ pub use address::Address;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
 pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
+pub use doubt::{Asked, advised, causes, chain};
 pub use existing::Existing;
 pub use mode::Mode;
 pub use raise::{create_at, raise};
 pub use refuse::refuse;
+pub use remembered::Remembered;
+pub use row::{Fault, Numbers};
 pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};

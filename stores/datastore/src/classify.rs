@@ -11,6 +11,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use idmill::{Error, ErrorKind};
+use idmill_kit::{advised, chain};
 use serde_json::Value;
 
 /// Why a request has no result.
@@ -119,11 +120,7 @@ fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
 }
 
 fn error(kind: ErrorKind, refusal: Refusal) -> Error {
-    let message = match remedy(&refusal, kind) {
-        Some(remedy) => format!("{refusal}; {remedy}"),
-        None => refusal.to_string(),
-    };
-    Error::new(kind, message).because(refusal)
+    advised(kind, &refusal, remedy(&refusal, kind)).because(refusal)
 }
 
 fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
@@ -165,14 +162,6 @@ impl fmt::Display for Refusal {
 }
 
 impl StdError for Refusal {}
-
-/// What an error says, with its causes: the HTTP client's own text does not say why.
-fn chain(error: &(dyn StdError + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    let mut texts: Vec<_> = causes.map(ToString::to_string).collect();
-    texts.dedup();
-    texts.join(": ")
-}
 
 #[cfg(test)]
 mod tests {

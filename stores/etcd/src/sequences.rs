@@ -18,12 +18,9 @@
 //! with an incarnation that has been in use. So what creates a sequence is sent once. If it is not answered,
 //! a read may find the bytes that it wrote.
 
-use std::collections::HashMap;
-
 use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{CompareAndSet, Resend, Seen, Swapped};
-use parking_lot::Mutex;
+use idmill_kit::{CompareAndSet, Remembered, Resend, Seen, Swapped};
 
 use super::classify::{Failure, Fate, OVERTAKEN, read_failed, violation, write_failed};
 use super::client::{Answered, Client};
@@ -31,23 +28,19 @@ use super::records;
 use super::schema::{self, Place, Stored, Version};
 use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
 
-/// How many sequences are remembered. Of one that is not, a change costs a read more.
-const MEMORY: usize = 100_000;
-
 /// The sequences under a prefix.
 #[derive(Debug)]
 pub(super) struct Sequences {
     client: Client,
     place: Place,
     records: Place,
-    /// As they were when they were last read or written.
-    seen: Mutex<HashMap<SequenceName, Stored>>,
+    seen: Remembered<Version>,
 }
 
 impl Sequences {
     pub(super) fn new(client: Client, place: Place) -> Self {
         let records = place.of_records();
-        Self { client, place, records, seen: Mutex::default() }
+        Self { client, place, records, seen: Remembered::default() }
     }
 
     /// Whether the cluster has shown that it is not the one it was.
@@ -177,26 +170,13 @@ impl Sequences {
     /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request
     /// was sent: a key that was last written earlier than that has gone back.
     fn learn(&self, name: &SequenceName, before: Option<&Stored>, now: Option<Stored>) -> Result<()> {
-        let Some(now) = now else {
-            self.seen.lock().remove(name);
-            return Ok(());
-        };
-        if let Some(before) = before.filter(|before| now.version.mod_revision < before.version.mod_revision) {
-            let key = self.place.key(name);
-            return Err(self.client.guard().rewind(
-                &key,
-                before.version.mod_revision,
-                now.version.mod_revision,
-            ));
+        let revision = |stored: &Stored| stored.version.mod_revision;
+        if let (Some(before), Some(now)) = (before.map(revision), now.as_ref().map(revision))
+            && now < before
+        {
+            return Err(self.client.guard().rewind(&self.place.key(name), before, now));
         }
-        let mut seen = self.seen.lock();
-        if seen.len() >= MEMORY && !seen.contains_key(name) {
-            seen.clear();
-        }
-        let known = seen.entry(name.clone()).or_insert_with(|| now.clone());
-        if known.version.mod_revision < now.version.mod_revision {
-            *known = now;
-        }
+        self.seen.learn_if(name, now, |known, now| revision(known) < revision(now));
         Ok(())
     }
 }
@@ -216,7 +196,7 @@ impl CompareAndSet for Sequences {
     }
 
     fn remembered(&self, name: &SequenceName) -> Option<Stored> {
-        self.seen.lock().get(name).cloned()
+        self.seen.get(name)
     }
 
     fn swap<'a>(
