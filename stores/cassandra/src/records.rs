@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use idmill::store::{Cursor, Page, Records as Kept};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Asked;
 use scylla::value::CqlValue;
 use tokio::sync::OnceCell;
 
-use super::classify::Effect;
 use super::client::{Client, Serial, Statement};
 use super::schema::{FORMAT, Table};
 use super::sequences::{CONTENTION, LOOKS};
@@ -68,9 +68,9 @@ impl Records {
         let insert = format!("INSERT INTO {t} (name, record, format) VALUES (?, ?, ?) IF NOT EXISTS");
         let replace = format!("UPDATE {t} SET record = ? WHERE name = ? IF record = ?");
         Ok(Statements {
-            read: self.client.prepare(read, self.serial, Effect::Read).await?,
-            insert: self.client.prepare(insert, self.serial, Effect::Write).await?,
-            replace: self.client.prepare(replace, self.serial, Effect::Write).await?,
+            read: self.client.prepare(read, self.serial, Asked::Read).await?,
+            insert: self.client.prepare(insert, self.serial, Asked::Write).await?,
+            replace: self.client.prepare(replace, self.serial, Asked::Write).await?,
         })
     }
 
