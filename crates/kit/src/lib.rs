@@ -21,7 +21,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;
-pub mod cas;
+mod cas;
 mod column;
 mod contention;
 mod doubt;

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::store::{Cursor, Page};
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Asked;
 use idmill_kit::options::Word;
@@ -239,33 +240,41 @@ impl Client {
         Err(Error::new(ErrorKind::StoreViolation, message))
     }
 
-    /// Reads a page of a table, each row as new as its last acknowledged write: and where the next page
-    /// begins, if there is one.
+    /// Reads a page of a table, each row as new as its last acknowledged write: by name; and where the next
+    /// page begins, if there is one. In the order of the ring, in which names that begin alike are scattered:
+    /// so the prefix is looked at here.
     pub(super) async fn scan(
         &self,
         cql: &str,
         serial: Serial,
-        from: Option<Vec<u8>>,
-        rows: i32,
-    ) -> Result<(Vec<Cells>, Option<Vec<u8>>)> {
-        let mut statement = Cql::new(cql).with_page_size(rows);
+        page: &Page,
+    ) -> Result<(Vec<(String, Cells)>, Option<Cursor>)> {
+        let mut statement = Cql::new(cql).with_page_size(page.rows());
         statement.set_consistency(serial.commit());
         statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
         statement.set_is_idempotent(true);
+        let from = page.after.as_ref().map(Cursor::bytes).transpose()?;
         let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
-        let page = self.session.query_single_page(statement, (), from).await;
-        let (answer, next) = page.map_err(|error| failed(error, Asked::Read))?;
+        let read = self.session.query_single_page(statement, (), from).await;
+        let (answer, next) = read.map_err(|error| failed(error, Asked::Read))?;
         let unreadable =
             |error: &dyn std::error::Error| Error::new(ErrorKind::Unavailable, format!("{error}"));
         let answer = answer.into_rows_result().map_err(|error| unreadable(&error))?;
         let rows = answer.rows::<Row>().map_err(|error| unreadable(&error))?;
-        let cells = rows.map(|row| row.map(|row| Cells::new(answer.column_specs().iter(), row)));
-        let cells = cells.collect::<Result<_, _>>().map_err(|error| unreadable(&error))?;
+        let mut found = Vec::new();
+        for row in rows {
+            let row = row.map_err(|error| unreadable(&error))?;
+            let cells = Cells::new(answer.column_specs().iter(), row);
+            let name = cells.text("name").unwrap_or_default().to_owned();
+            if name.starts_with(&page.prefix) {
+                found.push((name, cells));
+            }
+        }
         let next = match next.into_paging_control_flow() {
-            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| bytes.to_vec()),
+            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| Cursor::of_bytes(bytes)),
             ControlFlow::Break(()) => None,
         };
-        Ok((cells, next))
+        Ok((found, next))
     }
 
     /// Looks into the node's own description of the schema.

@@ -8,10 +8,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use idmill::store;
 use idmill::store::{
-    Capabilities, Change, Cursor, Durability, Identity, Listing, Page, Reserve, SequenceInfo, Store,
-    StoreFuture, exhausted,
+    Capabilities, Change, Durability, Identity, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
+    exhausted,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::{
@@ -43,7 +42,7 @@ pub(super) struct Sequences {
     client: Client,
     table: Table,
     serial: Serial,
-    records: Records,
+    pub(super) records: Records,
     seen: Remembered<Mark>,
     read: Statement,
     insert: Statement,
@@ -136,7 +135,7 @@ impl Sequences {
     }
 
     pub(super) async fn look_up(&self, name: &SequenceName) -> Result<Option<Row>> {
-        let cells = self.client.read(&self.read, vec![values::text(name.as_str())]).await?;
+        let cells = self.client.read(&self.read, vec![values::text(name)]).await?;
         let row = cells.map(|cells| self.decode(name, &cells)).transpose()?;
         self.seen.learn(name, row.clone());
         Ok(row)
@@ -164,7 +163,7 @@ impl Sequences {
 
     fn insert(&self, info: &SequenceInfo) -> Write<'_> {
         let (new, id) = (Row { info: info.clone(), version: Mark::new(0) }, values::id);
-        let mut values = vec![values::text(info.name.as_str()), id(info.reached())];
+        let mut values = vec![values::text(&info.name), id(info.reached())];
         values.extend([id(info.bounds.start().into()), id(info.bounds.max().into())]);
         values.extend(values::era(era(&new)));
         values.extend([values::count(new.version.writer), CqlValue::Int(FORMAT)]);
@@ -263,7 +262,7 @@ impl Sequences {
 
     /// Also of a row that cannot be read otherwise.
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        let key = vec![values::text(name.as_str())];
+        let key = vec![values::text(name)];
         let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
         let incarnation = cells.count("incarnation").map_err(|fault| self.corrupt(name, fault.into()))?;
         self.delete(name, incarnation).await
@@ -272,7 +271,7 @@ impl Sequences {
     /// By its incarnation: a request that is late does not remove a sequence that was created since.
     async fn delete(&self, name: &SequenceName, incarnation: u64) -> Result<bool> {
         self.seen.learn(name, None);
-        let values = vec![values::text(name.as_str()), values::count(incarnation)];
+        let values = vec![values::text(name), values::count(incarnation)];
         match self.client.write(&self.delete, values).await {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.look_up(name).await {
                 // It was there, and is not.
@@ -283,18 +282,13 @@ impl Sequences {
         }
     }
 
-    /// In the order of the ring, in which names that begin alike are scattered: so
-    /// the prefix is looked at here.
     async fn list(&self, page: &Page) -> Result<Listing> {
-        let after = page.after.as_ref().map(Cursor::bytes).transpose()?;
         let cql = format!("SELECT {COLUMNS}, claims FROM {}", self.table.cql());
-        let (rows, next) = self.client.scan(&cql, self.serial, after, page.rows()).await?;
-        let mut listing = Listing::new(Vec::new(), next.map(|next| Cursor::of_bytes(&next)));
-        for cells in rows {
-            let name = cells.text("name").unwrap_or_default();
-            if name.starts_with(&page.prefix) {
-                listing.add(name, self.decode(name, &cells).map(|row| row.info));
-            }
+        let (rows, next) = self.client.scan(&cql, self.serial, page).await?;
+        let mut listing = Listing::new(Vec::new(), next);
+        for (name, cells) in rows {
+            let row = self.decode(&name, &cells);
+            listing.add(name, row.map(|row| row.info));
         }
         Ok(listing.sorted())
     }
@@ -310,8 +304,8 @@ impl Sequences {
 
 impl Store for Sequences {
     idmill::store_calls!(|this| Swapping(this) =>
-        capabilities reserve create inspect list set record swap_record list_records);
-    idmill::store_calls!(remove);
+        capabilities reserve create inspect list set);
+    idmill::store_calls!(remove record swap_record list_records);
 }
 
 impl CompareAndSet for Sequences {
@@ -363,23 +357,6 @@ impl CompareAndSet for Sequences {
         Box::pin(self.list(page))
     }
 
-    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(self.records.read(name))
-    }
-
-    fn write_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(self.records.swap(name, seen, wanted))
-    }
-
-    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<store::Records>> {
-        Box::pin(self.records.list(page))
-    }
-
     fn contention(&self) -> Contention {
         CONTENTION
     }
@@ -388,7 +365,7 @@ impl CompareAndSet for Sequences {
 /// What is set, the key, and the condition.
 fn bind<const N: usize>(set: [CqlValue; N], seen: &Row) -> Values {
     let (bounds, mut bound) = (seen.info.bounds, Vec::from(set));
-    bound.push(values::text(seen.info.name.as_str()));
+    bound.push(values::text(&seen.info.name));
     bound.extend([values::id(seen.info.reached()), values::id(bounds.max().into())]);
     bound.extend(values::era(era(seen)));
     bound.extend([values::id(bounds.start().into()), CqlValue::Int(FORMAT)]);

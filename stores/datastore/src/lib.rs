@@ -29,9 +29,7 @@ mod schema;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{
-    Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::Scheme;
 use idmill_kit::{CompareAndSet, Contention, Resend, Swapped, Swapping};
@@ -161,7 +159,8 @@ fn over(operation: &str, value: &Value, version: &str) -> Value {
 
 impl Store for DatastoreStore {
     idmill::store_calls!(|this| Swapping(this) =>
-        capabilities reserve give_back create inspect list set remove record swap_record list_records);
+        capabilities reserve give_back create inspect list set remove);
+    idmill::store_calls!(record swap_record list_records);
 }
 
 impl CompareAndSet for DatastoreStore {
@@ -197,23 +196,6 @@ impl CompareAndSet for DatastoreStore {
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(self.query(page))
-    }
-
-    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(self.record(name))
-    }
-
-    fn write_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(self.swap_record(name, seen, wanted))
-    }
-
-    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
-        Box::pin(self.list_records(page))
     }
 
     /// Each attempt is paid for.

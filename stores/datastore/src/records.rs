@@ -12,12 +12,12 @@ use super::classify::Verdict;
 use super::{DatastoreStore, over, schema};
 
 impl DatastoreStore {
-    pub(super) async fn record(&self, name: &SequenceName) -> Result<Option<String>> {
+    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         let found = self.client.find(&self.records.key(name)).await?;
         found.map(|found| Ok(self.records.decode_record(&found)?.0)).transpose()
     }
 
-    pub(super) async fn swap_record(
+    pub(super) async fn try_swap_record(
         &self,
         name: &SequenceName,
         seen: Option<&str>,
@@ -44,7 +44,7 @@ impl DatastoreStore {
         }
     }
 
-    pub(super) async fn list_records(&self, page: &Page) -> Result<Records> {
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
         let (found, next) = self.entities(&self.records, page).await?;
         let mut records = Records::new(Vec::new(), next);
         for result in &found {

@@ -263,11 +263,6 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
     texts.join(": ")
 }
 
-/// An answer that cannot be.
-pub(super) fn violation(message: &'static str) -> Error {
-    Error::new(ErrorKind::StoreViolation, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

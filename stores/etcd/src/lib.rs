@@ -35,7 +35,7 @@ use std::sync::Arc;
 use idmill::ErrorKind;
 use idmill::store::{Change, SequenceInfo, Store};
 use idmill::{Operation, Result, SequenceName};
-use idmill_kit::{Scheme, Swapping, cas};
+use idmill_kit::{Scheme, Swapping};
 
 use self::client::Client;
 use self::schema::Place;
@@ -99,9 +99,9 @@ impl EtcdStore {
     /// repeating ids.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         if only_raises(&change) && self.sequences.is_refused() {
-            return cas::set(&begin(&self.options)?, name, change).await;
+            return Swapping(&begin(&self.options)?).set(name, change).await;
         }
-        cas::set(&*self.sequences, name, change).await
+        Swapping(&*self.sequences).set(name, change).await
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
@@ -111,6 +111,6 @@ impl EtcdStore {
 
 impl Store for EtcdStore {
     idmill::store_calls!(|this| Swapping(&*this.sequences) =>
-        capabilities reserve give_back create inspect list remove record swap_record list_records);
-    idmill::store_calls!(set server);
+        capabilities reserve give_back create inspect list remove);
+    idmill::store_calls!(set server record swap_record list_records);
 }

@@ -18,22 +18,21 @@
 //! with an incarnation that has been in use. So what creates a sequence is sent once. If it is not answered,
 //! a read may find the bytes that it wrote.
 
-use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, StoreFuture};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::{CompareAndSet, Remembered, Resend, Seen, Swapped};
 
-use super::classify::{Failure, Fate, OVERTAKEN, read_failed, violation, write_failed};
+use super::classify::{Failure, Fate, OVERTAKEN, read_failed, write_failed};
 use super::client::{Answered, Client};
-use super::records;
 use super::schema::{self, Place, Stored, Version};
 use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
 
 /// The sequences under a prefix.
 #[derive(Debug)]
 pub(super) struct Sequences {
-    client: Client,
+    pub(super) client: Client,
     place: Place,
-    records: Place,
+    pub(super) records: Place,
     seen: Remembered<Version>,
 }
 
@@ -126,9 +125,7 @@ impl Sequences {
             self.learn(name, stored, now)?;
             return Ok(Swapped::Done);
         }
-        let found =
-            answer.range().ok_or_else(|| violation("a transaction was answered without what is stored"))?;
-        let current = found.kvs.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
+        let current = answer.found()?.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
         self.learn(name, stored, current.clone())?;
         if !resent {
             return Ok(Swapped::Now(current));
@@ -211,22 +208,5 @@ impl CompareAndSet for Sequences {
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(self.list(page))
-    }
-
-    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(records::read(&self.client, &self.records, name))
-    }
-
-    fn write_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(records::write(&self.client, &self.records, name, seen, wanted))
-    }
-
-    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
-        Box::pin(records::list(&self.client, &self.records, page))
     }
 }
