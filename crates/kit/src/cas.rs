@@ -121,10 +121,10 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a sequence is to become (`None`: it is removed), and what to answer once that is written.
+/// The sequence to write (`None`: it is removed), and the answer once that is done.
 type Decided<R> = Result<(Option<SequenceInfo>, R)>;
 
-/// How what was decided is written.
+/// How a decision is written.
 #[derive(Clone, Copy)]
 enum Write<'a> {
     Swap(Resend),

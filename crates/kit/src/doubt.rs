@@ -1,11 +1,11 @@
-//! What a failure says about the ids: one rule for every store.
+//! Doubt after a failure: one rule for every store.
 
 use std::error::Error as StdError;
 use std::fmt::Display;
 
 use idmill::{Error, ErrorKind};
 
-/// What was asked of the server.
+/// A request to the server, as far as doubt depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the rule is about all of them")]
 pub enum Asked {
@@ -29,7 +29,7 @@ impl Asked {
     }
 }
 
-/// An error that says what happened, and what can be done about it.
+/// An error with the advice that follows its cause.
 pub fn advised(kind: ErrorKind, said: impl Display, advice: Option<impl Display>) -> Error {
     Error::new(kind, advice.map_or_else(|| said.to_string(), |advice| format!("{said}; {advice}")))
 }

@@ -2,9 +2,9 @@
 //!
 //! - [`Address`]: `HOST:PORT`, read and printed.
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
-//! - [`Contention`]: how a store tries again while others are faster; [`Remembered`]: what it last saw.
-//! - [`Asked`]: what a failure says about the ids, by what was asked.
-//! - [`Numbers`]: what is stored of a sequence, checked before it is believed; [`Fault`]: what is wrong with it.
+//! - [`Contention`]: how a store tries again while others are faster; [`Remembered`]: sequences as it last saw them.
+//! - [`Asked`]: doubt after a failure, by the kind of request.
+//! - [`Numbers`]: a stored sequence, checked before it is believed; [`Fault`]: a reason not to.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
 //! - [`options`]: the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.

@@ -1,4 +1,4 @@
-//! What a store last saw of the sequences that it was asked for.
+//! Sequences as a store last saw them.
 
 use idmill::__private::Recent;
 use idmill::SequenceName;
@@ -17,18 +17,18 @@ impl<V> Default for Remembered<V> {
 }
 
 impl<V: Clone> Remembered<V> {
-    /// What is remembered of a sequence.
+    /// The sequence of this name, if it is remembered.
     pub fn get(&self, name: &SequenceName) -> Option<Seen<V>> {
         self.0.lock().get(name).cloned()
     }
 
-    /// Remembers what is there now; forgets what is not.
+    /// Remembers a sequence as it is now; forgets it if there is none.
     pub fn learn(&self, name: &SequenceName, now: Option<Seen<V>>) {
         self.learn_if(name, now, |_, _| true);
     }
 
-    /// The same, unless what is remembered is not `older` than what is there now: answers to requests that
-    /// were sent side by side come in any order.
+    /// The same, but keeps the remembered one unless it is `older`: answers to requests that were sent side by
+    /// side come in any order.
     pub fn learn_if(
         &self,
         name: &SequenceName,

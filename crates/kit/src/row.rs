@@ -1,11 +1,11 @@
-//! What a store keeps of a sequence, before it is believed.
+//! Stored sequences, checked before they are believed.
 
 use std::fmt::Display;
 
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill::{Error, ErrorKind, SequenceName};
 
-/// What is wrong with something that is stored.
+/// A reason not to believe a stored row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "another version's, or wrong: there is nothing else")]
 pub enum Fault {
@@ -16,7 +16,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The error of `what`, with what was done about it, such as "nothing was changed":
+    /// The error of `what`, with the consequence, such as "nothing was changed":
     /// [`Unsupported`](ErrorKind::Unsupported) for another version's, otherwise
     /// [`StoreViolation`](ErrorKind::StoreViolation).
     pub fn error(&self, what: impl Display, so: &str) -> Error {
@@ -49,7 +49,7 @@ impl From<&str> for Fault {
 
 /// The numbers of a sequence as they are stored. Wider than any of them, so that none is misread.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "made by stores, of what they read")]
+#[expect(clippy::exhaustive_structs, reason = "made by stores, from rows")]
 pub struct Numbers {
     /// The next id; `None` if all are reserved.
     pub next: Option<i128>,

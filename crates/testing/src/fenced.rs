@@ -1,4 +1,4 @@
-//! What the scripts of the window on Redis decide, as functions: see [`idmill_shared_cache::fenced`].
+//! The scripts of the window on Redis as functions: see [`idmill_shared_cache::fenced`].
 
 use idmill::Range;
 use idmill_shared_cache::fenced::Refill;

@@ -55,7 +55,7 @@ impl Fault {
         Self::Server { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
     }
 
-    /// Its code and the rest of it; empty for what is no refusal.
+    /// Its code and the rest of it; empty if it is no refusal.
     pub fn words(&self) -> (&str, &str) {
         if let Self::Server { code, detail } = self { (code, detail) } else { ("", "") }
     }
@@ -74,17 +74,17 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What servers of one kind say.
+/// The words of servers of one kind.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a constant of each store")]
 pub struct Dialect {
     /// What such a server is called in errors.
     pub name: &'static str,
-    /// What a refusal of this code and detail means for a change.
+    /// The kind of a refused change, by the code and detail.
     pub of_code: fn(&str, &str) -> ErrorKind,
-    /// What can be done about a failure of this kind.
+    /// Advice for a failure of this kind.
     pub remedy: fn(&Fault, ErrorKind) -> Option<Cow<'static, str>>,
-    /// What to check where the server hung up on the first words.
+    /// Advice where the server hung up on the first words.
     pub stranger: &'static str,
 }
 
@@ -115,7 +115,7 @@ impl Drop for Line {
 }
 
 impl Dialect {
-    /// What a failure means.
+    /// The kind of a failure.
     pub fn classify(&self, fault: &Fault, asked: Asked) -> ErrorKind {
         asked.kind(match fault {
             Fault::NotSent(error) => error.kind(),
@@ -133,7 +133,7 @@ impl Dialect {
         advised(kind, format_args!("{} at {server}: {fault}", self.name), (self.remedy)(fault, kind))
     }
 
-    /// What was asked of a new connection was refused: nothing of the caller's was sent yet.
+    /// The error for a new connection that was refused: nothing of the caller's was sent yet.
     pub fn refused(&self, fault: &Fault) -> Error {
         let kind = self.classify(fault, Asked::Read);
         advised(kind, fault, (self.remedy)(fault, kind))
@@ -154,11 +154,10 @@ impl Dialect {
         advised(kind, error, advice)
     }
 
-    /// Connects and logs in; over TLS if it is said how.
+    /// Connects and logs in; over TLS if `tls` says how.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if the server cannot be reached; those of TLS; what it says to
-    /// the login.
+    /// [`Unavailable`](ErrorKind::Unavailable) if the server cannot be reached; those of TLS and of the login.
     pub async fn open(
         &self,
         server: &Address,

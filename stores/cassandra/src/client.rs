@@ -195,7 +195,7 @@ impl Client {
         self.swap(statement, values).await.map(|(applied, _)| applied)
     }
 
-    /// The same; if it was refused, with what is there instead, as far as the condition names it.
+    /// The same, with the row that stands there if it was refused, as far as the condition names it.
     pub(super) async fn swap(&self, statement: &Statement, values: Values) -> Result<(bool, Cells)> {
         let cells = first(self.execute(statement, values).await?, Asked::Write)?;
         cells.and_then(|cells| Some((cells.applied()?, cells))).ok_or_else(|| {

@@ -1,9 +1,9 @@
 //! The table of sequences: one partition each, read and written in agreement. Flat sequences reserve from it;
 //! for datacenter windows it holds the global counter and every datacenter's last claim.
 //!
-//! What was last seen of a sequence is remembered, and a write is tried on that. The node that refuses it
-//! answers with what the condition names, which is all that there is to know of a sequence. So a reserve is
-//! one lightweight transaction, and another for each time that others were faster.
+//! The store remembers each sequence as it last saw it, and tries a write on that. A node that refuses the
+//! write answers with the columns of its condition, which are all of the sequence. So a reserve is one
+//! lightweight transaction, and another for each time that others were faster.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(super) struct Sequences {
 /// A row of it.
 pub(super) type Row = Seen<Mark>;
 
-/// What a row has besides the sequence. The claims are known only of one that was read.
+/// The rest of a row, besides the sequence. The claims are known only after a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     recalls: u64,
@@ -81,7 +81,7 @@ fn era(row: &Row) -> Era {
     Era { identity: row.info.identity, recalls: row.version.recalls }
 }
 
-/// A conditional write, and the row that it makes of what was seen.
+/// A conditional write, and the row that it makes of the one that was seen.
 struct Write<'a> {
     statement: &'a Statement,
     values: Values,
@@ -212,9 +212,9 @@ impl Sequences {
         swapped
     }
 
-    /// What is there instead.
+    /// The row that refused the write; `None` if there is none.
     fn refused(&self, write: &Write<'_>, cells: &Cells) -> Result<Option<Row>> {
-        // What a row would be made of is no answer where a row is.
+        // Only an insert is refused because there is a row: then one without these is corrupt.
         let is_gone = write.seen.is_some() && cells.format().is_none() && cells.value("next").is_none();
         if is_gone { Ok(None) } else { self.decode(&write.new.info.name, cells).map(Some) }
     }
@@ -264,7 +264,7 @@ impl Sequences {
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let key = vec![values::text(name)];
         let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
-        let incarnation = cells.count("incarnation").map_err(|fault| self.corrupt(name, fault.into()))?;
+        let incarnation = cells.count("incarnation").map_err(|fault| self.corrupt(name, &fault.into()))?;
         self.delete(name, incarnation).await
     }
 
@@ -294,10 +294,10 @@ impl Sequences {
     }
 
     fn decode(&self, name: &str, cells: &Cells) -> Result<Row> {
-        decode(name, cells).map_err(|fault| self.corrupt(name, fault))
+        decode(name, cells).map_err(|fault| self.corrupt(name, &fault))
     }
 
-    fn corrupt(&self, name: &str, fault: Fault) -> Error {
+    fn corrupt(&self, name: &str, fault: &Fault) -> Error {
         fault.of(format_args!("the row {name:?} of {}", self.table.display()))
     }
 }
@@ -362,7 +362,7 @@ impl CompareAndSet for Sequences {
     }
 }
 
-/// What is set, the key, and the condition.
+/// The new values, the key, and the condition.
 fn bind<const N: usize>(set: [CqlValue; N], seen: &Row) -> Values {
     let (bounds, mut bound) = (seen.info.bounds, Vec::from(set));
     bound.push(values::text(&seen.info.name));

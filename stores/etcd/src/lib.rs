@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use idmill::ErrorKind;
-use idmill::store::{Change, SequenceInfo, Store};
+use idmill::store::{Change, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::{Scheme, Swapping};
 
@@ -103,14 +103,14 @@ impl EtcdStore {
         }
         Swapping(&*self.sequences).set(name, change).await
     }
-
-    async fn try_server(&self) -> Result<Option<String>> {
-        Ok(self.sequences.cluster())
-    }
 }
 
 impl Store for EtcdStore {
     idmill::store_calls!(|this| Swapping(&*this.sequences) =>
         capabilities reserve give_back create inspect list remove);
-    idmill::store_calls!(set server record swap_record list_records);
+    idmill::store_calls!(set record swap_record list_records);
+
+    fn server(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        Box::pin(async { Ok(self.sequences.cluster()) })
+    }
 }

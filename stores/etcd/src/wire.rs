@@ -149,7 +149,7 @@ pub(super) struct TxnAnswer {
 }
 
 impl TxnAnswer {
-    /// What the one range of the transaction found.
+    /// The keys that the one range of the transaction found.
     pub(super) fn found(self) -> Result<Vec<KeyValue>> {
         let range = self.answers.into_iter().next().and_then(|answer| answer.range);
         range.map(|range| range.kvs).ok_or_else(|| {

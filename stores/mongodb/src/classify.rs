@@ -119,7 +119,7 @@ fn complaint(document: &Document) -> (i32, String) {
 
 /// What a failure means.
 pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
-    // Of what is in a transaction, nothing lasts unless the caller commits in spite of the error.
+    // Nothing in a transaction lasts unless the caller commits in spite of the error.
     asked.kind(match fault {
         Fault::Driver(error) => of_driver(error, asked),
         Fault::Write { code, .. } => of_code(*code, asked),
