@@ -35,7 +35,6 @@ use idmill_kit::Scheme;
 use idmill_kit::{CompareAndSet, Contention, Resend, Swapped, Swapping};
 use serde_json::{Value, json};
 
-use self::classify::Verdict;
 use self::client::Client;
 use self::schema::{Place, Stored};
 
@@ -186,11 +185,7 @@ impl CompareAndSet for DatastoreStore {
     ) -> StoreFuture<'a, Result<Swapped<String>>> {
         Box::pin(async move {
             let Some(mutation) = self.mutation(seen, wanted) else { return Ok(Swapped::Done) };
-            match self.client.commit(&mutation).await {
-                Ok(()) => Ok(Swapped::Done),
-                Err(Verdict::Conflict(error)) => Ok(Swapped::Changed(Some(error))),
-                Err(Verdict::Failed(error)) => Err(error),
-            }
+            self.client.commit(&mutation).await
         })
     }
 

@@ -5,10 +5,9 @@
 
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
-use idmill_kit::CompareAndSet as _;
+use idmill_kit::{CompareAndSet as _, Swapped};
 use serde_json::json;
 
-use super::classify::Verdict;
 use super::{DatastoreStore, over, schema};
 
 impl DatastoreStore {
@@ -35,12 +34,9 @@ impl DatastoreStore {
                 Some((_, version)) => over("update", &entity, version),
                 None => json!({ "insert": entity }),
             };
-            match self.client.commit(&mutation).await {
-                Ok(()) => return Ok(true),
-                // By another's write, or because there were too many at once: that is looked at.
-                Err(Verdict::Conflict(error)) => contest.lost(Some(error)).await?,
-                Err(Verdict::Failed(error)) => return Err(error),
-            }
+            // By another's write, or because there were too many at once: that is looked at.
+            let Swapped::Changed(cause) = self.client.commit(&mutation).await? else { return Ok(true) };
+            contest.lost(cause).await?;
         }
     }
 
