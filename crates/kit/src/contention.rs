@@ -69,7 +69,7 @@ impl Contention {
         self
     }
 
-    /// Attempts it until it is done. `None` says that others were faster and nothing was written, for certain.
+    /// Attempts it until it is done. `None` says that others were faster, and certainly nothing was written.
     ///
     /// # Errors
     /// Those of the attempt, and of [`Contest::lost`].

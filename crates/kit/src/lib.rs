@@ -2,7 +2,8 @@
 //!
 //! - [`Address`]: `HOST:PORT`, read and printed.
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
-//! - [`Contention`]: how a store tries again while others are faster; [`Remembered`]: sequences as it last saw them.
+//! - [`Contention`]: how a store tries again while others are faster.
+//! - [`Remembered`]: sequences as a store last saw them.
 //! - [`Asked`]: doubt after a failure, by the kind of request.
 //! - [`Numbers`]: a stored sequence, checked before it is believed; [`Fault`]: a reason not to.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.

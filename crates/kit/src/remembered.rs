@@ -27,8 +27,8 @@ impl<V: Clone> Remembered<V> {
         self.learn_if(name, now, |_, _| true);
     }
 
-    /// The same, but keeps the remembered one unless it is `older`: answers to requests that were sent side by
-    /// side come in any order.
+    /// The same, but keeps the remembered one unless it is `older`: answers to requests that were sent side
+    /// by side come in any order.
     pub fn learn_if(
         &self,
         name: &SequenceName,

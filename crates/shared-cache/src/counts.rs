@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a window on a cache has done since it was made, in this process.
+/// The work of a window on a cache since it was made, in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowStats {

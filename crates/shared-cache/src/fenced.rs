@@ -1,8 +1,8 @@
 //! The decisions of a window that scripts keep on a server which may be replaced by a copy of itself; pure.
 //!
-//! On Redis these are the scripts in `stores/redis/src/window/scripts`. `idmill-testing` has them as functions:
-//! tests on the server check that the scripts decide as these do; a model explores that no id repeats when
-//! everybody decides so.
+//! On Redis these are the scripts in `stores/redis/src/window/scripts`. `idmill-testing` has them as
+//! functions: tests on the server check that the scripts decide as these do; a model explores that no id
+//! repeats when everybody decides so.
 //!
 //! A sequence's entry is a range and how much of it is used, under the fence of the server
 //! that it was put on: which process that is, and which history of writes it is the head of. A promoted

@@ -157,7 +157,7 @@ impl Dialect {
     /// Connects and logs in; over TLS if `tls` says how.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if the server cannot be reached; those of TLS and of the login.
+    /// [`Unavailable`](ErrorKind::Unavailable) if the server cannot be reached; those of TLS and the login.
     pub async fn open(
         &self,
         server: &Address,
