@@ -1,7 +1,7 @@
 //! One connection to one server, shared by all callers of a process.
 //!
-//! Nothing is sent again. Nor are the driver's answers taken on trust: each script repeats a number that was asked with it, so that an answer
-//! to something else is noticed.
+//! Nothing is sent again. Nor are the driver's answers taken on trust: each script repeats a number that was
+//! asked with it, so that an answer to something else is noticed.
 
 use std::fmt;
 use std::sync::Arc;

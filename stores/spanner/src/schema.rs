@@ -211,20 +211,24 @@ impl Table {
 
     /// Adds a row.
     pub(super) fn insert(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
-        let (columns, values) = row(info, layout == Layout::Full);
-        mutation::insert(&self.0, &columns, &dynamic(&values))
+        self.mutation(mutation::insert, info, layout)
     }
 
     /// Writes where a sequence stands.
     pub(super) fn advance(&self, info: &SequenceInfo) -> Mutation {
-        let (columns, values) = row(info, false);
-        mutation::update(&self.0, &columns, &dynamic(&values))
+        self.mutation(mutation::update, info, Layout::Plain)
     }
 
     /// Writes all that a row can say.
     pub(super) fn update(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
-        let (columns, values) = row(info, layout == Layout::Full);
-        mutation::update(&self.0, &columns, &dynamic(&values))
+        self.mutation(mutation::update, info, layout)
+    }
+
+    fn mutation(&self, write: Writes, info: &SequenceInfo, layout: Layout) -> Mutation {
+        let (name, (columns, numbers)) = (info.name.as_str(), row(info, layout));
+        let mut values: Vec<&dyn ToKind> = vec![&name];
+        values.extend(numbers.iter().map(|number| number as &dyn ToKind));
+        write(&self.0, &columns, &values)
     }
 
     /// Removes a row.
@@ -234,20 +238,19 @@ impl Table {
 
     /// The same as [`insert`](Self::insert), visible at once to the transaction that runs it.
     pub(super) fn insert_now(&self, info: &SequenceInfo, layout: Layout) -> Statement {
-        let (columns, values) = row(info, layout == Layout::Full);
-        let parameters: Vec<_> = columns.iter().map(|column| format!("@{column}")).collect();
-        let sql =
-            format!("INSERT INTO `{}` ({}) VALUES ({})", self.0, columns.join(", "), parameters.join(", "));
-        with_parameters(sql, &columns, &values)
+        let columns = row(info, layout).0.join(", ");
+        let parameters = columns.replace(", ", ", @");
+        with_parameters(format!("INSERT INTO `{}` ({columns}) VALUES (@{parameters})", self.0), info, layout)
     }
 
     /// The same as [`advance`](Self::advance), visible at once to the transaction that runs it.
     pub(super) fn advance_now(&self, info: &SequenceInfo) -> Statement {
-        let (columns, values) = row(info, false);
         let sql = format!("UPDATE `{}` SET next_value = @next_value WHERE name = @name", self.0);
-        with_parameters(sql, &columns, &values)
+        with_parameters(sql, info, Layout::Plain)
     }
 }
+
+type Writes = fn(&str, &[&str], &[&dyn ToKind]) -> Mutation;
 
 /// Where an answer has which column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,45 +266,25 @@ impl Columns {
     }
 }
 
-/// A value of a row: the name, or a number that may be NULL.
-enum Value {
-    Name(String),
-    Number(Option<i64>),
-}
-
-fn row(info: &SequenceInfo, full: bool) -> (Vec<&'static str>, Vec<Value>) {
-    let next = info.next.or_else(|| info.bounds.max().checked_add(1));
-    let mut columns = vec!["name", "next_value"];
-    let mut values = vec![Value::Name(info.name.as_str().to_owned()), Value::Number(next.map(encode))];
-    if full {
+/// The columns of a row, and the values of those after its name.
+fn row(info: &SequenceInfo, layout: Layout) -> (Vec<&'static str>, Vec<Option<i64>>) {
+    let (mut columns, mut numbers) = (vec!["name", "next_value"], Vec::new());
+    numbers.push(info.next.or_else(|| info.bounds.max().checked_add(1)).map(encode));
+    if layout == Layout::Full {
         let (bounds, identity) = (info.bounds, info.identity);
         let added = [bounds.start(), bounds.max(), identity.incarnation, identity.epoch];
         columns.extend(ADDED);
-        values.extend(added.map(|value| Value::Number(Some(encode(value)))));
+        numbers.extend(added.map(|value| Some(encode(value))));
     }
-    (columns, values)
+    (columns, numbers)
 }
 
-fn dynamic(values: &[Value]) -> Vec<&dyn ToKind> {
-    values.iter().map(Value::dynamic).collect()
-}
-
-impl Value {
-    fn dynamic(&self) -> &dyn ToKind {
-        match self {
-            Self::Name(name) => name,
-            Self::Number(number) => number,
-        }
-    }
-}
-
-fn with_parameters(sql: String, columns: &[&str], values: &[Value]) -> Statement {
+fn with_parameters(sql: String, info: &SequenceInfo, layout: Layout) -> Statement {
+    let (columns, numbers) = row(info, layout);
     let mut statement = Statement::new(sql);
-    for (column, value) in columns.iter().zip(values) {
-        match value {
-            Value::Name(name) => statement.add_param(column, name),
-            Value::Number(number) => statement.add_param(column, number),
-        }
+    statement.add_param("name", &info.name.as_str());
+    for (column, number) in columns[1..].iter().zip(&numbers) {
+        statement.add_param(column, number);
     }
     statement
 }
