@@ -45,3 +45,18 @@ pub fn chain(error: &(dyn StdError + 'static)) -> String {
     texts.dedup();
     texts.join(": ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_write_leaves_anything_unknown() {
+        use ErrorKind::{Denied, Unavailable, UnknownOutcome};
+        assert_eq!(Asked::Write.kind(UnknownOutcome), UnknownOutcome);
+        for asked in [Asked::Read, Asked::InTransaction] {
+            assert_eq!(asked.kind(UnknownOutcome), Unavailable);
+            assert_eq!(asked.kind(Denied), Denied);
+        }
+    }
+}

@@ -43,3 +43,25 @@ impl<V: Clone> Remembered<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::{Bounds, SequenceInfo};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_came_late_is_not_remembered() {
+        let (all, name) = (Remembered::default(), SequenceName::new("s").unwrap());
+        let info = SequenceInfo::new(name.clone(), Bounds::of::<u64>());
+        let seen = |version| Some(Seen { info: info.clone(), version });
+        let older = |known: &Seen<u8>, now: &Seen<u8>| known.version < now.version;
+        all.learn_if(&name, seen(2), older);
+        all.learn_if(&name, seen(1), older);
+        assert_eq!(all.get(&name), seen(2));
+        all.learn(&name, seen(1));
+        assert_eq!(all.get(&name), seen(1));
+        all.learn(&name, None);
+        assert_eq!(all.get(&name), None);
+    }
+}

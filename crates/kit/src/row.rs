@@ -92,3 +92,42 @@ impl Numbers {
         Self { next, ..self }.of(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Numbers = Numbers { next: Some(15), start: 10, max: 20, incarnation: 7, epoch: 0 };
+
+    fn name() -> SequenceName {
+        SequenceName::new("s").unwrap()
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_named() {
+        assert_eq!(GOOD.of(name()).unwrap().next, Some(15));
+        for (bad, fault) in [
+            (Numbers { next: Some(9), ..GOOD }, "next 9 outside"),
+            (Numbers { next: Some(21), ..GOOD }, "next 21 outside"),
+            (Numbers { max: 9, ..GOOD }, "bounds 10..=9"),
+            (Numbers { start: -1, ..GOOD }, "bounds -1..=20"),
+            (Numbers { max: 1 << 64, ..GOOD }, "without ids"),
+            (Numbers { incarnation: 0, ..GOOD }, "incarnation 0"),
+            (Numbers { epoch: -1, ..GOOD }, "epoch -1"),
+        ] {
+            let error = bad.of(name()).unwrap_err().of("the row");
+            assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+            assert!(error.to_string().contains(fault), "{error}");
+        }
+        assert_eq!(Fault::Format.of("the row").kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn one_past_the_last_is_all_used_where_a_store_says_so() {
+        let past = Numbers { next: Some(21), ..GOOD };
+        assert_eq!(past.or_used_up(name()).unwrap().next, None);
+        assert!(Numbers { next: Some(22), ..GOOD }.or_used_up(name()).is_err());
+        let largest = Numbers { next: Some(1 << 64), max: u64::MAX.into(), ..GOOD };
+        assert_eq!(largest.or_used_up(name()).unwrap().reached(), 1 << 64);
+    }
+}
