@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use super::{Contention, Contest};
+use super::Contention;
 use idmill::SequenceName;
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo,
-    StoreFuture, already_exists, no_records, not_found,
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, StoreFuture,
+    already_exists, not_found,
 };
 use idmill::{Error, Operation, Result};
 
@@ -52,7 +52,7 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     type Version: Clone + fmt::Debug + Send + Sync;
 
     /// What this store can do: [`Store::capabilities`](idmill::store::Store::capabilities). It can give back,
-    /// so `gives_back` is `true`.
+    /// so `gives_back` is `true`, unless the store does not pass that call on.
     fn can(&self) -> Capabilities;
 
     /// Reads a sequence; `None` if there is none of this name.
@@ -81,43 +81,30 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
         resend: Resend,
     ) -> StoreFuture<'a, Result<Swapped<Self::Version>>>;
 
+    /// The same for [`Store::set`](idmill::store::Store::set), which a store may have to write although
+    /// nothing about the sequence is to change. By default it is [`swap`](Self::swap), unless nothing is.
+    ///
+    /// # Errors
+    /// As [`swap`](Self::swap).
+    fn swap_set<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: &'a Seen<Self::Version>,
+        wanted: &'a SequenceInfo,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Result<Swapped<Self::Version>>> {
+        let _ = change;
+        if seen.info == *wanted {
+            return Box::pin(async { Ok(Swapped::Done) });
+        }
+        self.swap(name, Some(seen), Some(wanted), Resend::Harmless)
+    }
+
     /// Reads a page of the sequences.
     ///
     /// # Errors
     /// As [`Store::list`](idmill::store::Store::list).
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
-
-    /// [`Store::record`](idmill::store::Store::record), for a store that keeps records.
-    ///
-    /// # Errors
-    /// As [`Store::record`](idmill::store::Store::record).
-    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        let _ = name;
-        Box::pin(async { Err(no_records()) })
-    }
-
-    /// [`Store::swap_record`](idmill::store::Store::swap_record), for a store that keeps records.
-    ///
-    /// # Errors
-    /// As [`Store::swap_record`](idmill::store::Store::swap_record).
-    fn write_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        let _ = (name, seen, wanted);
-        Box::pin(async { Err(no_records()) })
-    }
-
-    /// [`Store::list_records`](idmill::store::Store::list_records), for a store that keeps records.
-    ///
-    /// # Errors
-    /// As [`Store::list_records`](idmill::store::Store::list_records).
-    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
-        let _ = page;
-        Box::pin(async { Err(no_records()) })
-    }
 
     /// Refuses bounds that this store cannot hold.
     ///
@@ -134,20 +121,24 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a sequence is to become (`None`: it is removed), and what to answer once that is written.
-pub type Decided<R> = Result<(Option<SequenceInfo>, R)>;
+/// The sequence to write (`None`: it is removed), and the answer once that is done.
+type Decided<R> = Result<(Option<SequenceInfo>, R)>;
+
+/// How a decision is written.
+#[derive(Clone, Copy)]
+enum Write<'a> {
+    Swap(Resend),
+    Set(&'a Change),
+}
 
 /// Asks `decide` what a sequence is to become, and writes that if it differs from what is stored. Begins
 /// again if others changed the sequence in between, so `decide` may be called several times. The first time
 /// it may get what the store [remembers](CompareAndSet::remembered); the answer to that counts only if it is
 /// written.
-///
-/// # Errors
-/// Those of `decide`, and of reading and writing.
-pub async fn change<S: CompareAndSet + ?Sized, R>(
+async fn change<S: CompareAndSet + ?Sized, R>(
     store: &S,
     name: &SequenceName,
-    resend: Resend,
+    how: Write<'_>,
     decide: impl Fn(Option<&SequenceInfo>) -> Decided<R>,
 ) -> Result<R> {
     let mut contest = store.contention().begin();
@@ -158,122 +149,35 @@ pub async fn change<S: CompareAndSet + ?Sized, R>(
     loop {
         let stored = seen.as_ref().map(|seen| &seen.info);
         match decide(stored) {
-            Ok((wanted, outcome)) if wanted.as_ref() != stored => {
-                let resend = if seen.is_some() { resend } else { Resend::Never };
-                let swapped = store.swap(name, seen.as_ref(), wanted.as_ref(), resend).await?;
-                let Some(now) = after_a_loss(store, name, &mut contest, swapped).await? else {
-                    return Ok(outcome);
+            Ok((wanted, outcome))
+                if wanted.as_ref() != stored || is_fresh && matches!(how, Write::Set(_)) =>
+            {
+                let swapped = match (how, &seen, &wanted) {
+                    (Write::Set(change), Some(seen), Some(wanted)) => {
+                        store.swap_set(name, seen, wanted, change).await?
+                    }
+                    (Write::Swap(resend), Some(_), _) => {
+                        store.swap(name, seen.as_ref(), wanted.as_ref(), resend).await?
+                    }
+                    _ => store.swap(name, None, wanted.as_ref(), Resend::Never).await?,
                 };
-                (seen, is_fresh) = (now, true);
+                seen = match swapped {
+                    Swapped::Done => return Ok(outcome),
+                    Swapped::Now(now) => {
+                        contest.lost(None).await?;
+                        now
+                    }
+                    Swapped::Changed(cause) => {
+                        contest.lost(cause).await?;
+                        store.read(name).await?
+                    }
+                };
             }
             decided if is_fresh => return decided.map(|(_, outcome)| outcome),
-            _ => (seen, is_fresh) = (store.read(name).await?, true),
+            _ => seen = store.read(name).await?,
         }
+        is_fresh = true;
     }
-}
-
-/// What is stored instead, once the next attempt is to be made; `None` if it was no loss.
-async fn after_a_loss<S: CompareAndSet + ?Sized>(
-    store: &S,
-    name: &SequenceName,
-    contest: &mut Contest,
-    swapped: Swapped<S::Version>,
-) -> Result<Option<Option<Seen<S::Version>>>> {
-    Ok(match swapped {
-        Swapped::Done => None,
-        Swapped::Now(now) => {
-            contest.lost(None).await?;
-            Some(now)
-        }
-        Swapped::Changed(cause) => {
-            contest.lost(cause).await?;
-            Some(store.read(name).await?)
-        }
-    })
-}
-
-/// [`Store::reserve`](idmill::store::Store::reserve), by [`change`].
-///
-/// # Errors
-/// Those of [`Store::reserve`](idmill::store::Store::reserve).
-pub async fn reserve<S: CompareAndSet + ?Sized>(store: &S, request: &Reserve) -> Result<Grant> {
-    let Reserve { name, count, ceiling, create, .. } = request;
-    if let Some(bounds) = create {
-        store.check(*bounds)?;
-    }
-    let fresh = create.map(|bounds| SequenceInfo::new(name.clone(), bounds));
-    let reserved = |stored: Option<&SequenceInfo>| {
-        let mut info = stored.or(fresh.as_ref()).cloned().ok_or_else(|| not_found(name))?;
-        let grant = info.grant(*count, *ceiling)?;
-        Ok((Some(info), grant))
-    };
-    change(store, name, Resend::Harmless, reserved).await
-}
-
-/// [`Store::give_back`](idmill::store::Store::give_back). Reads, and writes once; after a conflict the rest
-/// is a gap. The conflict may be with our own write, if something on the way sent it twice, and others may
-/// have reserved what that gave back.
-///
-/// # Errors
-/// Those of [`Store::give_back`](idmill::store::Store::give_back).
-pub async fn give_back<S: CompareAndSet + ?Sized>(store: &S, back: &GiveBack) -> Result<bool> {
-    let taken = |seen: Seen<S::Version>| {
-        let mut wanted = seen.info.clone();
-        wanted.take_back(back).then_some((seen, wanted))
-    };
-    let taken_back = match store.remembered(&back.name).and_then(taken) {
-        Some(taken_back) => Some(taken_back),
-        None => store.read(&back.name).await?.and_then(taken),
-    };
-    let Some((seen, wanted)) = taken_back else { return Ok(false) };
-    let swapped = store.swap(&back.name, Some(&seen), Some(&wanted), Resend::Never).await?;
-    Ok(matches!(swapped, Swapped::Done))
-}
-
-/// [`Store::create`](idmill::store::Store::create), by [`change`].
-///
-/// # Errors
-/// Those of [`Store::create`](idmill::store::Store::create).
-pub async fn create<S: CompareAndSet + ?Sized>(
-    store: &S,
-    name: &SequenceName,
-    bounds: Bounds,
-) -> Result<SequenceInfo> {
-    store.check(bounds)?;
-    let fresh = SequenceInfo::new(name.clone(), bounds);
-    let created = |stored: Option<&SequenceInfo>| match stored {
-        // Our own: something on the way sent it twice, and the second was refused.
-        Some(info) if info.identity == fresh.identity => Ok((Some(info.clone()), info.clone())),
-        Some(_) => Err(already_exists(name)),
-        None => Ok((Some(fresh.clone()), fresh.clone())),
-    };
-    change(store, name, Resend::Never, created).await
-}
-
-/// [`Store::set`](idmill::store::Store::set), by [`change`].
-///
-/// # Errors
-/// Those of [`Store::set`](idmill::store::Store::set).
-pub async fn set<S: CompareAndSet + ?Sized>(
-    store: &S,
-    name: &SequenceName,
-    wanted: Change,
-) -> Result<SequenceInfo> {
-    let set = |stored: Option<&SequenceInfo>| {
-        let mut info = stored.cloned().ok_or_else(|| not_found(name))?;
-        info.apply(&wanted)?;
-        store.check(info.bounds)?;
-        Ok((Some(info.clone()), info))
-    };
-    change(store, name, Resend::Harmless, set).await
-}
-
-/// [`Store::remove`](idmill::store::Store::remove), by [`change`].
-///
-/// # Errors
-/// Those of [`Store::remove`](idmill::store::Store::remove).
-pub async fn remove<S: CompareAndSet + ?Sized>(store: &S, name: &SequenceName) -> Result<bool> {
-    change(store, name, Resend::Harmless, |stored| Ok((None, stored.is_some()))).await
 }
 
 /// The calls of [`Store`](idmill::store::Store) by compare-and-set. A store passes its own on to them:
@@ -281,7 +185,7 @@ pub async fn remove<S: CompareAndSet + ?Sized>(store: &S, name: &SequenceName) -
 /// ```ignore
 /// impl Store for ToyStore {
 ///     idmill::store_calls!(|this| Swapping(this) =>
-///         capabilities reserve give_back create inspect list set remove record swap_record list_records);
+///         capabilities reserve give_back create inspect list set remove);
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -295,56 +199,81 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
     }
 
     pub fn reserve(self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move { named(reserve(self.0, request).await, &request.name, Operation::Reserve) })
+        let Reserve { name, count, ceiling, create, .. } = request;
+        named(name, Operation::Reserve, async move {
+            create.map_or(Ok(()), |bounds| self.0.check(bounds))?;
+            let fresh = create.map(|bounds| SequenceInfo::new(name.clone(), bounds));
+            let reserved = |stored: Option<&SequenceInfo>| {
+                let mut info = stored.or(fresh.as_ref()).cloned().ok_or_else(|| not_found(name))?;
+                let grant = info.grant(*count, *ceiling)?;
+                Ok((Some(info), grant))
+            };
+            change(self.0, name, Write::Swap(Resend::Harmless), reserved).await
+        })
     }
 
+    /// Reads, and writes once; after a conflict the rest is a gap. The conflict may be with our own write, if
+    /// something on the way sent it twice, and others may have reserved what that gave back.
     pub fn give_back(self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move { named(give_back(self.0, back).await, &back.name, Operation::GiveBack) })
+        named(&back.name, Operation::GiveBack, async move {
+            let taken = |seen: Seen<S::Version>| {
+                let mut wanted = seen.info.clone();
+                wanted.take_back(back).then_some((seen, wanted))
+            };
+            let taken_back = match self.0.remembered(&back.name).and_then(taken) {
+                Some(taken_back) => Some(taken_back),
+                None => self.0.read(&back.name).await?.and_then(taken),
+            };
+            let Some((seen, wanted)) = taken_back else { return Ok(false) };
+            let swapped = self.0.swap(&back.name, Some(&seen), Some(&wanted), Resend::Never).await?;
+            Ok(matches!(swapped, Swapped::Done))
+        })
     }
 
     pub fn create(self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(async move { named(create(self.0, name, bounds).await, name, Operation::Create) })
+        named(name, Operation::Create, async move {
+            self.0.check(bounds)?;
+            let fresh = SequenceInfo::new(name.clone(), bounds);
+            let created = |stored: Option<&SequenceInfo>| match stored {
+                // Our own: something on the way sent it twice, and the second was refused.
+                Some(info) if info.identity == fresh.identity => Ok((Some(info.clone()), info.clone())),
+                Some(_) => Err(already_exists(name)),
+                None => Ok((Some(fresh.clone()), fresh.clone())),
+            };
+            change(self.0, name, Write::Swap(Resend::Never), created).await
+        })
     }
 
     pub fn inspect(self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        Box::pin(async move {
-            let read = self.0.read(name).await.map(|seen| seen.map(|seen| seen.info));
-            named(read, name, Operation::Inspect)
-        })
+        named(name, Operation::Inspect, async move { Ok(self.0.read(name).await?.map(|seen| seen.info)) })
     }
 
     pub fn list(self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(async move { self.0.read_page(page).await.map_err(|error| error.during(Operation::List)) })
     }
 
-    pub fn set(self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(async move { named(set(self.0, name, change).await, name, Operation::Set) })
+    pub fn set(self, name: &'a SequenceName, wanted: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
+        named(name, Operation::Set, async move {
+            let set = |stored: Option<&SequenceInfo>| {
+                let mut info = stored.cloned().ok_or_else(|| not_found(name))?;
+                info.apply(&wanted)?;
+                self.0.check(info.bounds)?;
+                Ok((Some(info.clone()), info))
+            };
+            change(self.0, name, Write::Set(&wanted), set).await
+        })
     }
 
     pub fn remove(self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move { named(remove(self.0, name).await, name, Operation::Remove) })
-    }
-
-    pub fn record(self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(async move { named(self.0.read_record(name).await, name, Operation::Inspect) })
-    }
-
-    pub fn swap_record(
-        self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move { named(self.0.write_record(name, seen, wanted).await, name, Operation::Set) })
-    }
-
-    pub fn list_records(self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
-        Box::pin(
-            async move { self.0.read_records(page).await.map_err(|error| error.during(Operation::List)) },
-        )
+        let removed = |stored: Option<&SequenceInfo>| Ok((None, stored.is_some()));
+        named(name, Operation::Remove, change(self.0, name, Write::Swap(Resend::Harmless), removed))
     }
 }
 
-fn named<T>(outcome: Result<T>, name: &SequenceName, operation: Operation) -> Result<T> {
-    outcome.map_err(|error| error.of(name).during(operation))
+fn named<'a, T>(
+    name: &'a SequenceName,
+    operation: Operation,
+    outcome: impl Future<Output = Result<T>> + Send + 'a,
+) -> StoreFuture<'a, Result<T>> {
+    Box::pin(async move { outcome.await.map_err(|error| error.of(name).during(operation)) })
 }

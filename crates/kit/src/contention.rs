@@ -69,6 +69,24 @@ impl Contention {
         self
     }
 
+    /// Attempts it until it is done. `None` says that others were faster, and certainly nothing was written.
+    ///
+    /// # Errors
+    /// Those of the attempt, and of [`Contest::lost`].
+    pub async fn until<R, F>(self, mut attempt: impl FnMut() -> F) -> Result<R>
+    where
+        // Not an async closure: a task that awaits one cannot be spawned yet.
+        F: Future<Output = Result<Option<R>>>,
+    {
+        let mut contest = self.begin();
+        loop {
+            if let Some(done) = attempt().await? {
+                return Ok(done);
+            }
+            contest.lost(None).await?;
+        }
+    }
+
     /// Begins to count: the first attempt is about to be made.
     pub fn begin(self) -> Contest {
         let pauses = ExponentialBuilder::new()

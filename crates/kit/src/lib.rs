@@ -3,6 +3,9 @@
 //! - [`Address`]: `HOST:PORT`, read and printed.
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
 //! - [`Contention`]: how a store tries again while others are faster.
+//! - [`Remembered`]: sequences as a store last saw them.
+//! - [`Asked`]: doubt after a failure, by the kind of request.
+//! - [`Numbers`]: a stored sequence, checked before it is believed; [`Fault`]: a reason not to.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
 //! - [`options`]: the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.
@@ -19,9 +22,10 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;
-pub mod cas;
+mod cas;
 mod column;
 mod contention;
+mod doubt;
 mod existing;
 pub mod history;
 pub mod mode;
@@ -29,6 +33,8 @@ pub mod options;
 pub mod query;
 mod raise;
 mod refuse;
+mod remembered;
+mod row;
 mod scheme;
 pub mod secrets;
 mod shared;
@@ -39,10 +45,13 @@ pub use address::Address;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
 pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
+pub use doubt::{Asked, advised, causes, chain};
 pub use existing::Existing;
 pub use mode::Mode;
 pub use raise::{create_at, raise};
 pub use refuse::refuse;
+pub use remembered::Remembered;
+pub use row::{Fault, Numbers};
 pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};

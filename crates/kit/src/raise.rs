@@ -56,7 +56,8 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 /// create meanwhile. `to` may be one more than the max.
 ///
 /// In one step, by a reserve that creates: at any moment there is no such sequence, or it is at `to` already.
-/// Cassandra and a window, and a server that refuses the reserve, take two steps; until the second, ids below `to` can be drawn.
+/// A window, and a server that refuses the reserve, take two steps; until the second, ids below `to` can be
+/// drawn.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {

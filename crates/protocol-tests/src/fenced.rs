@@ -1,4 +1,4 @@
-//! The window on Redis: every process runs the decisions of `idmill_shared_cache::fenced`, over two
+//! The window on Redis: every process runs the decisions of `idmill_testing::fenced`, over two
 //! servers that replace one another.
 //!
 //! One is the master and the other follows it, some way behind. The follower may be promoted at any time, as
@@ -12,8 +12,9 @@ mod befalls;
 mod served;
 
 use idmill::Range;
-use idmill_shared_cache::fenced;
-use idmill_shared_cache::fenced::{Draw, Kept};
+use idmill_shared_cache::fenced::{prepared, refill};
+use idmill_testing::fenced;
+use idmill_testing::fenced::{Draw, Kept};
 
 use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
@@ -223,7 +224,7 @@ impl FencedWindow {
                 Reply::Drawn(fenced::draw(&mut server.kept, &here, COUNT, u64::MAX, token.into()))
             }
             Sent::Install(token, block) => {
-                let refill = fenced::refill(range(block), COUNT, u64::MAX);
+                let refill = refill(range(block), COUNT, u64::MAX);
                 let claimed = match &server.kept {
                     Some(Kept::Claim { fence, .. }) if self.bug == Bug::UnfencedInstall => *fence,
                     _ => here,
@@ -242,7 +243,7 @@ impl FencedWindow {
                 {
                     *ahead = Some(token.into());
                 }
-                let refill = fenced::prepared(range(block), left.into());
+                let refill = prepared(range(block), left.into());
                 Reply::Installed(fenced::install(&mut server.kept, &here, token.into(), &refill))
             }
         }
@@ -293,7 +294,7 @@ impl FencedWindow {
                 return self.hand_out(state, process, ids(range));
             }
             (Reply::Installed(true), At::Installing(_, block)) => {
-                let own = fenced::refill(range(block), COUNT, u64::MAX).own;
+                let own = refill(range(block), COUNT, u64::MAX).own;
                 return self.hand_out(state, process, ids(own));
             }
             (Reply::Drawn(Draw::Claimed), At::DrawingWith(block)) => At::Installing(state.names.2, block),

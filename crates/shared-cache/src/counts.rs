@@ -4,9 +4,35 @@ use std::time::Duration;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The work of a window on a cache since it was made, in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WindowStats {
+    /// Connections opened; 0 where they are not counted.
+    pub connections: u64,
+    /// Commands or scripts sent. Those that are sent together count once.
+    pub round_trips: u64,
+    /// Ranges put into an empty window, which others waited for, or handed out past it.
+    pub refills: u64,
+    /// Ranges put into a window before it was empty, so nobody waited.
+    pub ahead: u64,
+    /// Draws that waited for another client's refill.
+    pub waits: u64,
+    /// Ids that were reserved for a refill but fit neither the window nor its caller: a gap. This happens
+    /// only at the end of a sequence, or if another client reserves from the store directly, sets the
+    /// sequence, or raises its max.
+    pub abandoned: u64,
+    /// Ids that may have been drawn for a caller that got no answer: a gap, or handed out to another caller.
+    pub uncertain: u64,
+}
+
 /// What a window did since it was made.
 #[derive(Debug, Default)]
 pub struct Counts {
+    /// Connections opened.
+    pub connections: Count,
+    /// Commands or scripts sent.
+    pub round_trips: Count,
     /// Ranges put into an empty window.
     pub refills: Count,
     /// Ranges put into a window before it was empty.
@@ -17,6 +43,21 @@ pub struct Counts {
     pub abandoned: Count,
     /// Ids that may have been drawn for a caller that never heard.
     pub uncertain: Count,
+}
+
+impl Counts {
+    /// As they are now.
+    pub fn stats(&self) -> WindowStats {
+        WindowStats {
+            connections: self.connections.read(),
+            round_trips: self.round_trips.read(),
+            refills: self.refills.read(),
+            ahead: self.ahead.read(),
+            waits: self.waits.read(),
+            abandoned: self.abandoned.read(),
+            uncertain: self.uncertain.read(),
+        }
+    }
 }
 
 /// A number that only grows.

@@ -1,18 +1,19 @@
 //! The decisions of a window that scripts keep on a server which may be replaced by a copy of itself; pure.
 //!
-//! On Redis these are the scripts in `stores/redis/src/window/scripts`. Tests on the server check that they
-//! decide as these functions do; a model explores that no id repeats when everybody decides so.
+//! On Redis these are the scripts in `stores/redis/src/window/scripts`. `idmill-testing` has them as
+//! functions: tests on the server check that the scripts decide as these do; a model explores that no id
+//! repeats when everybody decides so.
 //!
-//! A sequence's entry is a range and how much of it is used, under the [fence](Kept::Range) of the server
+//! A sequence's entry is a range and how much of it is used, under the fence of the server
 //! that it was put on: which process that is, and which history of writes it is the head of. A promoted
 //! replica, a master that becomes one again, and a server that is started over a file of some time ago may
 //! all have *old* numbers, whose ids were handed out. The fence of each differs from that of the numbers, so
 //! the numbers are void.
 //!
-//! 1. A [`draw`] takes from the range. If there is no valid range, it claims the right to refill, with a
+//! 1. A draw takes from the range. If there is no valid range, it claims the right to refill, with a
 //!    token of its own. Other draws then find the window claimed, and wait. A claim expires by itself.
 //! 2. The claimant reserves a range from the store behind, after it claimed and never before.
-//! 3. It [`install`]s what it does not need itself, if its claim still stands *and* the fence is the one
+//! 3. It installs what it does not need itself, if its claim still stands *and* the fence is the one
 //!    under which the claim was made.
 //! 4. The first draw that leaves no more than the range's mark claims the right to prepare the next range,
 //!    and installs that range *behind* the one it saw, if that one still stands there. When the first range
@@ -23,141 +24,6 @@ use idmill::Range;
 
 /// The most ids in a window.
 pub const MAX_LEN: u64 = 1 << 20;
-
-/// The server's entry for a sequence.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Kept<Fence> {
-    /// A process has claimed the right to refill.
-    Claim {
-        /// The server's fence when the window was claimed.
-        fence: Fence,
-        /// The token of this claim alone.
-        token: u64,
-    },
-    /// The ids from `base + used` up to, but not including, `base + len`.
-    Range {
-        /// The server's fence when the range was installed.
-        fence: Fence,
-        /// The first id.
-        base: u64,
-        /// How many are handed out.
-        used: u64,
-        /// How many there are.
-        len: u64,
-        /// When no more than this many are left, the next range is prepared.
-        mark: u64,
-        /// The token of the process that prepares the next range.
-        ahead: Option<u64>,
-        /// What follows this range: its first id, how many there are, and its mark.
-        next: Option<(u64, u64, u64)>,
-    },
-}
-
-/// The outcome of a draw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Draw {
-    /// These ids are the caller's.
-    Ids {
-        /// The ids.
-        range: Range,
-        /// The first id of the range that they belong to.
-        base: u64,
-        /// How many are left, in this range and what follows it.
-        left: u64,
-        /// The caller may prepare the next range.
-        low: bool,
-    },
-    /// The next id is above the caller's ceiling.
-    Above,
-    /// The caller may refill.
-    Claimed,
-    /// Another process may refill.
-    Busy,
-}
-
-/// Takes up to `count` ids, none above `ceiling`. If the window holds nothing valid at this server, claims it
-/// with `token`.
-pub fn draw<Fence: Clone + PartialEq>(
-    kept: &mut Option<Kept<Fence>>,
-    here: &Fence,
-    count: u64,
-    ceiling: u64,
-    token: u64,
-) -> Draw {
-    go_on(kept, here);
-    match kept {
-        Some(Kept::Claim { fence, .. }) if fence == here => Draw::Busy,
-        Some(Kept::Range { fence, used, len, ahead: Some(_), .. }) if fence == here && *used >= *len => {
-            Draw::Busy
-        }
-        Some(Kept::Range { fence, base, used, len, mark, ahead, next }) if fence == here && *used < *len => {
-            let first = *base + *used;
-            let Some(room) = ceiling.checked_sub(first) else { return Draw::Above };
-            let take = count.min(*len - *used).min(room.saturating_add(1));
-            let Some(range) = Range::new(first, take) else { return Draw::Above };
-            *used += take;
-            let left = *len - *used + next.map_or(0, |(_, len, _)| len);
-            let low = *mark > 0 && next.is_none() && ahead.is_none() && left <= *mark;
-            if low {
-                *ahead = Some(token);
-            }
-            Draw::Ids { range, base: *base, left, low }
-        }
-        _ => {
-            *kept = Some(Kept::Claim { fence: here.clone(), token });
-            Draw::Claimed
-        }
-    }
-}
-
-/// Goes on in the next range if this one is used up.
-fn go_on<Fence: Clone + PartialEq>(kept: &mut Option<Kept<Fence>>, here: &Fence) {
-    if let Some(Kept::Range { fence, used, len, next: Some((base, next, mark)), .. }) = kept
-        && fence == here
-        && used >= len
-    {
-        let (base, len, mark) = (*base, *next, *mark);
-        *kept = Some(Kept::Range { fence: here.clone(), base, used: 0, len, mark, ahead: None, next: None });
-    }
-}
-
-/// Puts what is left of a range in the place of the claim with this token, or behind the range that is
-/// claimed with it, if that still stands. Otherwise the range is abandoned.
-pub fn install<Fence: Clone + PartialEq>(
-    kept: &mut Option<Kept<Fence>>,
-    here: &Fence,
-    token: u64,
-    refill: &Refill,
-) -> bool {
-    let Refill { base, used, len, mark, .. } = *refill;
-    match kept {
-        Some(Kept::Claim { fence, token: held }) if fence == here && *held == token => {
-            let fence = here.clone();
-            *kept = Some(Kept::Range { fence, base, used, len, mark, ahead: None, next: None });
-            true
-        }
-        Some(Kept::Range { fence, ahead, next, .. }) if fence == here && *ahead == Some(token) => {
-            (*ahead, *next) = (None, Some((base, len, mark)));
-            true
-        }
-        _ => false,
-    }
-}
-
-/// Gives a claim back, if it still stands.
-pub fn release<Fence>(kept: &mut Option<Kept<Fence>>, token: u64) -> bool {
-    match kept {
-        Some(Kept::Claim { token: held, .. }) if *held == token => {
-            *kept = None;
-            true
-        }
-        Some(Kept::Range { ahead, .. }) if *ahead == Some(token) => {
-            *ahead = None;
-            true
-        }
-        _ => false,
-    }
-}
 
 /// What to do with a range that was reserved for a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,105 +55,4 @@ pub fn refill(range: Range, count: u64, ceiling: u64) -> Refill {
 pub fn prepared(range: Range, left: u64) -> Refill {
     let (mut rest, len) = (range, range.len().min(MAX_LEN));
     Refill { own: rest.take_front(0), base: range.start(), used: 0, len, mark: left.saturating_add(len) / 2 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn range(start: u64, len: u64) -> Range {
-        Range::new(start, len).unwrap()
-    }
-
-    fn kept(fence: u64, base: u64, len: u64) -> Kept<u64> {
-        Kept::Range { fence, base, used: 0, len, mark: 0, ahead: None, next: None }
-    }
-
-    /// Draws what comes, whatever else is said.
-    fn ids(kept: &mut Option<Kept<u64>>, count: u64) -> (Range, bool) {
-        match draw(kept, &1, count, u64::MAX, 9) {
-            Draw::Ids { range, low, .. } => (range, low),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_range_is_drawn_from_until_it_is_used_up() {
-        let mut kept = None;
-        assert_eq!(draw(&mut kept, &1, 3, u64::MAX, 7), Draw::Claimed);
-        assert_eq!(draw(&mut kept, &1, 3, u64::MAX, 8), Draw::Busy);
-        let all = refill(range(11, 6), 2, u64::MAX);
-        assert_eq!((all.own, all.used, all.len, all.mark), (range(11, 2), 2, 6, 2));
-        let all = Refill { mark: 0, ..all };
-        assert!(!install(&mut kept, &1, 8, &all), "another's claim");
-        assert!(install(&mut kept, &1, 7, &all));
-        assert!(!install(&mut kept, &1, 7, &all), "once");
-        assert_eq!(ids(&mut kept, 3), (range(13, 3), false));
-        assert_eq!(draw(&mut kept, &1, 3, 15, 9), Draw::Above);
-        assert_eq!(ids(&mut kept, 3), (range(16, 1), false));
-        assert_eq!(draw(&mut kept, &1, 3, u64::MAX, 9), Draw::Claimed);
-        assert!(!release(&mut kept, 7) && release(&mut kept, 9));
-    }
-
-    #[test]
-    fn the_next_range_is_prepared_by_one_and_follows_what_is_left() {
-        let mut kept =
-            Some(Kept::Range { fence: 1, base: 1, used: 0, len: 8, mark: 4, ahead: None, next: None });
-        assert_eq!(ids(&mut kept, 3), (range(1, 3), false));
-        assert_eq!(
-            draw(&mut kept, &1, 1, 9, 7),
-            Draw::Ids { range: range(4, 1), base: 1, left: 4, low: true }
-        );
-        assert_eq!(ids(&mut kept, 1), (range(5, 1), false), "somebody does already");
-        assert!(release(&mut kept, 7));
-        assert_eq!(ids(&mut kept, 1), (range(6, 1), true), "who prepared it has given up");
-        let next = prepared(range(21, 4), 2);
-        assert!(!install(&mut kept, &1, 7, &next) && !install(&mut kept, &2, 9, &next));
-        assert!(install(&mut kept, &1, 9, &next));
-        assert!(!install(&mut kept, &1, 9, &next), "once");
-        assert_eq!(ids(&mut kept, 5), (range(7, 2), false), "never ids of two ranges");
-        assert_eq!(
-            draw(&mut kept, &1, 1, 99, 5),
-            Draw::Ids { range: range(21, 1), base: 21, left: 3, low: true }
-        );
-        assert!(!install(&mut kept, &1, 9, &next), "another range stands there");
-        assert_eq!(ids(&mut kept, 5), (range(22, 3), false));
-        assert_eq!(draw(&mut kept, &1, 1, 99, 6), Draw::Busy, "it is being prepared");
-        assert!(release(&mut kept, 5));
-        assert_eq!(draw(&mut kept, &1, 1, 99, 6), Draw::Claimed);
-    }
-
-    #[test]
-    fn nothing_of_another_server_counts() {
-        let next = prepared(range(21, 4), 2);
-        for before in [kept(1, 1, 9), Kept::Claim { fence: 1, token: 7 }] {
-            let mut kept = Some(before);
-            assert_eq!(draw(&mut kept, &2, 1, u64::MAX, 8), Draw::Claimed);
-            assert!(!install(&mut kept, &2, 7, &refill(range(1, 9), 1, u64::MAX)));
-        }
-        let mut claim = Some(Kept::Claim { fence: 1, token: 7 });
-        assert!(!install(&mut claim, &2, 7, &refill(range(1, 9), 1, u64::MAX)));
-        let mut used = Some(Kept::Range {
-            fence: 1,
-            base: 1,
-            used: 9,
-            len: 9,
-            mark: 4,
-            ahead: None,
-            next: Some((31, 5, 1)),
-        });
-        assert_eq!(draw(&mut used, &2, 1, u64::MAX, 8), Draw::Claimed, "nor what follows");
-        let mut low =
-            Some(Kept::Range { fence: 1, base: 1, used: 5, len: 9, mark: 4, ahead: Some(7), next: None });
-        assert!(!install(&mut low, &2, 7, &next));
-    }
-
-    #[test]
-    fn the_largest_ids_are_ids_too() {
-        let mut last = Some(kept(1, u64::MAX - 1, 2));
-        assert_eq!(ids(&mut last, 5), (range(u64::MAX - 1, 2), false));
-        let all = refill(range(5, 10), 10, 6);
-        assert_eq!((all.own.len(), all.len), (2, 10), "up to its ceiling");
-        assert_eq!(refill(range(7, 10), 10, 6).own.len(), 0);
-    }
 }

@@ -39,6 +39,7 @@ use std::time::Duration;
 use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture};
 
+pub use counts::WindowStats;
 pub use sizing::{RangeSize, Sizing};
 pub use tiered::Tiered;
 

@@ -15,6 +15,7 @@ pub mod engines;
 #[cfg(feature = "engines")]
 pub use engines::certificate;
 pub mod faulty;
+pub mod fenced;
 #[cfg(feature = "engines")]
 pub mod fleet;
 pub mod grants;

@@ -1,8 +1,11 @@
 //! The root certificates that a server's certificate is checked against, and the handshake (feature
-//! `client`): for the stores of [`idmill`] that speak TLS.
+//! `client`): for the stores of [`idmill`] that speak TLS. Connections in Redis' protocol, with it or
+//! without (feature `resp`).
 
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "resp")]
+pub mod resp;
 
 use std::path::Path;
 

@@ -12,34 +12,28 @@
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idmill::{Allocator, Sequences, Status};
-use idmill_cassandra::Sizing;
+use idmill_cassandra::{Sizing, connect};
 use idmill_conformance::{Daemon, free_port};
-use idmill_url::connect;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/engines/cassandra");
 const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
+const LONG: Duration = Duration::from_secs(180);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    size()?;
+    // How large a range would have to be in earnest.
+    let (day, ids) = (Duration::from_secs(24 * 3600), u64::from(i32::MAX.unsigned_abs()));
+    let size = Sizing::new(20.0, day).datacenters(2).ids(ids).plan()?;
+    println!("20 ids/s, a day cut off, 32 bits: range={}&threshold={}%", size.range, size.threshold);
     let urls: Vec<String> = std::env::args().skip(1).collect();
     match urls.as_slice() {
         [] => with_nodes_of_our_own().await,
-        [first, second] => watch([first, second], Duration::from_secs(120)).await,
+        [first, second] => watch([first, second]).await,
         _ => Err("name the cluster as two datacenters see it, or nothing at all".into()),
     }
-}
-
-/// How large a range would have to be in earnest.
-fn size() -> idmill::Result<()> {
-    let day = Duration::from_secs(24 * 3600);
-    let ids = u64::from(i32::MAX.unsigned_abs());
-    let size = Sizing::new(20.0, day).datacenters(2).ids(ids).plan()?;
-    println!("20 ids/s, a day cut off, 32 bits: range={}&threshold={}%", size.range, size.threshold);
-    Ok(())
 }
 
 async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
@@ -58,17 +52,15 @@ async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
             command.arg("serve").arg(&dir).args([port.to_string(), number.to_string()]).args(DATACENTERS);
             command
         });
-        node.deadline(Duration::from_secs(180))
+        node.deadline(LONG)
     });
     println!("starting a node in each datacenter …");
     tokio::try_join!(nodes[0].start(), nodes[1].start())?;
-    let urls = [1, 2].map(|number| {
+    let [first, second] = [1, 2].map(|number| {
         let (dc, host) = (DATACENTERS[usize::from(number) - 1], address(number));
         format!("cassandra://{host}/ids?mode=geo&dc={dc}&range=100&create_keyspace=dc1:1,dc2:1&timeout=3s")
     });
-    let first = open(&urls[0]).await?;
-    let second = open(&urls[1]).await?;
-    let orders = [orders(&first)?, orders(&second)?];
+    let (_ids, orders) = open([&first, &second]).await?;
     println!("\nboth are there:");
     draw(&orders, 60).await;
     println!("\ndc2 is gone: dc1 goes on for what its window holds, and then says what it waits for");
@@ -82,21 +74,23 @@ async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The nodes may be up and not see each other yet.
-async fn open(url: &str) -> Result<Sequences, Box<dyn Error>> {
-    for _ in 0..60 {
-        match connect(url).await {
-            Err(error) if error.status() != Status::Permanent => {}
-            outcome => return Ok(outcome?),
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+/// Small steps and a short patience, to see more in less time. The nodes may be up and not see each other
+/// yet.
+async fn open(urls: [&String; 2]) -> idmill::Result<(Vec<Sequences>, Vec<Allocator<i32>>)> {
+    let (mut all, mut orders, begun) = (Vec::new(), Vec::new(), Instant::now());
+    while all.len() < urls.len() {
+        let ids = match connect(urls[all.len()]).await {
+            Err(error) if error.status() != Status::Permanent && begun.elapsed() < LONG => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+            outcome => outcome?,
+        };
+        let sequence = ids.sequence::<i32>("orders").step(5).watermark(0);
+        orders.push(sequence.patience(Duration::from_secs(5)).lazy()?);
+        all.push(ids);
     }
-    Ok(connect(url).await?)
-}
-
-/// Small steps and a short patience, to see more in less time.
-fn orders(sequences: &Sequences) -> idmill::Result<Allocator<i32>> {
-    sequences.sequence::<i32>("orders").step(5).watermark(0).patience(Duration::from_secs(5)).lazy()
+    Ok((all, orders))
 }
 
 /// Draws some ids in each datacenter, one by one, until one has none to give.
@@ -118,11 +112,10 @@ async fn draw(orders: &[Allocator<i32>], count: usize) {
     }
 }
 
-async fn watch(urls: [&String; 2], time: Duration) -> Result<(), Box<dyn Error>> {
-    let sequences = [open(urls[0]).await?, open(urls[1]).await?];
-    let orders = [orders(&sequences[0])?, orders(&sequences[1])?];
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < time {
+async fn watch(urls: [&String; 2]) -> Result<(), Box<dyn Error>> {
+    let (_ids, orders) = open(urls).await?;
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
         println!("after {:.0?}:", begun.elapsed());
         draw(&orders, 10).await;
         tokio::time::sleep(Duration::from_secs(1)).await;

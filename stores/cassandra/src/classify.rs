@@ -7,46 +7,28 @@
 //! answered tells nothing.
 
 use idmill::{Error, ErrorKind};
+use idmill_kit::Asked;
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use scylla::frame::types::Consistency;
 
-/// What a statement does, should it be applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// Nothing: it only reads.
-    Read,
-    /// It writes.
-    Write,
-}
-
-impl Effect {
-    /// The kind for a failure after which nobody knows what became of the statement.
-    fn doubt(self) -> ErrorKind {
-        match self {
-            Self::Read => ErrorKind::Unavailable,
-            Self::Write => ErrorKind::UnknownOutcome,
-        }
-    }
-}
-
 /// What an error of a statement means.
-pub(super) fn classify(error: &ExecutionError, effect: Effect) -> ErrorKind {
+pub(super) fn classify(error: &ExecutionError, asked: Asked) -> ErrorKind {
     match error {
         // The values do not fit the columns: this is not our table.
         ExecutionError::BadQuery(_) => ErrorKind::Conflict,
         // No node to send it to.
         ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => ErrorKind::Unavailable,
         ExecutionError::PrepareError(error) => classify_prepare(error),
-        ExecutionError::LastAttemptError(error) => classify_attempt(error, effect),
+        ExecutionError::LastAttemptError(error) => classify_attempt(error, asked),
         // RequestTimeout: the driver stopped waiting. The others follow a change of the schema.
-        _ => effect.doubt(),
+        _ => asked.doubt(),
     }
 }
 
 /// What an error of preparing a statement means: nothing was executed.
 pub(super) fn classify_prepare(error: &PrepareError) -> ErrorKind {
     match error {
-        PrepareError::AllAttemptsFailed { first_attempt } => classify_attempt(first_attempt, Effect::Read),
+        PrepareError::AllAttemptsFailed { first_attempt } => classify_attempt(first_attempt, Asked::Read),
         _ => ErrorKind::Unavailable,
     }
 }
@@ -65,20 +47,20 @@ fn is_denied(message: &str) -> bool {
     ["uthentication", "credentials", "password"].iter().any(|word| message.contains(word))
 }
 
-fn classify_attempt(error: &RequestAttemptError, effect: Effect) -> ErrorKind {
+fn classify_attempt(error: &RequestAttemptError, asked: Asked) -> ErrorKind {
     match error {
         RequestAttemptError::SerializationError(_)
         | RequestAttemptError::CqlRequestSerialization(_)
         // The server did not know the statement any more, and the table has changed since it was prepared.
         | RequestAttemptError::RepreparedIdChanged { .. } => ErrorKind::Conflict,
         RequestAttemptError::UnableToAllocStreamId => ErrorKind::Unavailable,
-        RequestAttemptError::DbError(error, message) => classify_server(error, message, effect),
+        RequestAttemptError::DbError(error, message) => classify_server(error, message, asked),
         // The connection broke, or what was answered cannot be read.
-        _ => effect.doubt(),
+        _ => asked.doubt(),
     }
 }
 
-fn classify_server(error: &DbError, message: &str, effect: Effect) -> ErrorKind {
+fn classify_server(error: &DbError, message: &str, asked: Asked) -> ErrorKind {
     match error {
         DbError::Unavailable { consistency: Consistency::Serial | Consistency::LocalSerial, .. }
         | DbError::RateLimitReached { rejected_by_coordinator: true, .. }
@@ -88,7 +70,7 @@ fn classify_server(error: &DbError, message: &str, effect: Effect) -> ErrorKind 
         DbError::AlreadyExists { .. } => ErrorKind::AlreadyExists,
         // Timeouts and failures; Overloaded, which the commit of an accepted write can run into as well; the
         // want of the commit's quorum; and what no server is known to answer.
-        _ => effect.doubt(),
+        _ => asked.doubt(),
     }
 }
 
@@ -106,8 +88,8 @@ fn classify_refused(message: &str) -> ErrorKind {
 }
 
 /// An error of a statement, with what can be done about it.
-pub(super) fn failed(error: ExecutionError, effect: Effect) -> Error {
-    let kind = classify(&error, effect);
+pub(super) fn failed(error: ExecutionError, asked: Asked) -> Error {
+    let kind = classify(&error, asked);
     describe(kind, &error).because(error)
 }
 
@@ -235,9 +217,9 @@ mod tests {
             (ExecutionError::EmptyPlan, Unavailable),
             (ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId), Unavailable),
         ] {
-            assert_eq!(classify(&error, Effect::Write), expected, "{error}");
+            assert_eq!(classify(&error, Asked::Write), expected, "{error}");
             let read = if expected == UnknownOutcome { Unavailable } else { expected };
-            assert_eq!(classify(&error, Effect::Read), read, "{error}");
+            assert_eq!(classify(&error, Asked::Read), read, "{error}");
         }
     }
 }

@@ -13,7 +13,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::store::{Cursor, Page};
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Asked;
 use idmill_kit::options::Word;
 use idmill_shared_cache::datacenter::Outcome;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
@@ -28,7 +30,7 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement as Cql;
 use scylla::value::Row;
 
-use super::classify::{Effect, failed, prepare_failed};
+use super::classify::{failed, prepare_failed};
 use super::values::{Cells, Values};
 
 /// How long nodes may take to hear of a keyspace or a table that another made.
@@ -117,36 +119,28 @@ impl fmt::Debug for Client {
 pub(super) struct Statement {
     prepared: PreparedStatement,
     serial: Serial,
-    effect: Effect,
+    asked: Asked,
 }
 
 impl Client {
     pub(super) fn new(session: Arc<Session>, datacenter: Option<&str>, timeout: Duration) -> Self {
-        let profile = |failover| {
-            let policy = routing(datacenter, failover);
-            let builder = ExecutionProfile::builder().load_balancing_policy(policy);
-            builder.retry_policy(Arc::new(FallthroughRetryPolicy::new()))
-        };
         // Takes effect for statements that may be sent twice.
         let others =
             SimpleSpeculativeExecutionPolicy { max_retry_count: OTHERS, retry_interval: patience(timeout) };
         let others: Arc<dyn SpeculativeExecutionPolicy> = Arc::new(others);
-        let profiles = |failover| Profiles {
-            reads: profile(failover)
-                .speculative_execution_policy(Some(others.clone()))
-                .request_timeout(Some(timeout))
-                .build()
-                .into_handle(),
-            writes: profile(failover)
-                .speculative_execution_policy(None)
-                .request_timeout(Some(patience(timeout)))
-                .build()
-                .into_handle(),
-            definitions: profile(failover)
-                .speculative_execution_policy(None)
-                .request_timeout(Some(timeout))
-                .build()
-                .into_handle(),
+        let profiles = |failover| {
+            let policy = routing(datacenter, failover);
+            let profile = |timeout, others: Option<&Arc<dyn SpeculativeExecutionPolicy>>| {
+                let builder = ExecutionProfile::builder().load_balancing_policy(policy.clone());
+                let builder = builder.retry_policy(Arc::new(FallthroughRetryPolicy::new()));
+                let builder = builder.speculative_execution_policy(others.cloned());
+                builder.request_timeout(Some(timeout)).build().into_handle()
+            };
+            Profiles {
+                reads: profile(timeout, Some(&others)),
+                writes: profile(patience(timeout), None),
+                definitions: profile(timeout, None),
+            }
         };
         Self {
             session,
@@ -157,21 +151,19 @@ impl Client {
     }
 
     /// Prepares a statement on one partition: a read, or a conditional write.
-    pub(super) async fn prepare(&self, cql: String, serial: Serial, effect: Effect) -> Result<Statement> {
+    pub(super) async fn prepare(&self, cql: String, serial: Serial, asked: Asked) -> Result<Statement> {
         let mut prepared = match self.session.prepare(cql.as_str()).await.map_err(prepare_failed) {
             Err(error) if error.kind() == ErrorKind::NotFound => self.prepare_later(&cql, error).await?,
             outcome => outcome?,
         };
-        prepared.set_consistency(match effect {
-            Effect::Read => serial.reading(),
-            Effect::Write => serial.commit(),
-        });
+        let reads = asked == Asked::Read;
+        prepared.set_consistency(if reads { serial.reading() } else { serial.commit() });
         prepared.set_serial_consistency(Some(serial.agreement()));
-        prepared.set_is_idempotent(effect == Effect::Read);
+        prepared.set_is_idempotent(reads);
         let profiles = self.profiles(serial);
-        let profile = if effect == Effect::Read { &profiles.reads } else { &profiles.writes };
+        let profile = if reads { &profiles.reads } else { &profiles.writes };
         prepared.set_execution_profile_handle(Some(profile.clone()));
-        Ok(Statement { prepared, serial, effect })
+        Ok(Statement { prepared, serial, asked })
     }
 
     /// The table was seen before, at another node: this one has not heard of it yet.
@@ -194,15 +186,19 @@ impl Client {
     /// Reads at most one row, in agreement with everybody who writes it.
     pub(super) async fn read(&self, statement: &Statement, values: Values) -> Result<Option<Cells>> {
         let answer = self.execute(statement, values).await?;
-        first(answer, Effect::Read)
+        first(answer, Asked::Read)
     }
 
     /// Sends a conditional write. An error other than an unknown outcome means that it was and will not be
     /// applied.
     pub(super) async fn write(&self, statement: &Statement, values: Values) -> Result<bool> {
-        let answer = self.execute(statement, values).await?;
-        let applied = first(answer, Effect::Write)?.and_then(|cells| cells.applied());
-        applied.ok_or_else(|| {
+        self.swap(statement, values).await.map(|(applied, _)| applied)
+    }
+
+    /// The same, with the row that stands there if it was refused, as far as the condition names it.
+    pub(super) async fn swap(&self, statement: &Statement, values: Values) -> Result<(bool, Cells)> {
+        let cells = first(self.execute(statement, values).await?, Asked::Write)?;
+        cells.and_then(|cells| Some((cells.applied()?, cells))).ok_or_else(|| {
             Error::new(ErrorKind::UnknownOutcome, "a conditional write was answered without `[applied]`")
         })
     }
@@ -223,7 +219,7 @@ impl Client {
 
     async fn execute_once(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
         let answer = self.session.execute_unpaged(&statement.prepared, values).await;
-        let answer = answer.map_err(|error| failed(error, statement.effect))?;
+        let answer = answer.map_err(|error| failed(error, statement.asked))?;
         if statement.serial == Serial::Local {
             self.check_coordinator(&answer)?;
         }
@@ -244,33 +240,41 @@ impl Client {
         Err(Error::new(ErrorKind::StoreViolation, message))
     }
 
-    /// Reads a page of a table, each row as new as its last acknowledged write: and where the next page
-    /// begins, if there is one.
+    /// Reads a page of a table, each row as new as its last acknowledged write: by name; and where the next
+    /// page begins, if there is one. In the order of the ring, in which names that begin alike are scattered:
+    /// so the prefix is looked at here.
     pub(super) async fn scan(
         &self,
         cql: &str,
         serial: Serial,
-        from: Option<Vec<u8>>,
-        rows: i32,
-    ) -> Result<(Vec<Cells>, Option<Vec<u8>>)> {
-        let mut statement = Cql::new(cql).with_page_size(rows);
+        page: &Page,
+    ) -> Result<(Vec<(String, Cells)>, Option<Cursor>)> {
+        let mut statement = Cql::new(cql).with_page_size(page.rows());
         statement.set_consistency(serial.commit());
         statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
         statement.set_is_idempotent(true);
+        let from = page.after.as_ref().map(Cursor::bytes).transpose()?;
         let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
-        let page = self.session.query_single_page(statement, (), from).await;
-        let (answer, next) = page.map_err(|error| failed(error, Effect::Read))?;
+        let read = self.session.query_single_page(statement, (), from).await;
+        let (answer, next) = read.map_err(|error| failed(error, Asked::Read))?;
         let unreadable =
             |error: &dyn std::error::Error| Error::new(ErrorKind::Unavailable, format!("{error}"));
         let answer = answer.into_rows_result().map_err(|error| unreadable(&error))?;
         let rows = answer.rows::<Row>().map_err(|error| unreadable(&error))?;
-        let cells = rows.map(|row| row.map(|row| Cells::new(answer.column_specs().iter(), row)));
-        let cells = cells.collect::<Result<_, _>>().map_err(|error| unreadable(&error))?;
+        let mut found = Vec::new();
+        for row in rows {
+            let row = row.map_err(|error| unreadable(&error))?;
+            let cells = Cells::new(answer.column_specs().iter(), row);
+            let name = cells.text("name").unwrap_or_default().to_owned();
+            if name.starts_with(&page.prefix) {
+                found.push((name, cells));
+            }
+        }
         let next = match next.into_paging_control_flow() {
-            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| bytes.to_vec()),
+            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| Cursor::of_bytes(bytes)),
             ControlFlow::Break(()) => None,
         };
-        Ok((cells, next))
+        Ok((found, next))
     }
 
     /// Looks into the node's own description of the schema.
@@ -280,7 +284,7 @@ impl Client {
         statement.set_execution_profile_handle(Some(self.anywhere.reads.clone()));
         statement.set_is_idempotent(true);
         let answer = self.session.query_unpaged(statement, values).await;
-        first(answer.map_err(|error| failed(error, Effect::Read))?, Effect::Read)
+        first(answer.map_err(|error| failed(error, Asked::Read))?, Asked::Read)
     }
 
     /// Waits until the nodes that are connected to have one schema, for [`AGREEMENT`] at most. Whether they
@@ -296,7 +300,7 @@ impl Client {
         statement.set_execution_profile_handle(Some(self.anywhere.definitions.clone()));
         // Whatever came of it, the schema is looked at again.
         let answer = self.session.query_unpaged(statement, ()).await;
-        answer.map(drop).map_err(|error| failed(error, Effect::Read))
+        answer.map(drop).map_err(|error| failed(error, Asked::Read))
     }
 }
 
@@ -308,13 +312,10 @@ fn routing(datacenter: Option<&str>, failover: bool) -> Arc<dyn LoadBalancingPol
     }
 }
 
-fn first(answer: QueryResult, effect: Effect) -> Result<Option<Cells>> {
-    let kind = match effect {
-        Effect::Read => ErrorKind::Unavailable,
-        Effect::Write => ErrorKind::UnknownOutcome,
+fn first(answer: QueryResult, asked: Asked) -> Result<Option<Cells>> {
+    let unreadable = |error: &dyn std::error::Error| {
+        Error::new(asked.doubt(), format!("the answer cannot be read: {error}"))
     };
-    let unreadable =
-        |error: &dyn std::error::Error| Error::new(kind, format!("the answer cannot be read: {error}"));
     let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
     let row = rows.maybe_first_row::<Row>().map_err(|error| unreadable(&error))?;
     Ok(row.map(|row| Cells::new(rows.column_specs().iter(), row)))

@@ -49,16 +49,12 @@ mod values;
 
 use std::sync::Arc;
 
-use idmill::store;
-use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
-};
-use idmill::{Error, Operation, Result, SequenceName};
+use idmill::store::Store;
+use idmill::{Operation, Result};
 use idmill_kit::Scheme;
 use scylla::client::session::Session;
 
 use self::client::Client;
-use self::geo::GeoSettings;
 use self::options::Checked;
 use self::records::Records;
 use self::schema::Table;
@@ -124,145 +120,29 @@ impl CassandraStore {
 }
 
 async fn open(session: Arc<Session>, options: Checked) -> Result<CassandraStore> {
+    let Checked { keyspace, table, serial, create, .. } = &options;
     let datacenter = options.datacenter.as_deref();
     let client = Client::new(session, datacenter, options.timeout);
-    let local = options.geo.is_some() || options.serial == Serial::Local;
+    let local = options.geo.is_some() || *serial == Serial::Local;
     let needs = datacenter.filter(|_| local);
-    schema::ensure_keyspace(&client, &options.keyspace, &options.replicas, needs).await?;
-    let table = Table::sequences(&options.keyspace, &options.table, options.serial, datacenter);
-    table.ensure(&client, options.create).await?;
-    let sequences = Sequences::prepare(client.clone(), table, options.serial).await?;
-    let witness = Table::records(&options.keyspace, &options.table, options.serial, datacenter)?;
-    let records = Records::new(client.clone(), witness, options.serial, options.create);
-    let flat = Flat { sequences, records };
-    let store: Arc<dyn Store> = match options.geo {
-        None => Arc::new(flat),
-        Some(settings) => Arc::new(
-            open_geo(client, flat, &options.keyspace, &options.table, options.create, settings).await?,
-        ),
+    schema::ensure_keyspace(&client, keyspace, &options.replicas, needs).await?;
+    let sequences = Table::sequences(keyspace, table, *serial, datacenter);
+    sequences.ensure(&client, *create).await?;
+    let records = Table::records(keyspace, table, *serial, datacenter)?;
+    let records = Records::new(client.clone(), records, *serial, *create);
+    let sequences = Sequences::prepare(client.clone(), sequences, records, *serial).await?;
+    let store: Arc<dyn Store> = match options.geo.clone() {
+        None => Arc::new(sequences),
+        Some(settings) => {
+            let windows = Table::windows(keyspace, table);
+            windows.ensure(&client, *create).await?;
+            Arc::new(geo::open(client, sequences, windows, settings).await?)
+        }
     };
     Ok(CassandraStore { store })
 }
 
-async fn open_geo(
-    client: Client,
-    flat: Flat,
-    keyspace: &str,
-    table: &str,
-    create: bool,
-    settings: GeoSettings,
-) -> Result<impl Store + 'static> {
-    let windows = Table::windows(keyspace, table);
-    windows.ensure(&client, create).await?;
-    geo::open(client, flat, windows, settings).await
-}
-
 impl Store for CassandraStore {
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let named = |error: Error| error.of(&request.name).during(Operation::Reserve);
-        Box::pin(async move { self.store.reserve(request).await.map_err(named) })
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let named = |error: Error| error.of(name).during(Operation::Create);
-        Box::pin(async move { self.store.create(name, bounds).await.map_err(named) })
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        let named = |error: Error| error.of(name).during(Operation::Inspect);
-        Box::pin(async move { self.store.inspect(name).await.map_err(named) })
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        Box::pin(async move { self.store.list(page).await.map_err(|error| error.during(Operation::List)) })
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        let named = |error: Error| error.of(name).during(Operation::Set);
-        Box::pin(async move { self.store.set(name, change).await.map_err(named) })
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        let named = |error: Error| error.of(name).during(Operation::Remove);
-        Box::pin(async move { self.store.remove(name).await.map_err(named) })
-    }
-
-    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        let named = |error: Error| error.of(name).during(Operation::Inspect);
-        Box::pin(async move { self.store.record(name).await.map_err(named) })
-    }
-
-    fn swap_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        let named = |error: Error| error.of(name).during(Operation::Set);
-        Box::pin(async move { self.store.swap_record(name, seen, wanted).await.map_err(named) })
-    }
-
-    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<store::Records>> {
-        Box::pin(
-            async move { self.store.list_records(page).await.map_err(|error| error.during(Operation::List)) },
-        )
-    }
-}
-
-/// Sequences that are reserved from their one row.
-#[derive(Clone, Debug)]
-struct Flat {
-    sequences: Sequences,
-    records: Records,
-}
-
-impl Store for Flat {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Durability::Disk).shared(true).records(true)
-    }
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(self.sequences.reserve(request))
-    }
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(self.sequences.create(name, bounds))
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        Box::pin(async move { Ok(self.sequences.read(name).await?.map(|row| row.info)) })
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        Box::pin(self.sequences.list(page))
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(self.sequences.set(name, change))
-    }
-
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(self.sequences.remove(name))
-    }
-
-    fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(self.records.read(name))
-    }
-
-    fn swap_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(self.records.swap(name, seen, wanted))
-    }
-
-    fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<store::Records>> {
-        Box::pin(self.records.list(page))
-    }
+    idmill::store_calls!(|this| this.store =>
+        capabilities reserve create inspect list set remove record swap_record list_records);
 }

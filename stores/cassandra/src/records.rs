@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use idmill::store::{Cursor, Page, Records as Kept};
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill::store::{Page, Records as Kept};
+use idmill::{ErrorKind, Result, SequenceName};
+use idmill_kit::{Asked, Fault};
 use scylla::value::CqlValue;
 use tokio::sync::OnceCell;
 
-use super::classify::Effect;
 use super::client::{Client, Serial, Statement};
 use super::schema::{FORMAT, Table};
-use super::sequences::{CONTENTION, LOOKS};
-use super::values::{self, Cells};
+use super::sequences::{CONTENTION, LOOKS, Sequences};
+use super::values::{self, Cells, Values};
 
 /// The table, with its statements once it was found.
 #[derive(Clone, Debug)]
@@ -33,12 +33,46 @@ struct Statements {
     replace: Statement,
 }
 
-/// What is to be written over what.
-#[derive(Clone, Copy, Debug)]
-struct Swap<'a> {
-    name: &'a SequenceName,
-    seen: Option<&'a str>,
-    wanted: &'a str,
+impl Sequences {
+    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let records = &self.records;
+        match records.found().await? {
+            Some(statements) => records.read(&statements.read, name).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn try_swap_record(
+        &self,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Result<bool> {
+        let text = values::text;
+        let (statements, values) = match seen {
+            None => (self.records.made().await?, vec![text(name), text(wanted), CqlValue::Int(FORMAT)]),
+            Some(seen) => {
+                let Some(found) = self.records.found().await? else { return Ok(false) };
+                (found, vec![text(wanted), text(name), text(seen)])
+            }
+        };
+        self.records.swap(statements, name, [seen, Some(wanted)], values).await
+    }
+
+    /// In the order of the ring, as sequences are listed.
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Kept> {
+        let records = &self.records;
+        if records.found().await?.is_none() {
+            return Ok(Kept::default());
+        }
+        let cql = format!("SELECT name, record, format FROM {}", records.table.cql());
+        let (rows, next) = records.client.scan(&cql, records.serial, page).await?;
+        let mut all = Kept::new(Vec::new(), next);
+        for (name, cells) in rows {
+            all.add(&name, records.decode(&name, &cells));
+        }
+        Ok(all)
+    }
 }
 
 impl Records {
@@ -68,101 +102,55 @@ impl Records {
         let insert = format!("INSERT INTO {t} (name, record, format) VALUES (?, ?, ?) IF NOT EXISTS");
         let replace = format!("UPDATE {t} SET record = ? WHERE name = ? IF record = ?");
         Ok(Statements {
-            read: self.client.prepare(read, self.serial, Effect::Read).await?,
-            insert: self.client.prepare(insert, self.serial, Effect::Write).await?,
-            replace: self.client.prepare(replace, self.serial, Effect::Write).await?,
+            read: self.client.prepare(read, self.serial, Asked::Read).await?,
+            insert: self.client.prepare(insert, self.serial, Asked::Write).await?,
+            replace: self.client.prepare(replace, self.serial, Asked::Write).await?,
         })
     }
 
-    pub(super) async fn read(&self, name: &SequenceName) -> Result<Option<String>> {
-        match self.found().await? {
-            Some(statements) => self.read_with(statements, name).await,
-            None => Ok(None),
-        }
+    async fn read(&self, statement: &Statement, name: &SequenceName) -> Result<Option<String>> {
+        let cells = self.client.read(statement, vec![values::text(name)]).await?;
+        cells.map(|cells| self.decode(name, &cells)).transpose()
     }
 
-    async fn read_with(&self, statements: &Statements, name: &SequenceName) -> Result<Option<String>> {
-        let cells = self.client.read(&statements.read, vec![values::text(name.as_str())]).await?;
-        cells.map(|cells| self.decode(&cells)).transpose()
-    }
-
-    pub(super) async fn swap(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        let swap = Swap { name, seen, wanted };
-        let statements = if seen.is_none() {
-            self.made().await?
-        } else {
-            let Some(statements) = self.found().await? else { return Ok(false) };
-            statements
+    /// Writes; finds out about a write of unknown outcome, and sends it again while its condition holds. If
+    /// something else is kept by now, it may have been applied before that, or not: that stays unknown.
+    async fn swap(
+        &self,
+        statements: &Statements,
+        name: &SequenceName,
+        [seen, wanted]: [Option<&str>; 2],
+        values: Values,
+    ) -> Result<bool> {
+        let statement = if seen.is_some() { &statements.replace } else { &statements.insert };
+        let unknown = match self.client.write(statement, values.clone()).await {
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => error,
+            outcome => return outcome,
         };
-        match self.send(statements, swap).await {
-            Err(error) if error.kind() == ErrorKind::UnknownOutcome => {
-                self.settle(statements, swap, error).await
-            }
-            outcome => outcome,
-        }
-    }
-
-    async fn send(&self, statements: &Statements, swap: Swap<'_>) -> Result<bool> {
-        let (name, wanted) = (values::text(swap.name.as_str()), values::text(swap.wanted));
-        match swap.seen {
-            None => {
-                let values = vec![name, wanted, CqlValue::Int(FORMAT)];
-                self.client.write(&statements.insert, values).await
-            }
-            Some(seen) => {
-                self.client.write(&statements.replace, vec![wanted, name, values::text(seen)]).await
-            }
-        }
-    }
-
-    /// Finds out about a write of unknown outcome, and sends it again while its condition holds. If something
-    /// else is kept by now, it may have been applied before that, or not: that stays unknown.
-    async fn settle(&self, statements: &Statements, swap: Swap<'_>, error: Error) -> Result<bool> {
         let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {
-            let Ok(kept) = self.read_with(statements, swap.name).await else { break };
-            if kept.as_deref() == Some(swap.wanted) {
-                return Ok(true);
+            match self.read(&statements.read, name).await {
+                Ok(kept) if kept.as_deref() == wanted => return Ok(true),
+                Ok(kept) if kept.as_deref() == seen => {}
+                _ => break,
             }
-            if kept.as_deref() != swap.seen {
-                break;
-            }
-            match self.send(statements, swap).await {
+            match self.client.write(statement, values.clone()).await {
                 Ok(true) => return Ok(true),
                 // Refused, by our own first copy or by another's write; or unknown again.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }
         }
-        Err(error)
+        Err(unknown)
     }
 
-    /// In the order of the ring, as sequences are listed.
-    pub(super) async fn list(&self, page: &Page) -> Result<Kept> {
-        if self.found().await?.is_none() {
-            return Ok(Kept::default());
-        }
-        let after = page.after.as_ref().map(Cursor::bytes).transpose()?;
-        let cql = format!("SELECT name, record, format FROM {}", self.table.cql());
-        let (rows, next) = self.client.scan(&cql, self.serial, after, page.rows()).await?;
-        let mut records = Kept::new(Vec::new(), next.map(|next| Cursor::of_bytes(&next)));
-        for cells in rows {
-            let name = cells.text("name").unwrap_or_default();
-            if name.starts_with(&page.prefix) {
-                records.add(name, self.decode(&cells));
-            }
-        }
-        Ok(records)
-    }
-
-    fn decode(&self, cells: &Cells) -> Result<String> {
+    fn decode(&self, name: &str, cells: &Cells) -> Result<String> {
         let fault = match cells.text("record") {
             Ok(record) if cells.format() == Some(FORMAT) => return Ok(record.to_owned()),
             Ok(_) => "is in another format, perhaps a later version's".to_owned(),
             Err(fault) => fault,
         };
-        let name = cells.text("name").unwrap_or("?");
-        let message = format!("the row {name:?} of {} {fault}; nothing was changed", self.table.display());
-        Err(Error::new(ErrorKind::StoreViolation, message))
+        let what = format!("the row {name:?} of {}", self.table.display());
+        Err(Fault::from(fault).error(what, "nothing was changed"))
     }
 }

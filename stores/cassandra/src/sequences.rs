@@ -1,39 +1,49 @@
 //! The table of sequences: one partition each, read and written in agreement. Flat sequences reserve from it;
 //! for datacenter windows it holds the global counter and every datacenter's last claim.
+//!
+//! The store remembers each sequence as it last saw it, and tries a write on that. A node that refuses the
+//! write answers with the columns of its condition, which are all of the sequence. So a reserve is one
+//! lightweight transaction, and another for each time that others were faster.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Change, Cursor, Grant, Identity, Listing, Page, Reserve, SequenceInfo, already_exists, exhausted,
-    not_found,
+    Capabilities, Change, Durability, Identity, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
+    exhausted,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Contention;
+use idmill_kit::{
+    Asked, CompareAndSet, Contention, Fault, Numbers, Remembered, Resend, Seen, Swapped, Swapping,
+};
 use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use scylla::value::CqlValue;
 
-use super::classify::Effect;
 use super::client::{Client, Serial, Statement, outcome};
+use super::records::Records;
 use super::schema::{FORMAT, Table};
-use super::values::{self, Cells, Fault, Values};
+use super::values::{self, Cells, Values};
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
 /// What a write is conditional on. Of these, `next` never has a value twice in an era: a write of unknown
 /// outcome may be sent again. That is why nothing is ever given back here.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
+/// These never change. They are named for the answer to a write that is refused.
+const ALSO: &str = " AND start = ? AND format = ?";
 /// How often a write of unknown outcome is looked after before its outcome stays unknown.
 pub(super) const LOOKS: u32 = 3;
 /// A pause after each loss: Paxos rounds that meet undo each other.
 pub(super) const CONTENTION: Contention =
     Contention::new().every(1).pauses(Duration::from_millis(4), Duration::from_millis(100));
 
-/// The table, with its statements.
-#[derive(Clone, Debug)]
+/// The table, with its statements, and that of the records.
+#[derive(Debug)]
 pub(super) struct Sequences {
     client: Client,
     table: Table,
     serial: Serial,
+    pub(super) records: Records,
+    seen: Remembered<Mark>,
     read: Statement,
     insert: Statement,
     advance: Statement,
@@ -44,91 +54,105 @@ pub(super) struct Sequences {
 }
 
 /// A row of it.
+pub(super) type Row = Seen<Mark>;
+
+/// The rest of a row, besides the sequence. The claims are known only after a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) info: SequenceInfo,
-    pub(super) recalls: u64,
-    pub(super) claims: HashMap<String, Claim>,
+pub(super) struct Mark {
+    recalls: u64,
+    claims: HashMap<String, Claim>,
     /// Who wrote it last: a random number that one attempt has and no other.
-    pub(super) writer: u64,
-}
-
-impl Row {
-    fn fresh(name: &SequenceName, bounds: Bounds) -> Self {
-        let info = SequenceInfo::stored(name.clone(), Some(bounds.start()), bounds, Identity::fresh());
-        Self { info, recalls: 0, claims: HashMap::new(), writer: random() }
-    }
-
-    /// As one datacenter sees it.
-    pub(super) fn global(&self, datacenter: &str) -> GlobalRow {
-        let claim = self.claims.get(datacenter).copied();
-        GlobalRow { era: self.era(), bounds: self.info.bounds, next: self.next(), claim }
-    }
-
-    fn era(&self) -> Era {
-        Era { identity: self.info.identity, recalls: self.recalls }
-    }
-
-    /// One past the last id where there is no next one.
-    fn next(&self) -> u128 {
-        self.info.next.map_or(u128::from(self.info.bounds.max()) + 1, u128::from)
-    }
-
-    /// Whether a write that is conditional on having seen `other` could be applied now.
-    fn is_where(&self, other: &Self) -> bool {
-        self.era() == other.era()
-            && self.next() == other.next()
-            && self.info.bounds.max() == other.info.bounds.max()
-    }
-}
-
-/// A conditional write and how it is told from every other.
-struct Write<'a> {
-    statement: &'a Statement,
-    values: Values,
-    seen: &'a Row,
     writer: u64,
 }
 
+impl Mark {
+    fn new(recalls: u64) -> Self {
+        Self { recalls, claims: HashMap::new(), writer: Identity::fresh().incarnation }
+    }
+}
+
+/// A row as one datacenter sees it.
+pub(super) fn global(row: &Row, datacenter: &str) -> GlobalRow {
+    let claim = row.version.claims.get(datacenter).copied();
+    GlobalRow { era: era(row), bounds: row.info.bounds, next: row.info.reached(), claim }
+}
+
+fn era(row: &Row) -> Era {
+    Era { identity: row.info.identity, recalls: row.version.recalls }
+}
+
+/// A conditional write, and the row that it makes of the one that was seen.
+struct Write<'a> {
+    statement: &'a Statement,
+    values: Values,
+    seen: Option<&'a Row>,
+    new: Row,
+}
+
+impl Write<'_> {
+    /// Whether this row shows that it was applied. A row that it made may have been changed since.
+    fn made(&self, row: &Row) -> bool {
+        let (new, incarnation) = (&self.new, |row: &Row| row.info.identity.incarnation);
+        new.version.writer == row.version.writer
+            || self.seen.is_none() && incarnation(new) == incarnation(row)
+    }
+
+    /// Whether its condition still holds.
+    fn is_open(&self, row: &Row) -> bool {
+        let state = |row: &Row| (era(row), row.info.reached(), row.info.bounds.max());
+        self.seen.is_some_and(|seen| state(seen) == state(row))
+    }
+}
+
 impl Sequences {
-    pub(super) async fn prepare(client: Client, table: Table, serial: Serial) -> Result<Self> {
+    pub(super) async fn prepare(
+        client: Client,
+        table: Table,
+        records: Records,
+        serial: Serial,
+    ) -> Result<Self> {
         let t = table.cql();
-        let update = |set: &str| format!("UPDATE {t} SET {set} WHERE name = ? IF {SEEN}");
+        let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} WHERE name = ? IF {SEEN}{also}");
         let read = format!("SELECT {COLUMNS}, claims FROM {t} WHERE name = ?");
         let insert = format!("INSERT INTO {t} ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
         let delete = format!("DELETE FROM {t} WHERE name = ? IF incarnation = ?");
-        let write = |cql| client.prepare(cql, serial, Effect::Write);
+        let recall = "next = ?, max = ?, epoch = ?, recalls = ?, claims = null, writer = ?";
+        let write = |cql| client.prepare(cql, serial, Asked::Write);
         Ok(Self {
-            read: client.prepare(read, serial, Effect::Read).await?,
+            read: client.prepare(read, serial, Asked::Read).await?,
             insert: write(insert).await?,
-            advance: write(update("next = ?, writer = ?")).await?,
-            claim: write(update("next = ?, claims[?] = ?")).await?,
-            adjust: write(update("max = ?, writer = ?")).await?,
-            recall: write(update("next = ?, max = ?, epoch = ?, recalls = ?, claims = null, writer = ?"))
-                .await?,
+            advance: write(update("next = ?, writer = ?", ALSO)).await?,
+            claim: write(update("next = ?, claims[?] = ?", "")).await?,
+            adjust: write(update("max = ?, writer = ?", ALSO)).await?,
+            recall: write(update(recall, ALSO)).await?,
             delete: write(delete).await?,
+            seen: Remembered::default(),
             client,
             table,
             serial,
+            records,
         })
     }
 
-    pub(super) async fn read(&self, name: &SequenceName) -> Result<Option<Row>> {
-        let cells = self.client.read(&self.read, vec![values::text(name.as_str())]).await?;
-        cells.map(|cells| self.decode(&cells)).transpose()
+    pub(super) async fn look_up(&self, name: &SequenceName) -> Result<Option<Row>> {
+        let cells = self.client.read(&self.read, vec![values::text(name)]).await?;
+        let row = cells.map(|cells| self.decode(name, &cells)).transpose()?;
+        self.seen.learn(name, row.clone());
+        Ok(row)
     }
 
     /// Reads it, having made it where it did not exist and may be made; nothing is reserved by that.
     pub(super) async fn ensure(&self, request: &Reserve) -> Result<Row> {
         for _ in 0..LOOKS {
-            if let Some(row) = self.read(&request.name).await? {
+            if let Some(row) = self.look_up(&request.name).await? {
                 return Ok(row);
             }
             let create = request.creation()?;
             if create.start() > request.ceiling {
                 return Err(exhausted(&request.name, request.ceiling));
             }
-            match outcome(self.insert(&Row::fresh(&request.name, create)).await)? {
+            let fresh = self.insert(&SequenceInfo::new(request.name.clone(), create));
+            match outcome(self.client.write(fresh.statement, fresh.values).await)? {
                 // Whatever became of it, and whoever did it: it is there, or not.
                 Outcome::Applied | Outcome::Refused | Outcome::Unknown => {}
             }
@@ -137,38 +161,62 @@ impl Sequences {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    async fn insert(&self, row: &Row) -> Result<bool> {
-        let (info, id) = (&row.info, values::id);
-        let mut bound = vec![values::text(info.name.as_str()), id(row.next())];
-        bound.extend([id(info.bounds.start().into()), id(info.bounds.max().into())]);
-        bound.extend(values::era(row.era()));
-        bound.extend([values::count(row.writer), CqlValue::Int(FORMAT)]);
-        self.client.write(&self.insert, bound).await
+    fn insert(&self, info: &SequenceInfo) -> Write<'_> {
+        let (new, id) = (Row { info: info.clone(), version: Mark::new(0) }, values::id);
+        let mut values = vec![values::text(&info.name), id(info.reached())];
+        values.extend([id(info.bounds.start().into()), id(info.bounds.max().into())]);
+        values.extend(values::era(era(&new)));
+        values.extend([values::count(new.version.writer), CqlValue::Int(FORMAT)]);
+        Write { statement: &self.insert, values, seen: None, new }
     }
 
-    /// Reserves from it directly.
-    pub(super) async fn reserve(&self, request: &Reserve) -> Result<Grant> {
-        let mut contest = CONTENTION.begin();
-        loop {
-            let seen = self.ensure(request).await?;
-            let mut info = seen.info.clone();
-            let grant = info.grant(request.count, request.ceiling)?;
-            let new = Row { info, ..seen.clone() };
-            let writer = random();
-            let values = bind([values::id(new.next()), values::count(writer)], &seen);
-            if self.send(&Write { statement: &self.advance, values, seen: &seen, writer }).await? {
-                return Ok(grant);
-            }
-            contest.lost(None).await?;
-        }
+    fn advance<'a>(&'a self, seen: &'a Row, wanted: &SequenceInfo) -> Write<'a> {
+        let new = Row { info: wanted.clone(), version: Mark::new(seen.version.recalls) };
+        let set = [values::id(wanted.reached()), values::count(new.version.writer)];
+        Write { statement: &self.advance, values: bind(set, seen), seen: Some(seen), new }
     }
 
-    /// Sends a write, and looks after it if its outcome is unknown: whether it was applied.
-    async fn send(&self, write: &Write<'_>) -> Result<bool> {
-        match self.client.write(write.statement, write.values.clone()).await {
-            Err(error) if error.kind() == ErrorKind::UnknownOutcome => self.settle(write, error).await,
-            outcome => outcome,
-        }
+    /// What windows hold is recalled whenever `next` is set: it was reserved before, and
+    /// would go on being handed out.
+    fn change<'a>(&'a self, seen: &'a Row, wanted: &SequenceInfo, change: &Change) -> Write<'a> {
+        let state = |info: &SequenceInfo| (info.identity, info.reached());
+        let recalled = change.next.is_some() || state(wanted) != state(&seen.info);
+        let version = Mark::new(seen.version.recalls + u64::from(recalled));
+        let (max, mark) = (values::id(wanted.bounds.max().into()), values::count(version.writer));
+        let (epoch, recalls) = (values::count(wanted.identity.epoch), values::count(version.recalls));
+        let (statement, values) = if recalled {
+            (&self.recall, bind([values::id(wanted.reached()), max, epoch, recalls, mark], seen))
+        } else {
+            (&self.adjust, bind([max, mark], seen))
+        };
+        Write { statement, values, seen: Some(seen), new: Row { info: wanted.clone(), version } }
+    }
+
+    /// Sends a write, and looks after it if its outcome is unknown.
+    async fn send(&self, write: Write<'_>) -> Result<Swapped<Mark>> {
+        let name = &write.new.info.name;
+        let swapped = match self.client.swap(write.statement, write.values.clone()).await {
+            Ok((true, _)) => Ok(Swapped::Done),
+            Ok((false, cells)) => self.refused(&write, &cells).map(Swapped::Now),
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => self.settle(&write, error).await,
+            Err(error) => Err(error),
+        };
+        self.seen.learn(
+            name,
+            match &swapped {
+                Ok(Swapped::Done) => Some(write.new.clone()),
+                Ok(Swapped::Now(now)) => now.clone(),
+                _ => None,
+            },
+        );
+        swapped
+    }
+
+    /// The row that refused the write; `None` if there is none.
+    fn refused(&self, write: &Write<'_>, cells: &Cells) -> Result<Option<Row>> {
+        // Only an insert is refused because there is a row: then one without these is corrupt.
+        let is_gone = write.seen.is_some() && cells.format().is_none() && cells.value("next").is_none();
+        if is_gone { Ok(None) } else { self.decode(&write.new.info.name, cells).map(Some) }
     }
 
     /// Finds out about a write of unknown outcome by what nobody else writes, never by values.
@@ -176,18 +224,20 @@ impl Sequences {
     /// While its condition still holds it is sent again: of all its copies one is applied at most, and once
     /// one is, or another write, the others never will be. If the row has moved on under another's name, ours
     /// may have been applied before that, or not: that stays unknown.
-    async fn settle(&self, write: &Write<'_>, error: Error) -> Result<bool> {
+    ///
+    /// What makes a row is never sent again: that there is none can be so twice. Where another's row is, none
+    /// of what ours would have granted was handed out.
+    async fn settle(&self, write: &Write<'_>, error: Error) -> Result<Swapped<Mark>> {
         let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {
-            let Ok(Some(row)) = self.read(&write.seen.info.name).await else { break };
-            if row.writer == write.writer {
-                return Ok(true);
-            }
-            if !row.is_where(write.seen) {
-                break;
+            match self.look_up(&write.new.info.name).await {
+                Ok(Some(row)) if write.made(&row) => return Ok(Swapped::Done),
+                Ok(now @ Some(_)) if write.seen.is_none() => return Ok(Swapped::Now(now)),
+                Ok(Some(row)) if write.is_open(&row) => {}
+                _ => break,
             }
             match self.client.write(write.statement, write.values.clone()).await {
-                Ok(true) => return Ok(true),
+                Ok(true) => return Ok(Swapped::Done),
                 // Refused, by our own first copy or by another's write; or unknown again.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
@@ -210,53 +260,20 @@ impl Sequences {
         outcome(self.client.write(&self.claim, bound).await)
     }
 
-    pub(super) async fn create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        let row = Row::fresh(name, bounds);
-        match self.insert(&row).await {
-            Ok(true) => Ok(row.info),
-            Ok(false) => Err(already_exists(name)),
-            Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.read(name).await {
-                Ok(Some(found)) if found.info.identity == row.info.identity => Ok(found.info),
-                Ok(Some(_)) => Err(already_exists(name)),
-                _ => Err(error),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// What windows hold is recalled whenever `next` is set: it was reserved before, and
-    /// would go on being handed out.
-    pub(super) async fn set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        let mut contest = CONTENTION.begin();
-        loop {
-            let seen = self.read(name).await?.ok_or_else(|| not_found(name))?;
-            let mut info = seen.info.clone();
-            info.apply(&change)?;
-            let mut new = Row { info, ..seen.clone() };
-            let recalled = change.next.is_some() || new.era() != seen.era() || new.next() != seen.next();
-            new.recalls += u64::from(recalled);
-            let writer = random();
-            let (max, mark) = (values::id(new.info.bounds.max().into()), values::count(writer));
-            let (statement, values) = if recalled {
-                let (epoch, recalls) = (values::count(new.info.identity.epoch), values::count(new.recalls));
-                (&self.recall, bind([values::id(new.next()), max, epoch, recalls, mark], &seen))
-            } else {
-                (&self.adjust, bind([max, mark], &seen))
-            };
-            if self.send(&Write { statement, values, seen: &seen, writer }).await? {
-                return Ok(new.info);
-            }
-            contest.lost(None).await?;
-        }
+    /// Also of a row that cannot be read otherwise.
+    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+        let key = vec![values::text(name)];
+        let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
+        let incarnation = cells.count("incarnation").map_err(|fault| self.corrupt(name, &fault.into()))?;
+        self.delete(name, incarnation).await
     }
 
     /// By its incarnation: a request that is late does not remove a sequence that was created since.
-    pub(super) async fn remove(&self, name: &SequenceName) -> Result<bool> {
-        let key = values::text(name.as_str());
-        let Some(cells) = self.client.read(&self.read, vec![key.clone()]).await? else { return Ok(false) };
-        let incarnation = cells.count("incarnation").map_err(|fault| self.corrupt(name.as_str(), &fault))?;
-        match self.client.write(&self.delete, vec![key, values::count(incarnation)]).await {
-            Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.read(name).await {
+    async fn delete(&self, name: &SequenceName, incarnation: u64) -> Result<bool> {
+        self.seen.learn(name, None);
+        let values = vec![values::text(name), values::count(incarnation)];
+        match self.client.write(&self.delete, values).await {
+            Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.look_up(name).await {
                 // It was there, and is not.
                 Ok(None) => Ok(true),
                 _ => Err(error),
@@ -265,71 +282,113 @@ impl Sequences {
         }
     }
 
-    /// In the order of the ring, in which names that begin alike are scattered: so
-    /// the prefix is looked at here.
-    pub(super) async fn list(&self, page: &Page) -> Result<Listing> {
-        let after = page.after.as_ref().map(Cursor::bytes).transpose()?;
+    async fn list(&self, page: &Page) -> Result<Listing> {
         let cql = format!("SELECT {COLUMNS}, claims FROM {}", self.table.cql());
-        let (rows, next) = self.client.scan(&cql, self.serial, after, page.rows()).await?;
-        let mut listing = Listing::new(Vec::new(), next.map(|next| Cursor::of_bytes(&next)));
-        for cells in rows {
-            let name = cells.text("name").unwrap_or_default();
-            if name.starts_with(&page.prefix) {
-                listing.add(name, self.decode(&cells).map(|row| row.info));
-            }
+        let (rows, next) = self.client.scan(&cql, self.serial, page).await?;
+        let mut listing = Listing::new(Vec::new(), next);
+        for (name, cells) in rows {
+            let row = self.decode(&name, &cells);
+            listing.add(name, row.map(|row| row.info));
         }
         Ok(listing.sorted())
     }
 
-    fn decode(&self, cells: &Cells) -> Result<Row> {
-        let name = cells.text("name").unwrap_or("?").to_owned();
-        if cells.format().is_some_and(|format| format != FORMAT) {
-            let message = format!(
-                "the row {name:?} of {} is in another format, perhaps a later version's",
-                self.table.display()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        decode(cells).map_err(|fault| self.corrupt(&name, &fault))
+    fn decode(&self, name: &str, cells: &Cells) -> Result<Row> {
+        decode(name, cells).map_err(|fault| self.corrupt(name, &fault))
     }
 
-    fn corrupt(&self, name: &str, fault: &str) -> Error {
-        let message =
-            format!("the row {name:?} of {} {fault}; nothing is reserved from it", self.table.display());
-        Error::new(ErrorKind::StoreViolation, message)
+    fn corrupt(&self, name: &str, fault: &Fault) -> Error {
+        fault.of(format_args!("the row {name:?} of {}", self.table.display()))
     }
 }
 
-/// What is set, the key, and the condition.
+impl Store for Sequences {
+    idmill::store_calls!(|this| Swapping(this) =>
+        capabilities reserve create inspect list set);
+    idmill::store_calls!(remove record swap_record list_records);
+}
+
+impl CompareAndSet for Sequences {
+    type Version = Mark;
+
+    fn can(&self) -> Capabilities {
+        Capabilities::new(Durability::Disk).shared(true).records(true)
+    }
+
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Row>>> {
+        Box::pin(self.look_up(name))
+    }
+
+    fn remembered(&self, name: &SequenceName) -> Option<Row> {
+        self.seen.get(name)
+    }
+
+    fn swap<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        seen: Option<&'a Row>,
+        wanted: Option<&'a SequenceInfo>,
+        _: Resend,
+    ) -> StoreFuture<'a, Result<Swapped<Mark>>> {
+        Box::pin(async move {
+            match (seen, wanted) {
+                (None, Some(wanted)) => self.send(self.insert(wanted)).await,
+                (Some(seen), Some(wanted)) => self.send(self.advance(seen, wanted)).await,
+                (Some(seen), None) => {
+                    let done = self.delete(name, seen.info.identity.incarnation).await?;
+                    Ok(if done { Swapped::Done } else { Swapped::Changed(None) })
+                }
+                (None, None) => Ok(Swapped::Done),
+            }
+        })
+    }
+
+    fn swap_set<'a>(
+        &'a self,
+        _: &'a SequenceName,
+        seen: &'a Row,
+        wanted: &'a SequenceInfo,
+        change: &'a Change,
+    ) -> StoreFuture<'a, Result<Swapped<Mark>>> {
+        Box::pin(self.send(self.change(seen, wanted, change)))
+    }
+
+    fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
+        Box::pin(self.list(page))
+    }
+
+    fn contention(&self) -> Contention {
+        CONTENTION
+    }
+}
+
+/// The new values, the key, and the condition.
 fn bind<const N: usize>(set: [CqlValue; N], seen: &Row) -> Values {
-    let mut bound = Vec::from(set);
-    bound.push(values::text(seen.info.name.as_str()));
-    bound.extend([values::id(seen.next()), values::id(seen.info.bounds.max().into())]);
-    bound.extend(values::era(seen.era()));
+    let (bounds, mut bound) = (seen.info.bounds, Vec::from(set));
+    bound.push(values::text(&seen.info.name));
+    bound.extend([values::id(seen.info.reached()), values::id(bounds.max().into())]);
+    bound.extend(values::era(era(seen)));
+    bound.extend([values::id(bounds.start().into()), CqlValue::Int(FORMAT)]);
     bound
 }
 
-fn decode(cells: &Cells) -> Result<Row, Fault> {
-    if cells.format().is_none() {
-        return Err("has no format".to_owned());
+fn decode(name: &str, cells: &Cells) -> Result<Row, Fault> {
+    match cells.format() {
+        Some(FORMAT) => {}
+        Some(_) => return Err(Fault::Format),
+        None => return Err("has no format".into()),
     }
-    let name =
-        SequenceName::new(cells.text("name")?).map_err(|error| format!("has no valid name: {error}"))?;
-    let (bounds, next, era) = (cells.bounds()?, cells.id("next")?, cells.era()?);
-    let (start, end) = (u128::from(bounds.start()), u128::from(bounds.max()) + 1);
-    if !(start..=end).contains(&next) {
-        return Err(format!("has next {next} outside its bounds {start}..={}", bounds.max()));
-    }
+    let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
+    // None is larger than 2^64.
+    let id = |column| cells.id(column).map(u128::cast_signed);
+    let (next, start, max) = (id("next")?, id("start")?, id("max")?);
+    let (incarnation, epoch) = (cells.count("incarnation")?.into(), cells.count("epoch")?.into());
+    let info = Numbers { next: Some(next), start, max, incarnation, epoch }.or_used_up(name)?;
     let claims = cells.claims()?;
-    if claims.values().any(|claim| claim.span.start < start || claim.span.end > next) {
-        return Err(format!("has a claim of ids that are not below its next {next}"));
+    let (start, reached) = (u128::from(info.bounds.start()), info.reached());
+    if claims.values().any(|claim| claim.span.start < start || claim.span.end > reached) {
+        return Err(format!("has a claim of ids that are not below its next {next}").into());
     }
-    let next = u64::try_from(next).ok().filter(|next| *next <= bounds.max());
-    let info = SequenceInfo::stored(name, next, bounds, era.identity);
-    Ok(Row { info, recalls: era.recalls, claims, writer: cells.count("writer").unwrap_or(0) })
-}
-
-/// A number that nobody else comes by.
-fn random() -> u64 {
-    Identity::fresh().incarnation
+    let (recalls, writer) = (cells.count("recalls")?, cells.count("writer").unwrap_or(0));
+    Ok(Row { info, version: Mark { recalls, claims, writer } })
 }

@@ -10,7 +10,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use idmill::{Error, ErrorKind};
+use idmill::{Error, ErrorKind, Result};
+use idmill_kit::{Swapped, advised, chain};
 use serde_json::Value;
 
 /// Why a request has no result.
@@ -31,15 +32,6 @@ pub(super) struct Refusal {
     /// As in `google.rpc.Code`; empty where the answer was not Datastore's.
     status: String,
     message: String,
-}
-
-/// What a failed commit means.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    /// Others changed the entity since it was read; certainly not applied: read again.
-    Conflict(Error),
-    /// All else.
-    Failed(Error),
 }
 
 /// What a read that the server refused means.
@@ -95,22 +87,21 @@ pub(super) fn read_failed(failure: Failure) -> Error {
     }
 }
 
-/// What a failed commit means for the ids.
-pub(super) fn commit_failed(failure: Failure) -> Verdict {
-    match failure {
+/// The outcome of a failed commit: others changed the entity since it was read and it was certainly not
+/// applied, or an error.
+pub(super) fn commit_failed(failure: Failure) -> Result<Swapped<String>> {
+    Err(match failure {
         Failure::Refused(refusal) => match classify_commit(&refusal) {
-            Ok(kind) => Verdict::Conflict(error(kind, refusal)),
-            Err(kind) => Verdict::Failed(error(kind, refusal)),
+            Ok(kind) => return Ok(Swapped::Changed(Some(error(kind, refusal)))),
+            Err(kind) => error(kind, refusal),
         },
-        Failure::Unsent(source) => Verdict::Failed(unreachable(source)),
-        Failure::Lost(source) => Verdict::Failed(
-            Error::new(
-                ErrorKind::UnknownOutcome,
-                format!("the commit was not answered: {}; it may have been applied", chain(&*source)),
-            )
-            .because(source),
-        ),
-    }
+        Failure::Unsent(source) => unreachable(source),
+        Failure::Lost(source) => Error::new(
+            ErrorKind::UnknownOutcome,
+            format!("the commit was not answered: {}; it may have been applied", chain(&*source)),
+        )
+        .because(source),
+    })
 }
 
 fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
@@ -119,11 +110,7 @@ fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
 }
 
 fn error(kind: ErrorKind, refusal: Refusal) -> Error {
-    let message = match remedy(&refusal, kind) {
-        Some(remedy) => format!("{refusal}; {remedy}"),
-        None => refusal.to_string(),
-    };
-    Error::new(kind, message).because(refusal)
+    advised(kind, &refusal, remedy(&refusal, kind)).because(refusal)
 }
 
 fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
@@ -165,14 +152,6 @@ impl fmt::Display for Refusal {
 }
 
 impl StdError for Refusal {}
-
-/// What an error says, with its causes: the HTTP client's own text does not say why.
-fn chain(error: &(dyn StdError + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    let mut texts: Vec<_> = causes.map(ToString::to_string).collect();
-    texts.dedup();
-    texts.join(": ")
-}
 
 #[cfg(test)]
 mod tests {
@@ -261,7 +240,7 @@ mod tests {
             let refusal = Refusal::read(400, body.as_bytes());
             assert_eq!(read_failed(Failure::Refused(refusal.clone())).kind(), read, "{status}");
             let verdict = commit_failed(Failure::Refused(refusal));
-            let Verdict::Failed(error) = verdict else { panic!("{status}: {verdict:?}") };
+            let Err(error) = verdict else { panic!("{status}: {verdict:?}") };
             assert_eq!(error.kind(), commit, "{status}");
             assert!(error.to_string().starts_with(&format!("{status}: why")), "{error}");
             assert!(StdError::source(&error).is_some());
@@ -275,8 +254,8 @@ mod tests {
         assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);
         assert_eq!(read_failed(unsent()).kind(), ErrorKind::Unavailable);
         let kind = |failure| match commit_failed(failure) {
-            Verdict::Failed(error) => error.kind(),
-            Verdict::Conflict(error) => panic!("{error}"),
+            Err(error) => error.kind(),
+            Ok(other) => panic!("{other:?}"),
         };
         assert_eq!(kind(lost()), ErrorKind::UnknownOutcome);
         assert_eq!(kind(unsent()), ErrorKind::Unavailable);

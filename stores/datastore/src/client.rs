@@ -7,13 +7,14 @@ use std::time::Duration;
 use gcloud_auth::project::Config;
 use gcloud_auth::token::DefaultTokenSourceProvider;
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Swapped;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 use token_source::{TokenSource, TokenSourceProvider};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::classify::{Failure, Refusal, Verdict, commit_failed, read_failed};
+use super::classify::{Failure, Refusal, commit_failed, read_failed};
 use super::options::DatastoreOptions;
 
 const CLOUD: &str = "https://datastore.googleapis.com";
@@ -101,23 +102,26 @@ impl Client {
     }
 
     /// Applies one mutation, in a transaction of its own.
-    pub(super) async fn commit(&self, mutation: &Value) -> Result<(), Verdict> {
+    pub(super) async fn commit(&self, mutation: &Value) -> Result<Swapped<String>> {
         let request = json!({
             "databaseId": self.database,
             "mode": "TRANSACTIONAL",
             "singleUseTransaction": { "readWrite": {} },
             "mutations": [mutation],
         });
-        let answer = self.call("commit", request, self.deadline()).await.map_err(commit_failed)?;
+        let answer = match self.call("commit", request, self.deadline()).await {
+            Ok(answer) => answer,
+            Err(failure) => return commit_failed(failure),
+        };
         let Some(result) = answer["mutationResults"].get(0).filter(|result| result.is_object()) else {
-            return Err(commit_failed(Failure::Lost("an answer without a result".into())));
+            return commit_failed(Failure::Lost("an answer without a result".into()));
         };
         if result["conflictDetected"] == Value::Bool(true) {
             // Asked to fail, it told instead. Either way it kept what it has.
             let message = "another version is stored by now";
-            return Err(Verdict::Conflict(Error::new(ErrorKind::Unavailable, message)));
+            return Ok(Swapped::Changed(Some(Error::new(ErrorKind::Unavailable, message))));
         }
-        Ok(())
+        Ok(Swapped::Done)
     }
 
     async fn call(&self, method: &str, body: Value, deadline: Instant) -> Result<Value, Failure> {

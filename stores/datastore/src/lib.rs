@@ -29,15 +29,12 @@ mod schema;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{
-    Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::Scheme;
 use idmill_kit::{CompareAndSet, Contention, Resend, Swapped, Swapping};
 use serde_json::{Value, json};
 
-use self::classify::Verdict;
 use self::client::Client;
 use self::schema::{Place, Stored};
 
@@ -161,7 +158,8 @@ fn over(operation: &str, value: &Value, version: &str) -> Value {
 
 impl Store for DatastoreStore {
     idmill::store_calls!(|this| Swapping(this) =>
-        capabilities reserve give_back create inspect list set remove record swap_record list_records);
+        capabilities reserve give_back create inspect list set remove);
+    idmill::store_calls!(record swap_record list_records);
 }
 
 impl CompareAndSet for DatastoreStore {
@@ -187,33 +185,12 @@ impl CompareAndSet for DatastoreStore {
     ) -> StoreFuture<'a, Result<Swapped<String>>> {
         Box::pin(async move {
             let Some(mutation) = self.mutation(seen, wanted) else { return Ok(Swapped::Done) };
-            match self.client.commit(&mutation).await {
-                Ok(()) => Ok(Swapped::Done),
-                Err(Verdict::Conflict(error)) => Ok(Swapped::Changed(Some(error))),
-                Err(Verdict::Failed(error)) => Err(error),
-            }
+            self.client.commit(&mutation).await
         })
     }
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(self.query(page))
-    }
-
-    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(self.record(name))
-    }
-
-    fn write_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(self.swap_record(name, seen, wanted))
-    }
-
-    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
-        Box::pin(self.list_records(page))
     }
 
     /// Each attempt is paid for.

@@ -5,19 +5,18 @@
 
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
-use idmill_kit::CompareAndSet as _;
+use idmill_kit::{CompareAndSet as _, Swapped};
 use serde_json::json;
 
-use super::classify::Verdict;
 use super::{DatastoreStore, over, schema};
 
 impl DatastoreStore {
-    pub(super) async fn record(&self, name: &SequenceName) -> Result<Option<String>> {
+    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         let found = self.client.find(&self.records.key(name)).await?;
         found.map(|found| Ok(self.records.decode_record(&found)?.0)).transpose()
     }
 
-    pub(super) async fn swap_record(
+    pub(super) async fn try_swap_record(
         &self,
         name: &SequenceName,
         seen: Option<&str>,
@@ -35,16 +34,13 @@ impl DatastoreStore {
                 Some((_, version)) => over("update", &entity, version),
                 None => json!({ "insert": entity }),
             };
-            match self.client.commit(&mutation).await {
-                Ok(()) => return Ok(true),
-                // By another's write, or because there were too many at once: that is looked at.
-                Err(Verdict::Conflict(error)) => contest.lost(Some(error)).await?,
-                Err(Verdict::Failed(error)) => return Err(error),
-            }
+            // By another's write, or because there were too many at once: that is looked at.
+            let Swapped::Changed(cause) = self.client.commit(&mutation).await? else { return Ok(true) };
+            contest.lost(cause).await?;
         }
     }
 
-    pub(super) async fn list_records(&self, page: &Page) -> Result<Records> {
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
         let (found, next) = self.entities(&self.records, page).await?;
         let mut records = Records::new(Vec::new(), next);
         for result in &found {

@@ -4,9 +4,9 @@
 //! reads in the console as what it is, and what is above as itself minus 2^64 (`u64::MAX` is -1). Nothing is
 //! compared or added by the server.
 
-use idmill::store::{Bounds, Identity, SequenceInfo};
-use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Seen;
+use idmill::store::SequenceInfo;
+use idmill::{Result, SequenceName};
+use idmill_kit::{Fault, Numbers, Seen};
 use serde_json::{Value, json};
 
 use super::options::{DEFAULT_KIND, DatastoreOptions};
@@ -68,13 +68,13 @@ impl Place {
         let format = read_integer(&properties["format"]);
         let owned = |(record, version): (&str, &str)| (record.to_owned(), version.to_owned());
         read.filter(|_| format == Some(FORMAT)).map(owned).ok_or_else(|| {
-            let path = &entity["key"]["path"];
-            let message = format!(
-                "the entity {path} of kind {:?} is no record of this version; nothing was changed",
-                self.kind
-            );
-            Error::new(ErrorKind::StoreViolation, message)
+            let fault = Fault::from("is no record of this version");
+            fault.error(self.shown(entity), "nothing was changed")
         })
+    }
+
+    fn shown(&self, entity: &Value) -> String {
+        format!("the entity {} of kind {:?}", entity["key"]["path"], self.kind)
     }
 
     pub(super) fn partition(&self) -> Value {
@@ -121,13 +121,7 @@ impl Place {
     /// A result of a lookup or a query as a sequence, or what is wrong with it.
     pub(super) fn decode(&self, result: &Value) -> Result<Stored> {
         let entity = &result["entity"];
-        decode(entity, &result["version"]).map_err(|fault| {
-            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
-            let path = &entity["key"]["path"];
-            let message =
-                format!("the entity {path} of kind {:?} {fault}; nothing is reserved from it", self.kind);
-            Error::new(kind, message)
-        })
+        decode(entity, &result["version"]).map_err(|fault| fault.of(self.shown(entity)))
     }
 }
 
@@ -155,31 +149,23 @@ fn integer(value: u64) -> Value {
     json!({ "integerValue": value.cast_signed().to_string() })
 }
 
-const LATER: &str = "is in another format, perhaps a later version's";
-
-fn decode(entity: &Value, version: &Value) -> Result<Stored, String> {
-    let read =
-        |what: &str| read_integer(&entity["properties"][what]).ok_or(format!("has no integer for {what}"));
+fn decode(entity: &Value, version: &Value) -> Result<Stored, Fault> {
+    let read = |what: &str| {
+        let number = read_integer(&entity["properties"][what]);
+        number.ok_or_else(|| Fault::from(format!("has no integer for {what}")))
+    };
+    // An id is the 64 bits of its integer.
+    let id = |what: &str| read(what).map(|number| i128::from(number.cast_unsigned()));
     if read("format")? != FORMAT {
-        return Err(LATER.to_owned());
+        return Err(Fault::Format);
     }
     let name = key_name(&entity["key"]).ok_or("has a key that is no sequence's")?;
-    let (start, max) = (read("start")?.cast_unsigned(), read("max")?.cast_unsigned());
-    let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
-    let next = match entity["properties"]["next"].get("nullValue") {
-        Some(_) => None,
-        None => Some(read("next")?.cast_unsigned()),
-    };
-    if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
-        return Err(format!("has next {next} outside its bounds {start}..={max}"));
-    }
-    let (incarnation, epoch) = (read("incarnation")?, read("epoch")?);
-    if incarnation <= 0 || epoch < 0 {
-        return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
-    }
-    let identity = Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() };
+    let is_null = entity["properties"]["next"].get("nullValue").is_some();
+    let next = if is_null { None } else { Some(id("next")?) };
+    let (incarnation, epoch) = (read("incarnation")?.into(), read("epoch")?.into());
+    let info = Numbers { next, start: id("start")?, max: id("max")?, incarnation, epoch }.of(name)?;
     let version = version.as_str().ok_or("came without a version")?.to_owned();
-    Ok(Seen { info: SequenceInfo::stored(name, next, bounds, identity), version })
+    Ok(Seen { info, version })
 }
 
 fn read_integer(property: &Value) -> Option<i64> {
@@ -199,6 +185,8 @@ fn key_name(key: &Value) -> Option<SequenceName> {
 
 #[cfg(test)]
 mod tests {
+    use idmill::ErrorKind;
+    use idmill::store::{Bounds, Identity};
     use proptest::prelude::*;
 
     use super::*;

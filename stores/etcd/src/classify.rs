@@ -8,6 +8,7 @@
 use std::error::Error as StdError;
 
 use idmill::{Error, ErrorKind};
+use idmill_kit::{advised, causes};
 use tonic::{Code, ConnectError, Status};
 
 pub(super) const OVERTAKEN: &str =
@@ -223,11 +224,7 @@ fn refused(kind: ErrorKind, status: &Status) -> Error {
         "" => format!("{:?}, without a word", status.code()),
         message => message.to_owned(),
     };
-    let message = match remedy(kind, status.message()) {
-        Some(remedy) => format!("{said}; {remedy}"),
-        None => said,
-    };
-    Error::new(kind, message)
+    advised(kind, said, remedy(kind, status.message()))
 }
 
 fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
@@ -254,10 +251,6 @@ fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
     })
 }
 
-fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
-}
-
 /// What an error says, with its causes: `transport error` alone tells nobody anything. A [`Status`] prints
 /// its own code and metadata as well: of it the message is enough.
 fn chain(error: &(dyn StdError + 'static)) -> String {
@@ -268,11 +261,6 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut texts: Vec<_> = causes(error).map(text).filter(|text| !text.is_empty()).collect();
     texts.dedup();
     texts.join(": ")
-}
-
-/// An answer that cannot be.
-pub(super) fn violation(message: &'static str) -> Error {
-    Error::new(ErrorKind::StoreViolation, message)
 }
 
 #[cfg(test)]

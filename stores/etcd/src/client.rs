@@ -154,8 +154,9 @@ impl Client {
         let next = if asked.is_ok() { number } else { (number + 1) % self.members.len() };
         self.preferred.store(next, Ordering::Relaxed);
         let answer: A = asked?;
-        let floor = if answer.wrote() { floor.above() } else { floor };
-        self.guard.check(answer.header(), floor).map_err(Failure::Violation)?;
+        let (header, wrote) = answer.header();
+        let floor = if wrote { floor.above() } else { floor };
+        self.guard.check(header, floor).map_err(Failure::Violation)?;
         Ok(answer)
     }
 
@@ -195,27 +196,19 @@ impl fmt::Debug for Client {
 
 /// An answer whose header is looked at.
 trait Answer {
-    fn header(&self) -> Option<Header>;
-
-    /// Whether the revision in the header is that of a write which is told of here.
-    fn wrote(&self) -> bool {
-        false
-    }
+    /// The header, and whether its revision is that of a write which is told of here.
+    fn header(&self) -> (Option<Header>, bool);
 }
 
 impl Answer for RangeAnswer {
-    fn header(&self) -> Option<Header> {
-        self.header
+    fn header(&self) -> (Option<Header>, bool) {
+        (self.header, false)
     }
 }
 
 impl Answer for TxnAnswer {
-    fn header(&self) -> Option<Header> {
-        self.header
-    }
-
-    fn wrote(&self) -> bool {
-        self.succeeded
+    fn header(&self) -> (Option<Header>, bool) {
+        (self.header, self.succeeded)
     }
 }
 

@@ -33,13 +33,9 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use idmill::ErrorKind;
-use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
-    StoreFuture,
-};
+use idmill::store::{Change, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
-use idmill_kit::Scheme;
-use idmill_kit::{CompareAndSet as _, cas};
+use idmill_kit::{Scheme, Swapping};
 
 use self::client::Client;
 use self::schema::Place;
@@ -99,60 +95,22 @@ fn only_raises(change: &Change) -> bool {
 }
 
 impl EtcdStore {
-    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
-        cas::reserve(&*self.sequences, request).await
-    }
-
-    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
-        cas::give_back(&*self.sequences, back).await
-    }
-
-    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        cas::create(&*self.sequences, name, bounds).await
-    }
-
-    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        Ok(self.sequences.read(name).await?.map(|seen| seen.info))
-    }
-
-    async fn try_list(&self, page: &Page) -> Result<Listing> {
-        self.sequences.read_page(page).await
-    }
-
     /// A cluster that went back is believed in nothing but this: what keeps others, who know less, from
     /// repeating ids.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         if only_raises(&change) && self.sequences.is_refused() {
-            return cas::set(&begin(&self.options)?, name, change).await;
+            return Swapping(&begin(&self.options)?).set(name, change).await;
         }
-        cas::set(&*self.sequences, name, change).await
-    }
-
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        cas::remove(&*self.sequences, name).await
-    }
-
-    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        self.sequences.read_record(name).await
-    }
-
-    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        self.sequences.write_record(name, seen, wanted).await
-    }
-
-    async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        self.sequences.read_records(page).await
+        Swapping(&*self.sequences).set(name, change).await
     }
 }
 
 impl Store for EtcdStore {
-    fn capabilities(&self) -> Capabilities {
-        self.sequences.can()
-    }
+    idmill::store_calls!(|this| Swapping(&*this.sequences) =>
+        capabilities reserve give_back create inspect list remove);
+    idmill::store_calls!(set record swap_record list_records);
 
     fn server(&self) -> StoreFuture<'_, Result<Option<String>>> {
         Box::pin(async { Ok(self.sequences.cluster()) })
     }
-
-    idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }

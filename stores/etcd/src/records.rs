@@ -8,50 +8,53 @@ use idmill::store::{Cursor, Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Resend;
 
-use super::classify::{OVERTAKEN, violation, write_failed};
-use super::client::{Answered, Client};
+use super::EtcdStore;
+use super::classify::{OVERTAKEN, write_failed};
+use super::client::Answered;
 use super::schema::Place;
+use super::sequences::Sequences;
 use super::wire::{Compare, KeyValue, Put, Range, Request, Txn};
 
-pub(super) async fn read(client: &Client, place: &Place, name: &SequenceName) -> Result<Option<String>> {
-    let answer = client.range(&the_key(place, name)).await?;
-    answer.kvs.into_iter().next().map(text).transpose()
-}
+impl EtcdStore {
+    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let Sequences { client, records, .. } = &*self.sequences;
+        client.range(&the_key(records, name)).await?.kvs.into_iter().next().map(text).transpose()
+    }
 
-pub(super) async fn write(
-    client: &Client,
-    place: &Place,
-    name: &SequenceName,
-    seen: Option<&str>,
-    wanted: &str,
-) -> Result<bool> {
-    let key = place.key(name).into_bytes();
-    let compare = match seen {
-        Some(seen) => Compare::value(&key, seen.as_bytes()),
-        None => Compare::absent(&key),
-    };
-    let put = Request::Put(Put { key, value: wanted.as_bytes().to_vec() });
-    let txn = Txn::new(vec![compare], put, Request::Range(the_key(place, name)));
-    let Answered { answer, resent } = client.txn(&txn, Resend::Harmless).await.map_err(write_failed)?;
-    if answer.succeeded || !resent {
-        return Ok(answer.succeeded);
+    pub(super) async fn try_swap_record(
+        &self,
+        name: &SequenceName,
+        seen: Option<&str>,
+        wanted: &str,
+    ) -> Result<bool> {
+        let Sequences { client, records, .. } = &*self.sequences;
+        let key = records.key(name).into_bytes();
+        let compare = match seen {
+            Some(seen) => Compare::value(&key, seen.as_bytes()),
+            None => Compare::absent(&key),
+        };
+        let put = Request::Put(Put { key, value: wanted.as_bytes().to_vec() });
+        let txn = Txn::new(vec![compare], put, Request::Range(the_key(records, name)));
+        let Answered { answer, resent } = client.txn(&txn, Resend::Harmless).await.map_err(write_failed)?;
+        if answer.succeeded || !resent {
+            return Ok(answer.succeeded);
+        }
+        match answer.found()?.first() {
+            Some(kept) if kept.value == wanted.as_bytes() => Ok(true),
+            _ => Err(Error::new(ErrorKind::UnknownOutcome, OVERTAKEN)),
+        }
     }
-    let found =
-        answer.range().ok_or_else(|| violation("a transaction was answered without what is stored"))?;
-    match found.kvs.first() {
-        Some(kept) if kept.value == wanted.as_bytes() => Ok(true),
-        _ => Err(Error::new(ErrorKind::UnknownOutcome, OVERTAKEN)),
-    }
-}
 
-pub(super) async fn list(client: &Client, place: &Place, page: &Page) -> Result<Records> {
-    let answer = client.range(&place.page(page)?).await?;
-    let mut records = Records::default();
-    records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| Cursor::of_bytes(&kv.key));
-    for kv in answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key)) {
-        records.add(&place.shown(&kv.key), text(kv));
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let Sequences { client, records: place, .. } = &*self.sequences;
+        let answer = client.range(&place.page(page)?).await?;
+        let mut records = Records::default();
+        records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| Cursor::of_bytes(&kv.key));
+        for kv in answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key)) {
+            records.add(&place.shown(&kv.key), text(kv));
+        }
+        Ok(records)
     }
-    Ok(records)
 }
 
 fn the_key(place: &Place, name: &SequenceName) -> Range {

@@ -4,16 +4,15 @@
 //! so no two writes of one key leave the same bytes: a process that finds the bytes it wrote
 //! knows that its write was applied.
 
-use idmill::store::{Bounds, Identity, Page, SequenceInfo};
-use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Seen;
+use idmill::store::{Identity, Page, SequenceInfo};
+use idmill::{Result, SequenceName};
+use idmill_kit::{Fault, Numbers, Seen};
 use serde_json::{Value, json};
 
 use super::wire::{KeyValue, Range};
 
 /// The layout of a value. Another version's are refused.
-const FORMAT: u64 = 1;
-const LATER: &str = "is in another format, perhaps a later version's";
+const FORMAT: i128 = 1;
 
 /// A sequence as it was read or written.
 pub(super) type Stored = Seen<Version>;
@@ -89,13 +88,10 @@ impl Place {
 
     /// A key and its value as a sequence, or what is wrong with it.
     pub(super) fn decode(&self, stored: KeyValue) -> Result<Stored> {
-        let fault = |fault: String| {
-            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
-            let key = String::from_utf8_lossy(&stored.key);
-            Error::new(kind, format!("the key {key:?} {fault}; nothing is reserved from it"))
-        };
-        let name = self.name(&stored.key).ok_or_else(|| fault("is no sequence's name".to_owned()))?;
-        let info = decode(name, &stored.value).map_err(fault)?;
+        let name = self.name(&stored.key).ok_or(Fault::from("is no sequence's name"));
+        let info = name
+            .and_then(|name| decode(name, &stored.value))
+            .map_err(|fault| fault.of(format_args!("the key {:?}", String::from_utf8_lossy(&stored.key))))?;
         Ok(Seen { info, version: Version { value: stored.value, mod_revision: stored.mod_revision } })
     }
 
@@ -133,30 +129,24 @@ fn claim() -> u64 {
     Identity::fresh().incarnation
 }
 
-fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, String> {
-    let value: Value = serde_json::from_slice(value).map_err(|_| "has a value that is no JSON".to_owned())?;
-    let read = |what: &str| value[what].as_u64().ok_or(format!("has no whole number for {what}"));
-    if read("format")? != FORMAT {
-        return Err(LATER.to_owned());
-    }
-    let (start, max) = (read("start")?, read("max")?);
-    let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
-    let next = match value.get("next") {
-        Some(Value::Null) => None,
-        _ => Some(read("next")?),
+fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, Fault> {
+    let value: Value = serde_json::from_slice(value).map_err(|_| "has a value that is no JSON")?;
+    let read = |what: &str| {
+        let number = value[what].as_u64().map(i128::from);
+        number.ok_or_else(|| Fault::from(format!("has no whole number for {what}")))
     };
-    if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
-        return Err(format!("has next {next} outside its bounds {start}..={max}"));
+    if read("format")? != FORMAT {
+        return Err(Fault::Format);
     }
-    let identity = Identity { incarnation: read("incarnation")?, epoch: read("epoch")? };
-    if identity.incarnation == 0 {
-        return Err("has incarnation 0, which never is".to_owned());
-    }
-    Ok(SequenceInfo::stored(name, next, bounds, identity))
+    let next = if value.get("next") == Some(&Value::Null) { None } else { Some(read("next")?) };
+    let (start, max) = (read("start")?, read("max")?);
+    Numbers { next, start, max, incarnation: read("incarnation")?, epoch: read("epoch")? }.of(name)
 }
 
 #[cfg(test)]
 mod tests {
+    use idmill::ErrorKind;
+    use idmill::store::Bounds;
     use proptest::prelude::*;
 
     use super::*;
@@ -228,7 +218,7 @@ mod tests {
             ("max", Value::Null, "no whole number for max"),
             ("incarnation", json!(0), "incarnation 0"),
             ("epoch", Value::Null, "no whole number for epoch"),
-            ("format", json!(2), LATER),
+            ("format", json!(2), "another format"),
         ] {
             let mut bad = good.clone();
             bad[field] = value;
@@ -243,7 +233,8 @@ mod tests {
 
     fn refused(value: &str, fault: &str) {
         let error = place().decode(stored("/idmill/s", value)).unwrap_err();
-        let expected = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+        let expected =
+            if fault == "another format" { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
         assert_eq!(error.kind(), expected, "{value}");
         assert!(
             error.to_string().contains(fault) && error.to_string().contains("/idmill/s"),

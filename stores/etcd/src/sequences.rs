@@ -18,36 +18,28 @@
 //! with an incarnation that has been in use. So what creates a sequence is sent once. If it is not answered,
 //! a read may find the bytes that it wrote.
 
-use std::collections::HashMap;
-
-use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, Records, SequenceInfo, StoreFuture};
+use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{CompareAndSet, Resend, Seen, Swapped};
-use parking_lot::Mutex;
+use idmill_kit::{CompareAndSet, Remembered, Resend, Seen, Swapped};
 
-use super::classify::{Failure, Fate, OVERTAKEN, read_failed, violation, write_failed};
+use super::classify::{Failure, Fate, OVERTAKEN, read_failed, write_failed};
 use super::client::{Answered, Client};
-use super::records;
 use super::schema::{self, Place, Stored, Version};
 use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
-
-/// How many sequences are remembered. Of one that is not, a change costs a read more.
-const MEMORY: usize = 100_000;
 
 /// The sequences under a prefix.
 #[derive(Debug)]
 pub(super) struct Sequences {
-    client: Client,
+    pub(super) client: Client,
     place: Place,
-    records: Place,
-    /// As they were when they were last read or written.
-    seen: Mutex<HashMap<SequenceName, Stored>>,
+    pub(super) records: Place,
+    seen: Remembered<Version>,
 }
 
 impl Sequences {
     pub(super) fn new(client: Client, place: Place) -> Self {
         let records = place.of_records();
-        Self { client, place, records, seen: Mutex::default() }
+        Self { client, place, records, seen: Remembered::default() }
     }
 
     /// Whether the cluster has shown that it is not the one it was.
@@ -133,9 +125,7 @@ impl Sequences {
             self.learn(name, stored, now)?;
             return Ok(Swapped::Done);
         }
-        let found =
-            answer.range().ok_or_else(|| violation("a transaction was answered without what is stored"))?;
-        let current = found.kvs.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
+        let current = answer.found()?.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
         self.learn(name, stored, current.clone())?;
         if !resent {
             return Ok(Swapped::Now(current));
@@ -177,26 +167,13 @@ impl Sequences {
     /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request
     /// was sent: a key that was last written earlier than that has gone back.
     fn learn(&self, name: &SequenceName, before: Option<&Stored>, now: Option<Stored>) -> Result<()> {
-        let Some(now) = now else {
-            self.seen.lock().remove(name);
-            return Ok(());
-        };
-        if let Some(before) = before.filter(|before| now.version.mod_revision < before.version.mod_revision) {
-            let key = self.place.key(name);
-            return Err(self.client.guard().rewind(
-                &key,
-                before.version.mod_revision,
-                now.version.mod_revision,
-            ));
+        let revision = |stored: &Stored| stored.version.mod_revision;
+        if let (Some(before), Some(now)) = (before.map(revision), now.as_ref().map(revision))
+            && now < before
+        {
+            return Err(self.client.guard().rewind(&self.place.key(name), before, now));
         }
-        let mut seen = self.seen.lock();
-        if seen.len() >= MEMORY && !seen.contains_key(name) {
-            seen.clear();
-        }
-        let known = seen.entry(name.clone()).or_insert_with(|| now.clone());
-        if known.version.mod_revision < now.version.mod_revision {
-            *known = now;
-        }
+        self.seen.learn_if(name, now, |known, now| revision(known) < revision(now));
         Ok(())
     }
 }
@@ -216,7 +193,7 @@ impl CompareAndSet for Sequences {
     }
 
     fn remembered(&self, name: &SequenceName) -> Option<Stored> {
-        self.seen.lock().get(name).cloned()
+        self.seen.get(name)
     }
 
     fn swap<'a>(
@@ -231,22 +208,5 @@ impl CompareAndSet for Sequences {
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(self.list(page))
-    }
-
-    fn read_record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
-        Box::pin(records::read(&self.client, &self.records, name))
-    }
-
-    fn write_record<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        seen: Option<&'a str>,
-        wanted: &'a str,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(records::write(&self.client, &self.records, name, seen, wanted))
-    }
-
-    fn read_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
-        Box::pin(records::list(&self.client, &self.records, page))
     }
 }

@@ -3,6 +3,7 @@
 //! Written down by hand, since a crate that generates them wants `protoc` on every machine that builds this
 //! one. A field that is not here is not sent, and skipped when it comes.
 
+use idmill::{Error, ErrorKind, Result};
 use prost::{Message, Oneof};
 
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -148,9 +149,13 @@ pub(super) struct TxnAnswer {
 }
 
 impl TxnAnswer {
-    /// What the one range of the transaction found.
-    pub(super) fn range(self) -> Option<RangeAnswer> {
-        self.answers.into_iter().next()?.range
+    /// The keys that the one range of the transaction found.
+    pub(super) fn found(self) -> Result<Vec<KeyValue>> {
+        let range = self.answers.into_iter().next().and_then(|answer| answer.range);
+        range.map(|range| range.kvs).ok_or_else(|| {
+            let message = "a transaction was answered without what is stored";
+            Error::new(ErrorKind::StoreViolation, message)
+        })
     }
 }
 

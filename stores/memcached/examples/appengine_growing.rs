@@ -17,7 +17,6 @@ use idmill::store::Store;
 use idmill::{Order, Sequences};
 use idmill_memcached::{MemcachedOptions, MemcachedStats, MemcachedWindow};
 use idmill_shared_cache::Tiered;
-use idmill_url::StoreUrl;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -34,12 +33,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = arguments.next().unwrap_or_else(|| "sqlite:appengine_growing.db".to_owned());
     let options = MemcachedOptions::parse(&cache)?.block(100);
     if let Err(error) = TcpStream::connect(options.address()).await {
-        eprintln!("no memcached at {}: {error}", options.address());
-        eprintln!("start one with `memcached -p 11211`, or give its URL: memcached://HOST:PORT");
-        std::process::exit(1);
+        let advice = "start one with `memcached -p 11211`, or give its URL: memcached://HOST:PORT";
+        return Err(format!("no memcached at {}: {error}; {advice}", options.address()).into());
     }
     idmill_url::register(idmill_sqlite::SCHEMES)?;
-    let behind = StoreUrl::parse(&store)?.connect().await?;
+    let behind = idmill_url::open_store(&store).await?;
     let before = next(&*behind).await?;
 
     // Each stands for a process of its own: they share the cache and the store, and nothing else.

@@ -29,7 +29,7 @@ use idmill_kit::{WindowTarget, WindowView};
 use idmill_shared_cache::acquainted::Acquainted;
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Fence, Next, Seen, Taken};
-use idmill_shared_cache::counts::{Count, Counts};
+use idmill_shared_cache::counts::Counts;
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use tokio::time::Instant;
 
@@ -42,6 +42,7 @@ use self::wire::Reply;
 pub use self::dial::{Dial, Stream};
 pub use self::options::MemcachedOptions;
 pub use idmill;
+pub use idmill_shared_cache::WindowStats as MemcachedStats;
 
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::window::<MemcachedOptions>("memcached", "memcached://HOST:PORT")];
@@ -84,38 +85,8 @@ pub struct MemcachedWindow {
     sequences: Acquainted<Known>,
     connection: SharedConnection<Connection>,
     counts: Counts,
-    traffic: Traffic,
     /// When it was made: from here draws are timed.
     began: Instant,
-}
-
-/// What is counted besides.
-#[derive(Debug, Default)]
-struct Traffic {
-    connections: Count,
-    round_trips: Count,
-}
-
-/// What a window has done in this process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemcachedStats {
-    /// Connections opened.
-    pub connections: u64,
-    /// Commands sent. Commands that are sent together count once.
-    pub round_trips: u64,
-    /// Ranges put into an empty window, which others waited for, or handed out past it.
-    pub refills: u64,
-    /// Ranges put into a window before it was empty, so nobody waited.
-    pub ahead: u64,
-    /// Draws that waited for another client's refill.
-    pub waits: u64,
-    /// Ids that were reserved for a refill but fit neither the window nor its caller: a gap. This happens
-    /// only at the end of a sequence, or if another client reserves from the store directly, sets the
-    /// sequence, or raises its max.
-    pub abandoned: u64,
-    /// Ids that may have been drawn for a caller that got no answer: a gap, or handed out to another caller.
-    pub uncertain: u64,
 }
 
 /// The right to refill one window of one sequence.
@@ -161,23 +132,13 @@ impl MemcachedWindow {
             dial,
             connection: SharedConnection::default(),
             counts: Counts::default(),
-            traffic: Traffic::default(),
             began: Instant::now(),
         })
     }
 
     /// What this window has done so far.
     pub fn stats(&self) -> MemcachedStats {
-        let Counts { refills, ahead, waits, abandoned, uncertain } = &self.counts;
-        MemcachedStats {
-            connections: self.traffic.connections.read(),
-            round_trips: self.traffic.round_trips.read(),
-            refills: refills.read(),
-            ahead: ahead.read(),
-            waits: waits.read(),
-            abandoned: abandoned.read(),
-            uncertain: uncertain.read(),
-        }
+        self.counts.stats()
     }
 
     /// When a call that begins now has to end.
@@ -193,7 +154,7 @@ impl MemcachedWindow {
     /// The connection in use, or a new one.
     async fn connected(&self, deadline: Instant) -> Result<Arc<Connection>> {
         let connect = || {
-            let number = self.traffic.connections.add(1);
+            let number = self.counts.connections.add(1);
             let (dial, address) = (self.dial.clone(), self.options.address.clone());
             let patience = self.options.window.timeout;
             async move {
@@ -214,7 +175,7 @@ impl MemcachedWindow {
         deadline: Instant,
     ) -> Result<Vec<Reply>, Failure> {
         let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
-        self.traffic.round_trips.add(1);
+        self.counts.round_trips.add(1);
         connection.exchange(bytes, replies, deadline).await
     }
 

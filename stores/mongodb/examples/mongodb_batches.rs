@@ -3,44 +3,37 @@
 //!
 //! `cargo run --release -p idmill-mongodb --example mongodb_batches -- mongodb://localhost/test`
 //!
-//! Without a server: `ci/engines/ferretdb serve /tmp/ferret 27017` in another terminal starts one.
+//! Without a server, which `IDMILL_MONGODB` may name too, it starts the one of the tests.
 
 use std::collections::BTreeSet;
 use std::error::Error;
 
+use idmill::store::Store as _;
 use idmill::{Allocator, Result, SequenceName, Sequences};
-use idmill_url::open_store;
+use idmill_mongodb::{MongoStore, connect};
+use idmill_testing::engines::Engine;
 
 const CALLERS: u64 = 100;
 const BATCH: u64 = 10;
 const INSTANCES: usize = 4;
-const HELP: &str = "name a MongoDB server, as an argument or in IDMILL_MONGODB: mongodb://HOST/DATABASE
-without one, start a server of the tests in another terminal:
-  ci/engines/ferretdb serve /tmp/ferret 27017
-and give it as mongodb://localhost/test?directConnection=true";
 
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let Some(url) = std::env::args().nth(1).or_else(|| std::env::var("IDMILL_MONGODB").ok()) else {
-        eprintln!("{HELP}");
-        std::process::exit(2);
-    };
-    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
-    let store = open_store(&url).await.unwrap_or_else(|error| {
-        eprintln!("{error}\n\n{HELP}");
-        std::process::exit(1)
-    });
-    let name = SequenceName::new("example-batches")?;
+    let given = std::env::args().nth(1).or_else(|| std::env::var("IDMILL_MONGODB").ok());
+    let engine = if given.is_none() { Engine::start("ferretdb").await } else { None };
+    let own = engine.as_ref().map(|own| format!("mongodb://{}/test?directConnection=true", own.address()));
+    let url = given.or(own).ok_or("name a MongoDB server: mongodb://HOST/DATABASE")?;
+    let (store, name) = (MongoStore::open(&url).await?, SequenceName::new("example-batches")?);
     store.remove(&name).await?; // from the last time
 
     let (ids, orders) = instance(&url).await?;
     let drawn = draw(&orders, CALLERS).await?;
     let info = store.inspect(&name).await?.ok_or("the sequence is gone")?;
-    let advanced = info.next.ok_or("the sequence is used up")? - info.bounds.start();
+    let advanced = info.reached() - u128::from(info.bounds.start());
     let reserves = orders.snapshot().reserves;
     println!("{CALLERS} callers at once drew {} ids, {:?}..={:?}", drawn.len(), drawn.first(), drawn.last());
     println!("the counter advanced by {advanced}, in {reserves} reserves");
-    assert_eq!((drawn.len() as u64, advanced), (CALLERS, CALLERS));
+    assert_eq!((drawn.len() as u64, advanced), (CALLERS, CALLERS.into()));
     ids.close().await;
 
     // Each with its own connection, as other processes would have.
@@ -66,7 +59,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
 
 /// Batches, and nothing ahead of need: whoever finds memory empty waits for the one fetch that is under way.
 async fn instance(url: &str) -> Result<(Sequences, Allocator<u64>)> {
-    let ids = idmill_url::connect(url).await?;
+    let ids = connect(url).await?;
     let orders = ids.sequence::<u64>("example-batches").step(BATCH).watermark(0).await?;
     Ok((ids, orders))
 }

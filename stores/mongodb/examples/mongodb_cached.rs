@@ -3,50 +3,42 @@
 //!
 //! `cargo run --release -p idmill-mongodb --example mongodb_cached -- mongodb://localhost/test`
 //!
-//! Without a server: `ci/engines/ferretdb serve /tmp/ferret 27017` in another terminal starts one.
+//! Without a server, which `IDMILL_MONGODB` may name too, it starts the one of the tests.
 
 use std::error::Error;
 
+use idmill::store::Store as _;
 use idmill::{Allocator, ErrorKind, SequenceName};
-use idmill_url::open_store;
+use idmill_mongodb::{MongoStore, connect};
+use idmill_testing::engines::Engine;
 
 const START: u64 = 1_000;
 const STEP: u64 = 10;
 const LAST: u64 = 1_049;
-const HELP: &str = "name a MongoDB server, as an argument or in IDMILL_MONGODB: mongodb://HOST/DATABASE
-without one, start a server of the tests in another terminal:
-  ci/engines/ferretdb serve /tmp/ferret 27017
-and give it as mongodb://localhost/test?directConnection=true";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let Some(url) = std::env::args().nth(1).or_else(|| std::env::var("IDMILL_MONGODB").ok()) else {
-        eprintln!("{HELP}");
-        std::process::exit(2);
-    };
-    idmill_url::register(idmill_mongodb::SCHEMES)?;
-    let store = open_store(&url).await.unwrap_or_else(|error| {
-        eprintln!("{error}\n\n{HELP}");
-        std::process::exit(1)
-    });
-    let name = SequenceName::new("example-cached")?;
-    store.remove(&name).await?; // from the last time
+    let given = std::env::args().nth(1).or_else(|| std::env::var("IDMILL_MONGODB").ok());
+    let engine = if given.is_none() { Engine::start("ferretdb").await } else { None };
+    let own = engine.as_ref().map(|own| format!("mongodb://{}/test?directConnection=true", own.address()));
+    let url = given.or(own).ok_or("name a MongoDB server: mongodb://HOST/DATABASE")?;
+    MongoStore::open(&url).await?.remove(&SequenceName::new("example-cached")?).await?; // from the last time
 
-    let ids = idmill_url::connect(&url).await?;
+    let ids = connect(&url).await?;
     let users = ids.sequence::<i32>("example-cached").start(START).max(LAST).step(STEP).watermark(0).await?;
 
-    let first: Vec<i32> = vec![users.next().await?, users.next().await?, users.next().await?];
+    let first = [users.next().await?, users.next().await?, users.next().await?];
     println!("the first three: {first:?}, in {} reserve", users.snapshot().reserves);
 
     // More callers than ids in memory: the rest wait in one queue, and one fetch at a time serves it.
-    let outcomes = together(&users, 27).await;
+    let served = together(&users, 27).await.iter().filter(|outcome| outcome.is_ok()).count();
     let reserves = users.snapshot().reserves;
-    println!("27 callers at once: {} have an id, {reserves} reserves so far", served(&outcomes));
+    println!("27 callers at once: {served} have an id, {reserves} reserves so far");
 
     // More callers than the sequence has ids: those who get none all hear why.
     let outcomes = together(&users, 40).await;
     let refused: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-    println!("40 callers at once, of 20 ids that are left: {} have an id", served(&outcomes));
+    println!("40 callers at once, of 20 ids that are left: {} have an id", outcomes.len() - refused.len());
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::Exhausted));
     println!("{} heard: {}", refused.len(), refused.first().ok_or("nobody was refused")?);
 
@@ -63,8 +55,4 @@ async fn together(users: &Allocator<i32>, callers: usize) -> Vec<idmill::Result<
         tasks.spawn(async move { users.next().await });
     }
     tasks.join_all().await
-}
-
-fn served(outcomes: &[idmill::Result<i32>]) -> usize {
-    outcomes.iter().filter(|outcome| outcome.is_ok()).count()
 }

@@ -9,22 +9,14 @@ use std::io;
 use std::time::Duration;
 
 use idmill::{Error, ErrorKind};
+use idmill_kit::advised;
 use mongodb::bson::{Bson, Document};
 use mongodb::error::{
     Error as MongoError, ErrorKind as Mongo, NO_WRITES_PERFORMED, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR,
     TRANSIENT_TRANSACTION_ERROR,
 };
 
-/// What a command would have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// Nothing: no error leaves anything unknown.
-    Read,
-    /// A change.
-    Write,
-    /// A change that takes effect with the caller's transaction, and not if that is aborted.
-    InTransaction,
-}
+pub(super) use idmill_kit::Asked;
 
 /// How a command can fail.
 #[derive(Clone, Debug)]
@@ -127,17 +119,13 @@ fn complaint(document: &Document) -> (i32, String) {
 
 /// What a failure means.
 pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
-    let kind = match fault {
+    // Nothing in a transaction lasts unless the caller commits in spite of the error.
+    asked.kind(match fault {
         Fault::Driver(error) => of_driver(error, asked),
         Fault::Write { code, .. } => of_code(*code, asked),
         Fault::Unconfirmed { .. } | Fault::Silent(_) => ErrorKind::UnknownOutcome,
         Fault::Reply(_) => ErrorKind::StoreViolation,
-    };
-    match kind {
-        // Nothing was asked for, or nothing of it lasts unless the caller commits in spite of the error.
-        ErrorKind::UnknownOutcome if asked != Asked::Write => ErrorKind::Unavailable,
-        kind => kind,
-    }
+    })
 }
 
 fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
@@ -198,11 +186,7 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
 /// A failure as this crate's error.
 pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     let kind = classify(fault, asked);
-    let message = match remedy(fault, kind, asked) {
-        Some(remedy) => format!("{fault}; {remedy}"),
-        None => fault.to_string(),
-    };
-    let error = Error::new(kind, message);
+    let error = advised(kind, fault, remedy(fault, kind, asked));
     match fault {
         // Its kind alone, whose text is legible; the error prints the reply in bytes.
         Fault::Driver(cause) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use idmill::Result;
-use idmill_kit::{ColumnPath, Largest};
+use idmill_kit::{Asked, ColumnPath, Largest};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 
-use super::classify::{Asked, Fault, failed};
+use super::classify::{Fault, failed};
 use super::commands::Commands;
 
 /// Up to here, a double is exact.

@@ -42,12 +42,12 @@ use idmill::store::{
     Store, already_exists, not_found,
 };
 use idmill::{Operation, Result, SequenceName};
-use idmill_kit::Scheme;
+use idmill_kit::{Asked, Contention, Scheme};
 use parking_lot::Mutex;
 
-use self::classify::{Asked, failed};
+use self::classify::failed;
 use self::commands::Commands;
-use self::reserve::{DUPLICATES, Fit, TRIES, crowded};
+use self::reserve::{DUPLICATES, Fit};
 
 pub use self::options::MongoOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
@@ -169,32 +169,30 @@ impl MongoStore {
         Ok(listing.sorted())
     }
 
-    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         if let Some(max) = change.max {
             schema::within("max", max)?;
         }
-        for _ in 0..TRIES {
+        let set = || async {
             let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
             after.apply(&change)?;
-            let outcome = self.commands.modify(None, schema::unchanged(&seen), schema::replace(&after)).await;
-            if outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some() {
-                return Ok(after);
-            }
-        }
-        Err(crowded())
+            Ok(self.replace(&seen, &after).await?.then_some(after))
+        };
+        Contention::new().until(set).await
+    }
+
+    /// Writes, if nothing has changed since it was read.
+    async fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> Result<bool> {
+        let outcome = self.commands.modify(None, schema::unchanged(seen), schema::replace(after)).await;
+        Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
     }
 
     /// Reads, and writes once, if nothing has changed meanwhile.
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let Some(seen) = self.try_inspect(&back.name).await? else { return Ok(false) };
         let mut after = seen.clone();
-        if !after.take_back(back) {
-            return Ok(false);
-        }
-        let outcome = self.commands.modify(None, schema::unchanged(&seen), schema::replace(&after)).await;
-        Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
+        Ok(after.take_back(back) && self.replace(&seen, &after).await?)
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {

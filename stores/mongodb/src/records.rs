@@ -4,8 +4,9 @@
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Asked;
 
-use super::classify::{Asked, failed};
+use super::classify::failed;
 use super::commands::Commands;
 use super::{MongoStore, documents, schema};
 

@@ -8,15 +8,13 @@
 //!
 //! Nothing is ever sent again unless the server said that it did nothing.
 
+use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
-use idmill::{Error, ErrorKind, Result};
+use idmill_kit::{Asked, Contention};
 
-use super::classify::{Asked, Fault, failed};
+use super::classify::{Fault, failed};
 use super::commands::{Commands, Session};
 use super::schema;
-
-/// How often others may get in between before a call gives up. Each time one of them makes progress.
-pub(super) const TRIES: usize = 1_000;
 
 /// How often a document may be called a duplicate although there is none: it was removed each time, which is
 /// rare, or another unique index refuses it.
@@ -57,7 +55,8 @@ pub(super) async fn reserve(
     let asked = if session.is_some() { Asked::InTransaction } else { Asked::Write };
     request.create.map(schema::storable).transpose()?;
     let (mut max, mut duplicates) = (hint.unwrap_or_else(|| schema::likely_max(request)), 0);
-    for _ in 0..TRIES {
+    let mut contest = Contention::new().begin();
+    loop {
         if let Some(guard) = schema::with_room(request, max.min(request.ceiling), fit.floor()) {
             let advance = schema::advance(request.count);
             let outcome = commands.modify(session.as_deref_mut(), guard, advance).await;
@@ -79,8 +78,8 @@ pub(super) async fn reserve(
                 }
             }
         }
+        contest.lost(None).await?;
     }
-    Err(crowded())
 }
 
 /// The sequence as it is now.
@@ -130,11 +129,4 @@ async fn tail(
     let asked = if session.is_some() { Asked::InTransaction } else { Asked::Write };
     let outcome = commands.modify(session, schema::unchanged(seen), schema::replace(&after)).await;
     Ok(outcome.map_err(|fault| failed(&fault, asked))?.map(|_| grant))
-}
-
-/// Others were always faster; nothing was done.
-pub(super) fn crowded() -> Error {
-    let message =
-        format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
-    Error::new(ErrorKind::Unavailable, message)
 }

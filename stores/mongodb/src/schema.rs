@@ -4,10 +4,10 @@
 //! next one, which for a sequence that is used up to `i64::MAX` would not fit. Every number is a 64-bit
 //! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
 
-use idmill::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
+use idmill::store::{Bounds, Grant, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
-use idmill_kit::witness_beside;
+use idmill_kit::{Fault, Numbers, witness_beside};
 use mongodb::bson::{Bson, Document, doc};
 
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
@@ -164,8 +164,7 @@ pub(super) fn replace(info: &SequenceInfo) -> Document {
 /// What [`advance`] reserved, from the document as it left it.
 pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> {
     let after = decode(document, &request.name)?;
-    let reached = after.next.map_or_else(|| u128::from(after.bounds.max()) + 1, u128::from);
-    let start = reached.checked_sub(u128::from(request.count.max(1)));
+    let start = after.reached().checked_sub(u128::from(request.count.max(1)));
     let mut before = after.clone();
     before.next = start.and_then(|start| u64::try_from(start).ok());
     match before.next.filter(|start| *start >= after.bounds.start()) {
@@ -194,38 +193,32 @@ pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
 /// A document as a sequence, whatever its name.
 pub(super) fn decode_any(document: &Document) -> Result<SequenceInfo> {
     let shown = document.get("_id").map_or_else(|| "without an `_id`".to_owned(), ToString::to_string);
+    read(document).map_err(|fault| fault.of(format_args!("the document {shown}")))
+}
+
+fn read(document: &Document) -> Result<SequenceInfo, Fault> {
     let integer = |field: &str| match document.get(field) {
-        Some(Bson::Int64(value)) => Ok(*value),
-        Some(Bson::Int32(value)) => Ok(i64::from(*value)),
-        _ => Err(unsound(&shown, &format!("has no integer for `{field}`"))),
+        Some(Bson::Int64(value)) => Ok(i128::from(*value)),
+        Some(Bson::Int32(value)) => Ok(i128::from(*value)),
+        _ => Err(Fault::from(format!("has no integer for `{field}`"))),
     };
-    if integer("format")? != FORMAT {
-        let message = format!("the document {shown} is in another format, perhaps a later version's");
-        return Err(Error::new(ErrorKind::Unsupported, message));
+    if integer("format")? != FORMAT.into() {
+        return Err(Fault::Format);
     }
-    let name = document.get_str("_id").unwrap_or_default();
-    let name =
-        SequenceName::new(name).map_err(|error| unsound(&shown, &format!("has no valid name: {error}")))?;
+    let name = SequenceName::new(document.get_str("_id").unwrap_or_default());
+    let name = name.map_err(|error| format!("has no valid name: {error}"))?;
     let (start, max, last) = (integer("start")?, integer("max")?, integer("last")?);
-    if start < 0 || max < start {
-        return Err(unsound(&shown, &format!("has bounds {start}..={max}")));
+    let numbers = Numbers {
+        next: Some(last + 1),
+        start,
+        max,
+        incarnation: integer("incarnation")?,
+        epoch: integer("epoch")?,
+    };
+    if start <= max && !(start - 1..=max).contains(&last) {
+        return Err(format!("has last {last} outside its bounds {start}..={max}").into());
     }
-    if last < start - 1 || last > max {
-        return Err(unsound(&shown, &format!("has last {last} outside its bounds {start}..={max}")));
-    }
-    let (incarnation, epoch) = (integer("incarnation")?, integer("epoch")?);
-    if incarnation <= 0 || epoch < 0 {
-        return Err(unsound(
-            &shown,
-            &format!("has incarnation {incarnation} and epoch {epoch}, which never are"),
-        ));
-    }
-    Ok(SequenceInfo::stored(
-        name,
-        (last < max).then(|| (last + 1).cast_unsigned()),
-        Bounds::new(start.cast_unsigned(), max.cast_unsigned())?,
-        Identity { incarnation: incarnation.cast_unsigned(), epoch: epoch.cast_unsigned() },
-    ))
+    numbers.or_used_up(name)
 }
 
 /// The collection of the records, beside that of the sequences.
@@ -259,12 +252,12 @@ pub(super) fn decode_record(document: &Document, asked: &str) -> Result<String> 
 }
 
 fn unsound(document: &str, fault: &str) -> Error {
-    let message = format!("the document {document} {fault}; nothing is reserved from it");
-    Error::new(ErrorKind::StoreViolation, message)
+    Fault::from(fault).of(format_args!("the document {document}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use idmill::store::Identity;
     use proptest::prelude::*;
 
     use super::*;

@@ -5,11 +5,12 @@ use std::marker::PhantomData;
 
 use idmill::store::{Bounds, Reserve};
 use idmill::{Error, Id, Operation, Range, Result, SequenceName};
+use idmill_kit::Asked;
 use mongodb::error::ErrorKind as Mongo;
 use mongodb::{ClientSession, Database};
 
 use super::DEFAULT_TIMEOUT;
-use super::classify::{Asked, Fault, failed};
+use super::classify::{Fault, failed};
 use super::commands::Commands;
 use super::reserve::{Fit, reserve};
 use super::schema::{DEFAULT_COLLECTION, check_collection};

@@ -4,77 +4,20 @@
 //! code, means that nothing was changed. What is not known by its code may come from a proxy, or
 //! after the write: that is unknown.
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use std::borrow::Cow;
 
-use idmill::{Error, ErrorKind};
+use idmill::ErrorKind;
+use idmill_tls::resp::Dialect;
 
-/// What a script would have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// Nothing: no error leaves anything unknown.
-    Read,
-    /// A change.
-    Write,
-}
+pub(crate) use idmill_kit::Asked;
+pub(crate) use idmill_tls::resp::Fault;
 
-/// How a call can fail.
-#[derive(Clone, Debug)]
-pub(crate) enum Fault {
-    /// There was no connection to send it on.
-    NotSent(Error),
-    /// The server's own words.
-    Server { code: String, detail: String },
-    /// The connection broke after it was sent, or may have been.
-    Lost(Arc<str>),
-    /// No answer in time.
-    Silent(Duration),
-    /// The same, of a call that spent most of its time on the connection.
-    Late(Duration),
-    /// An answer that is not one to this question. Nothing of it is believed.
-    Garbled(String),
-    /// Done, and known to fewer replicas than were asked for.
-    Unreplicated { known: i64, wanted: u32 },
-}
-
-impl Fault {
-    pub(crate) fn server(code: &str, detail: Option<&str>) -> Self {
-        Self::Server { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
-    }
-
-    /// Whether the server does not know the script: then it did nothing.
-    pub(crate) fn is_no_script(&self) -> bool {
-        matches!(self, Self::Server { code, .. } if code == "NOSCRIPT")
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotSent(error) => error.fmt(f),
-            Self::Server { code, detail } => write!(f, "{code} {detail}"),
-            Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
-            Self::Silent(timeout) | Self::Late(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Garbled(what) => write!(f, "the answer is not one to what was asked: {what}"),
-            Self::Unreplicated { known, wanted } => write!(f, "{known} of {wanted} replicas know of it"),
-        }
-    }
-}
-
-/// What a failure means.
-pub(crate) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
-    let kind = match fault {
-        Fault::NotSent(error) => error.kind(),
-        Fault::Server { code, detail } => of_code(code, detail),
-        Fault::Lost(_)
-        | Fault::Silent(_)
-        | Fault::Late(_)
-        | Fault::Garbled(_)
-        | Fault::Unreplicated { .. } => ErrorKind::UnknownOutcome,
-    };
-    if kind == ErrorKind::UnknownOutcome && asked == Asked::Read { ErrorKind::Unavailable } else { kind }
-}
+pub(crate) const REDIS: Dialect = Dialect {
+    name: "redis",
+    of_code,
+    remedy,
+    stranger: "check that this is the address of a Redis server, and whether it takes TLS (rediss://) or not",
+};
 
 fn of_code(code: &str, detail: &str) -> ErrorKind {
     match code {
@@ -96,21 +39,8 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
     }
 }
 
-/// A failure as this crate's error; `address` is the server's.
-pub(crate) fn failed(fault: &Fault, asked: Asked, address: &dyn fmt::Display) -> Error {
-    if let Fault::NotSent(error) = fault {
-        return error.clone();
-    }
-    let kind = classify(fault, asked);
-    match remedy(fault, kind) {
-        Some(remedy) => Error::new(kind, format!("redis at {address}: {fault}; {remedy}")),
-        None => Error::new(kind, format!("redis at {address}: {fault}")),
-    }
-}
-
-pub(crate) fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
-    let code = if let Fault::Server { code, .. } = fault { code.as_str() } else { "" };
-    Some(match (code, kind) {
+fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
+    let remedy = match (fault.words().0, kind) {
         ("READONLY", _) => "it is a replica: name the master",
         ("OOM", _) => "it is full: raise its maxmemory",
         ("MISCONF", _) => "it cannot write to its disk",
@@ -129,12 +59,17 @@ pub(crate) fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         (_, ErrorKind::UnknownOutcome) => "it may have been applied or not",
         (_, ErrorKind::Unavailable) => "nothing was changed",
         _ => return None,
-    })
+    };
+    Some(remedy.into())
 }
 
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind::{Conflict, Denied, Unavailable, UnknownOutcome, Unsupported};
+
+    use std::time::Duration;
+
+    use idmill::Error;
 
     use super::*;
 
@@ -194,15 +129,15 @@ mod tests {
             (Fault::NotSent(Error::new(Denied, "no")), Denied),
         ];
         for (fault, kind) in from_redis().into_iter().chain(from_documentation()).chain(ours) {
-            assert_eq!(classify(&fault, Asked::Write), kind, "{fault}");
-            assert_eq!(failed(&fault, Asked::Write, &"h:1").kind(), kind, "{fault}");
+            assert_eq!(REDIS.classify(&fault, Asked::Write), kind, "{fault}");
+            assert_eq!(REDIS.failed(&fault, Asked::Write, &"h:1").kind(), kind, "{fault}");
         }
     }
 
     #[test]
     fn nothing_is_unknown_where_nothing_was_asked_for() {
         for (fault, written) in from_redis().into_iter().chain(from_documentation()) {
-            let kind = classify(&fault, Asked::Read);
+            let kind = REDIS.classify(&fault, Asked::Read);
             assert_eq!(kind, if written == UnknownOutcome { Unavailable } else { written }, "{fault}");
         }
     }
@@ -216,7 +151,7 @@ mod tests {
             ("BUSY x", "nothing was changed"),
             ("NEW x", "it may have been applied"),
         ] {
-            let error = failed(&server(text), Asked::Write, &"db1:6379").to_string();
+            let error = REDIS.failed(&server(text), Asked::Write, &"db1:6379").to_string();
             assert!(error.contains(remedy) && error.contains("db1:6379") && error.contains(text), "{error}");
         }
     }

@@ -25,7 +25,6 @@ pub(crate) mod link;
 mod options;
 pub(crate) mod place;
 mod schema;
-mod tls;
 pub(crate) mod verify;
 pub mod window;
 
@@ -36,8 +35,8 @@ use idmill::store::{
     Records, Reserve, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
-use idmill_kit::Scheme;
 use idmill_kit::history::Histories;
+use idmill_kit::{Contention, Scheme};
 
 use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
@@ -63,8 +62,6 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<RedisOptions>(url).await
 }
 
-/// How often others may get in between before a `set` gives up. Each time one of them got on.
-const TRIES: usize = 1_000;
 /// How many sequences are read at a time when all are listed.
 const AT_ONCE: usize = 500;
 
@@ -242,20 +239,15 @@ impl RedisStore {
         Ok(refused)
     }
 
-    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        for _ in 0..TRIES {
+        let set = || async {
             let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
             after.apply(&change)?;
             let answer = self.run(self.schema.set(&seen, &after, change.decides_history())).await?;
-            if self.held(&answer)? {
-                return Ok(after);
-            }
-        }
-        let message =
-            format!("others changed the sequence each of the {TRIES} times that this was tried; try again");
-        Err(Error::new(ErrorKind::Unavailable, message))
+            Ok(self.held(&answer)?.then_some(after))
+        };
+        Contention::new().until(set).await
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {

@@ -1,9 +1,7 @@
 //! One connection to one server, shared by all callers of a process.
 //!
-//! The driver speaks the protocol and matches answers with questions. It never connects by itself and never
-//! sends anything again: it is given the socket, and when that breaks, everything under way on it is unknown.
-//! Nor are its answers taken on trust: each script repeats a number that was asked with it, so that an answer
-//! to something else is noticed.
+//! Nothing is sent again. Nor are the driver's answers taken on trust: each script repeats a number that was
+//! asked with it, so that an answer to something else is noticed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,19 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, ErrorKind as Driver, Pipeline, RedisConnectionInfo, RedisError, Value};
-use futures_util::future::BoxFuture;
+use ::redis::{Pipeline, RedisConnectionInfo, Value};
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::SharedConnection;
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use idmill_tls::client::{Advice, trusting};
+use idmill_tls::resp::Line;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::classify::{Asked, Fault, classify, failed, remedy};
+use super::classify::{Asked, Fault, REDIS};
 use super::place::Place;
-use super::tls;
 use super::verify::{Demands, unverified, verify};
 
+const ADVICE: Advice = Advice { without: "redis://", certificate: None };
 /// Between two questions to a server that is starting.
 const LOADING: Duration = Duration::from_millis(20);
 
@@ -66,16 +63,9 @@ pub(crate) struct Link {
 }
 
 struct Live {
-    connection: MultiplexedConnection,
-    task: JoinHandle<()>,
+    line: Line,
     /// What the server calls the scripts.
     hashes: Vec<String>,
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl Answer {
@@ -141,7 +131,7 @@ impl Link {
 
     /// As this crate's error.
     pub(crate) fn failed(&self, fault: &Fault, asked: Asked) -> Error {
-        failed(fault, asked, &self.terms.place.server)
+        REDIS.failed(fault, asked, &self.terms.place.server)
     }
 
     /// Runs one script, once.
@@ -172,7 +162,8 @@ impl Link {
     pub(crate) async fn run_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
         let deadline = self.deadline();
         let mut answers = self.try_all(calls, deadline).await;
-        let unknown = |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.is_no_script());
+        let unknown =
+            |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.words().0 == "NOSCRIPT");
         let again: Vec<usize> = (0..answers.len()).filter(|index| unknown(&answers[*index])).collect();
         if !again.is_empty() {
             // The next connection loads them.
@@ -226,7 +217,7 @@ impl Link {
         deadline: Instant,
     ) -> Result<Vec<Value>, Fault> {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
-        let (mut connection, began) = (live.connection.clone(), Instant::now());
+        let (mut connection, began) = (live.line.connection.clone(), Instant::now());
         let sent = timeout_at(deadline, connection.send_packed_commands(pipeline, 0, answers)).await;
         match sent {
             Ok(Ok(values)) if values.len() == answers => Ok(values),
@@ -243,7 +234,7 @@ impl Link {
         if matches!(fault, Fault::Server { .. } | Fault::Late(_)) {
             return;
         }
-        live.task.abort();
+        live.line.close();
         self.live.discard(live);
     }
 
@@ -256,7 +247,7 @@ impl Link {
                 opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, silent)))
             }
         };
-        let live = self.live.open(deadline, |live| !live.task.is_finished(), connect).await;
+        let live = self.live.open(deadline, |live| !live.line.is_closed(), connect).await;
         let place = &self.terms.place.server;
         live.map_err(|error| {
             Error::new(error.kind(), format!("redis at {place}: {error}")).during(Operation::Connect)
@@ -266,19 +257,15 @@ impl Link {
 
 impl Terms {
     async fn open(&self) -> Result<Live> {
-        let (mut connection, driver) = self.shake_hands().await?;
-        let task = tokio::spawn(driver);
-        let mut live = Live { connection: connection.clone(), task, hashes: Vec::new() };
+        let line = self.shake_hands().await?;
+        let mut connection = line.connection.clone();
         loop {
             match self.introduce(&mut connection).await {
                 // It has just been started, and reads its files: until then it answers nothing else.
                 Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
                 Err(Fault::NotSent(error)) => return Err(error),
-                Err(fault) => return Err(refused(&fault)),
-                Ok(hashes) => {
-                    live.hashes = hashes;
-                    return Ok(live);
-                }
+                Err(fault) => return Err(REDIS.refused(&fault)),
+                Ok(hashes) => return Ok(Live { line, hashes }),
             }
         }
     }
@@ -292,7 +279,7 @@ impl Terms {
         }
         let answers = connection.send_packed_commands(&questions, 0, 2 + self.scripts.len()).await;
         let mut answers =
-            answers.map_err(|error| Fault::NotSent(not_connected(&error)))?.into_iter().map(answered);
+            answers.map_err(|error| Fault::NotSent(REDIS.not_connected(&error)))?.into_iter().map(answered);
         let mut next =
             || answers.next().unwrap_or_else(|| Err(Fault::Garbled("an answer is missing".to_owned())));
         let (info, config) = (text(&next()?).unwrap_or_default(), next());
@@ -307,12 +294,8 @@ impl Terms {
         self.scripts.iter().map(|_| Ok(text(&next()?).unwrap_or_default())).collect()
     }
 
-    async fn shake_hands(&self) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>)> {
-        let Place { tls, user, password, server, database, .. } = &self.place;
-        let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
-        let stream = TcpStream::connect((server.host(), server.port())).await.map_err(unreachable)?;
-        // A call is one small packet each way: waiting for more to send would be all of its time.
-        stream.set_nodelay(true).map_err(unreachable)?;
+    async fn shake_hands(&self) -> Result<Line> {
+        let Place { tls, ca, user, password, server, database } = &self.place;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db((*database).into());
         if let Some(password) = password {
             login = login.set_password(&password.0);
@@ -320,48 +303,10 @@ impl Terms {
         if let Some(user) = user {
             login = login.set_username(user);
         }
-        // Ours are the only timeouts: they know what was asked.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-        let pair = if *tls {
-            let stream = tls::wrap(&self.place, stream).await?;
-            let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
-            shaken.map(|(connection, driver)| (connection, Box::pin(driver) as BoxFuture<'static, ()>))
-        } else {
-            let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
-            shaken.map(|(connection, driver)| (connection, Box::pin(driver) as BoxFuture<'static, ()>))
-        };
-        pair.map_err(|error| not_connected(&error))
+        let ca = ca.clone();
+        let config = move || Ok(trusting(ca.as_deref(), "ca")?.with_no_client_auth());
+        REDIS.open(server, tls.then_some((config, ADVICE)), &login).await
     }
-}
-
-/// Nothing of ours was sent yet.
-fn not_connected(error: &RedisError) -> Error {
-    // A refusal to change to a database has no code of its own.
-    let code = error.code().or(error.detail().map(|_| "ERR"));
-    let said = code.map(|code| Fault::server(code, error.detail()));
-    let kind = match error.kind() {
-        Driver::AuthenticationFailed => ErrorKind::Denied,
-        Driver::InvalidClientConfig => ErrorKind::InvalidInput,
-        _ => said.as_ref().map_or(ErrorKind::Unavailable, |fault| classify(fault, Asked::Read)),
-    };
-    let advice = match &said {
-        Some(fault) => remedy(fault, kind),
-        // It hung up on the first words.
-        None => Some(
-            "check that this is the address of a Redis server, and whether it takes TLS (rediss://) or not",
-        ),
-    };
-    advised(kind, error, advice)
-}
-
-/// What was asked of a new connection was refused: nothing of ours was sent yet.
-fn refused(fault: &Fault) -> Error {
-    let kind = classify(fault, Asked::Read);
-    advised(kind, fault, remedy(fault, kind))
-}
-
-fn advised(kind: ErrorKind, error: &dyn fmt::Display, advice: Option<&str>) -> Error {
-    Error::new(kind, advice.map_or_else(|| error.to_string(), |advice| format!("{error}; {advice}")))
 }
 
 fn answered(value: Value) -> Result<Value, Fault> {

@@ -111,9 +111,11 @@ impl Schema {
 
     /// `anew`: somebody says where to go on.
     pub(super) fn set(&self, seen: &SequenceInfo, after: &SequenceInfo, anew: bool) -> Call {
-        let (was, is) = (Stored::of(seen), Stored::of(after));
-        let numbers = [was.start, was.max, was.next, was.incarnation, was.epoch, is.max, is.next, is.epoch];
-        let mut arguments = numbers.map(|number| number.to_string()).to_vec();
+        let (bounds, was) = (seen.bounds, seen.identity);
+        let mut numbers = vec![bounds.start().into(), bounds.max().into(), seen.reached()];
+        numbers.extend([was.incarnation, was.epoch, after.bounds.max()].map(u128::from));
+        numbers.extend([after.reached(), after.identity.epoch.into()]);
+        let mut arguments: Vec<_> = numbers.iter().map(u128::to_string).collect();
         arguments.push(if anew { "next" } else { "" }.to_owned());
         self.call(SET, &seen.name, arguments)
     }
@@ -148,28 +150,6 @@ impl Schema {
         let texts = [failover, name, wanted].into_iter().chain(seen);
         let arguments = texts.map(str::to_owned).collect();
         Call { script: SWAP_RECORD, keys, arguments, asked: Asked::Write }
-    }
-}
-
-/// The numbers of a sequence, as they are stored.
-struct Stored {
-    start: u128,
-    max: u128,
-    next: u128,
-    incarnation: u128,
-    epoch: u128,
-}
-
-impl Stored {
-    fn of(info: &SequenceInfo) -> Self {
-        let max = u128::from(info.bounds.max());
-        Self {
-            start: info.bounds.start().into(),
-            max,
-            next: info.next.map_or(max + 1, u128::from),
-            incarnation: info.identity.incarnation.into(),
-            epoch: info.identity.epoch.into(),
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use gcloud_spanner::client::Error as ClientError;
 use gcloud_spanner::session::SessionError;
 use idmill::{Error, ErrorKind};
 use idmill_kit::mode::GONE;
+use idmill_kit::{advised, causes};
 
 /// What an error of any request but COMMIT means.
 pub(super) fn classify(status: &Status) -> ErrorKind {
@@ -81,11 +82,7 @@ pub(super) fn failed(status: Status) -> Error {
     // Below the first line there is the SQL, which is ours.
     let message = status.message().lines().next().unwrap_or_default();
     let said = format!("Spanner: {message} ({:?})", status.code());
-    let message = match remedy(&status, kind) {
-        Some(remedy) => format!("{said}; {remedy}"),
-        None => said,
-    };
-    Error::new(kind, message).because(status)
+    advised(kind, said, remedy(&status, kind)).because(status)
 }
 
 /// Whether a change of the schema was refused, for now, because of another or of a transaction. Told by the
@@ -149,17 +146,12 @@ pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
 }
 
 /// The driver's own text often says no more than "transport error".
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    causes(error).map(ToString::to_string).fold(String::new(), |text, said| match text.as_str() {
+        "" => said,
+        _ if text.contains(&said) => text,
+        _ => format!("{text}: {said}"),
+    })
 }
 
 fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {

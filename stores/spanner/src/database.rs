@@ -11,11 +11,13 @@ use gcloud_gax::grpc::{Code, Status};
 use gcloud_gax::retry::{RetrySetting, TryAs};
 use gcloud_googleapis::spanner::admin::database::v1::{CreateDatabaseRequest, UpdateDatabaseDdlRequest};
 use gcloud_googleapis::spanner::admin::instance::v1::CreateInstanceRequest;
+use gcloud_googleapis::spanner::v1::struct_type::Field;
 use gcloud_spanner::admin::AdminClientConfig;
 use gcloud_spanner::admin::client::Client as AdminClient;
 use gcloud_spanner::client::{
     ChannelConfig, Client, ClientConfig, Error as ClientError, ReadWriteTransactionOption,
 };
+use gcloud_spanner::row::Row;
 use gcloud_spanner::session::SessionError;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
@@ -113,14 +115,10 @@ impl Database {
         statement: Statement,
     ) -> Result<Vec<(String, Result<SequenceInfo>)>> {
         let mut single = self.client.single().await.map_err(client_failed)?;
-        let mut rows = single.query_with_option(statement, query_once()).await.map_err(failed)?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next().await.map_err(failed)? {
-            let columns = self.table.columns(rows.columns_metadata())?;
-            let info = self.table.decode(&row, &columns).map(|(info, _)| info);
-            found.push((Table::name(&row, &columns), info));
-        }
-        Ok(found)
+        let (fields, found) = read(&mut single, statement).await?;
+        let columns = self.table.columns(&fields)?;
+        let decoded = |row: &Row| self.table.decode(row, &columns).map(|(info, _)| info);
+        Ok(found.iter().map(|row| (Table::name(row, &columns), decoded(row))).collect())
     }
 
     /// Reads a sequence and writes what `decide` makes of it, in a transaction of its own, as often as
@@ -282,22 +280,29 @@ pub(super) async fn read_for_update(
 
 /// The sequences that a statement finds; one element without a sequence if there is none.
 async fn rows(tx: &mut Transaction, table: &Table, statement: Statement) -> Result<Vec<Stored>> {
+    let (fields, found) = read(tx, statement).await?;
+    let columns = table.columns(&fields)?;
+    let layout = columns.layout();
+    let stored = |row: &Row| {
+        let (info, plain_row) = table.decode(row, &columns)?;
+        Ok(Stored { layout, info: Some(info), plain_row })
+    };
+    let mut all = found.iter().map(stored).collect::<Result<Vec<_>>>()?;
+    if all.is_empty() {
+        all.push(Stored { layout, info: None, plain_row: false });
+    }
+    Ok(all)
+}
+
+/// The rows that a statement finds, and their columns.
+pub(super) async fn read(tx: &mut Transaction, statement: Statement) -> Result<(Vec<Field>, Vec<Row>)> {
     let mut rows = tx.query_with_option(statement, query_once()).await.map_err(failed)?;
     let mut found = Vec::new();
-    loop {
-        let row = rows.next().await.map_err(failed)?;
-        // Known from the first answer on.
-        let columns = table.columns(rows.columns_metadata())?;
-        let layout = columns.layout();
-        let Some(row) = row else {
-            if found.is_empty() {
-                found.push(Stored { layout, info: None, plain_row: false });
-            }
-            return Ok(found);
-        };
-        let (info, plain_row) = table.decode(&row, &columns)?;
-        found.push(Stored { layout, info: Some(info), plain_row });
+    while let Some(row) = rows.next().await.map_err(failed)? {
+        found.push(row);
     }
+    // Known from the first answer on.
+    Ok((rows.columns_metadata().to_vec(), found))
 }
 
 /// Attempts it again, after a pause, for as long as what it fails of `passes`, and until `limit` is over.

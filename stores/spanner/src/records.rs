@@ -4,14 +4,13 @@ use gcloud_googleapis::spanner::v1::Mutation;
 use gcloud_spanner::mutation;
 use gcloud_spanner::row::Row;
 use gcloud_spanner::statement::Statement;
-use gcloud_spanner::transaction::Transaction;
 use gcloud_spanner::transaction_rw::ReadWriteTransaction;
 use idmill::store::{Cursor, Page, Records, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::witness_beside;
 
-use super::classify::{client_failed, failed, is_missing_table};
-use super::database::{Database, Mutations, Step, is, query_once};
+use super::classify::{client_failed, is_missing_table};
+use super::database::{Database, Mutations, Step, is, read};
 use super::schema::{LONGEST_NAME, Table};
 
 const COLUMNS: &str = "name, record";
@@ -60,15 +59,6 @@ impl Table {
     }
 }
 
-async fn read(tx: &mut Transaction, statement: Statement) -> Result<Vec<Row>> {
-    let mut rows = tx.query_with_option(statement, query_once()).await.map_err(failed)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next().await.map_err(failed)? {
-        found.push(row);
-    }
-    Ok(found)
-}
-
 /// Writes a record if what was seen is still there.
 #[derive(Clone)]
 struct Swap {
@@ -82,7 +72,7 @@ impl Step<bool> for Swap {
     fn run<'a>(&'a self, tx: &'a mut ReadWriteTransaction) -> StoreFuture<'a, Result<(bool, Mutations)>> {
         Box::pin(async move {
             let select = format!("@{{LOCK_SCANNED_RANGES=exclusive}} SELECT {COLUMNS}");
-            let found = read(tx, self.witness.named(&select, &self.name)).await?;
+            let (_, found) = read(tx, self.witness.named(&select, &self.name)).await?;
             let kept = found.first().map(|row| self.witness.decode_record(row).1).transpose()?;
             if kept != self.seen {
                 return Ok((false, Vec::new()));
@@ -104,7 +94,7 @@ impl Database {
         let mut single = self.client().single().await.map_err(client_failed)?;
         match read(&mut single, statement).await {
             Err(error) if is(&error, is_missing_table) => Ok(Vec::new()),
-            outcome => outcome,
+            outcome => outcome.map(|(_, found)| found),
         }
     }
 

@@ -18,6 +18,7 @@ use gcloud_spanner::statement::{Statement, ToKind};
 use idmill::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
+use idmill_kit::{Fault, Numbers};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
@@ -178,10 +179,8 @@ impl Table {
     /// A row as a sequence, or what is wrong with it.
     pub(super) fn decode(&self, row: &Row, columns: &Columns) -> Result<(SequenceInfo, bool)> {
         let name = Self::name(row, columns);
-        decode(row, columns, &name).map_err(|fault| {
-            let message = format!("the row {name:?} of `{}` {fault}; nothing is reserved from it", self.0);
-            Error::new(ErrorKind::StoreViolation, message)
-        })
+        decode(row, columns, &name)
+            .map_err(|fault| fault.of(format_args!("the row {name:?} of `{}`", self.0)))
     }
 
     /// Refuses what a plain row cannot say.
@@ -212,20 +211,24 @@ impl Table {
 
     /// Adds a row.
     pub(super) fn insert(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
-        let (columns, values) = row(info, layout == Layout::Full);
-        mutation::insert(&self.0, &columns, &dynamic(&values))
+        self.mutation(mutation::insert, info, layout)
     }
 
     /// Writes where a sequence stands.
     pub(super) fn advance(&self, info: &SequenceInfo) -> Mutation {
-        let (columns, values) = row(info, false);
-        mutation::update(&self.0, &columns, &dynamic(&values))
+        self.mutation(mutation::update, info, Layout::Plain)
     }
 
     /// Writes all that a row can say.
     pub(super) fn update(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
-        let (columns, values) = row(info, layout == Layout::Full);
-        mutation::update(&self.0, &columns, &dynamic(&values))
+        self.mutation(mutation::update, info, layout)
+    }
+
+    fn mutation(&self, write: Writes, info: &SequenceInfo, layout: Layout) -> Mutation {
+        let (name, (columns, numbers)) = (info.name.as_str(), row(info, layout));
+        let mut values: Vec<&dyn ToKind> = vec![&name];
+        values.extend(numbers.iter().map(|number| number as &dyn ToKind));
+        write(&self.0, &columns, &values)
     }
 
     /// Removes a row.
@@ -235,20 +238,19 @@ impl Table {
 
     /// The same as [`insert`](Self::insert), visible at once to the transaction that runs it.
     pub(super) fn insert_now(&self, info: &SequenceInfo, layout: Layout) -> Statement {
-        let (columns, values) = row(info, layout == Layout::Full);
-        let parameters: Vec<_> = columns.iter().map(|column| format!("@{column}")).collect();
-        let sql =
-            format!("INSERT INTO `{}` ({}) VALUES ({})", self.0, columns.join(", "), parameters.join(", "));
-        with_parameters(sql, &columns, &values)
+        let columns = row(info, layout).0.join(", ");
+        let parameters = columns.replace(", ", ", @");
+        with_parameters(format!("INSERT INTO `{}` ({columns}) VALUES (@{parameters})", self.0), info, layout)
     }
 
     /// The same as [`advance`](Self::advance), visible at once to the transaction that runs it.
     pub(super) fn advance_now(&self, info: &SequenceInfo) -> Statement {
-        let (columns, values) = row(info, false);
         let sql = format!("UPDATE `{}` SET next_value = @next_value WHERE name = @name", self.0);
-        with_parameters(sql, &columns, &values)
+        with_parameters(sql, info, Layout::Plain)
     }
 }
+
+type Writes = fn(&str, &[&str], &[&dyn ToKind]) -> Mutation;
 
 /// Where an answer has which column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,45 +266,25 @@ impl Columns {
     }
 }
 
-/// A value of a row: the name, or a number that may be NULL.
-enum Value {
-    Name(String),
-    Number(Option<i64>),
-}
-
-fn row(info: &SequenceInfo, full: bool) -> (Vec<&'static str>, Vec<Value>) {
-    let next = info.next.or_else(|| info.bounds.max().checked_add(1));
-    let mut columns = vec!["name", "next_value"];
-    let mut values = vec![Value::Name(info.name.as_str().to_owned()), Value::Number(next.map(encode))];
-    if full {
+/// The columns of a row, and the values of those after its name.
+fn row(info: &SequenceInfo, layout: Layout) -> (Vec<&'static str>, Vec<Option<i64>>) {
+    let (mut columns, mut numbers) = (vec!["name", "next_value"], Vec::new());
+    numbers.push(info.next.or_else(|| info.bounds.max().checked_add(1)).map(encode));
+    if layout == Layout::Full {
         let (bounds, identity) = (info.bounds, info.identity);
         let added = [bounds.start(), bounds.max(), identity.incarnation, identity.epoch];
         columns.extend(ADDED);
-        values.extend(added.map(|value| Value::Number(Some(encode(value)))));
+        numbers.extend(added.map(|value| Some(encode(value))));
     }
-    (columns, values)
+    (columns, numbers)
 }
 
-fn dynamic(values: &[Value]) -> Vec<&dyn ToKind> {
-    values.iter().map(Value::dynamic).collect()
-}
-
-impl Value {
-    fn dynamic(&self) -> &dyn ToKind {
-        match self {
-            Self::Name(name) => name,
-            Self::Number(number) => number,
-        }
-    }
-}
-
-fn with_parameters(sql: String, columns: &[&str], values: &[Value]) -> Statement {
+fn with_parameters(sql: String, info: &SequenceInfo, layout: Layout) -> Statement {
+    let (columns, numbers) = row(info, layout);
     let mut statement = Statement::new(sql);
-    for (column, value) in columns.iter().zip(values) {
-        match value {
-            Value::Name(name) => statement.add_param(column, name),
-            Value::Number(number) => statement.add_param(column, number),
-        }
+    statement.add_param("name", &info.name.as_str());
+    for (column, number) in columns[1..].iter().zip(&numbers) {
+        statement.add_param(column, number);
     }
     statement
 }
@@ -311,7 +293,7 @@ fn has_type(field: &Field, code: TypeCode) -> bool {
     field.r#type.as_ref().is_some_and(|found| found.code == i32::from(code))
 }
 
-fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, bool), String> {
+fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, bool), Fault> {
     let number = |place| row.column::<Option<i64>>(place).map_err(|error| format!("cannot be read: {error}"));
     let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
     let next = number(columns.next)?;
@@ -321,10 +303,10 @@ fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, boo
     }
     let info = match added {
         [Some(start), Some(max), Some(incarnation), Some(epoch)] => {
-            full(name, next, Bounds::new(decode_u64(start), decode_u64(max)), incarnation, epoch)?
+            full(name, next, [start, max], [incarnation, epoch])?
         }
         [None, None, None, None] => plain(name, next)?,
-        _ => return Err(format!("has only some of {}", ADDED.join(", "))),
+        _ => return Err(format!("has only some of {}", ADDED.join(", ")).into()),
     };
     Ok((info, added[0].is_none()))
 }
@@ -332,30 +314,19 @@ fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, boo
 fn full(
     name: SequenceName,
     next: Option<i64>,
-    bounds: Result<Bounds>,
-    incarnation: i64,
-    epoch: i64,
-) -> Result<SequenceInfo, String> {
-    let bounds = bounds.map_err(|_| "has bounds without ids".to_owned())?;
-    if incarnation <= 0 || epoch < 0 {
-        return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
+    bounds: [i64; 2],
+    identity: [i64; 2],
+) -> Result<SequenceInfo, Fault> {
+    // An id is the 64 bits of its integer.
+    let id = |stored: i64| i128::from(stored.cast_unsigned());
+    let ([start, max], [incarnation, epoch]) = (bounds.map(id), identity.map(i128::from));
+    if next.is_none() && max != i128::from(u64::MAX) {
+        return Err("has no next_value".into());
     }
-    let next = match next.map(decode_u64) {
-        None if bounds.max() == u64::MAX => None,
-        None => return Err("has no next_value".to_owned()),
-        // One past the last: all are reserved.
-        Some(next) if bounds.max().checked_add(1) == Some(next) => None,
-        Some(next) if (bounds.start()..=bounds.max()).contains(&next) => Some(next),
-        Some(next) => {
-            let (start, max) = (bounds.start(), bounds.max());
-            return Err(format!("has next_value {next} outside its bounds {start}..={max}"));
-        }
-    };
-    let identity = Identity { incarnation: decode_u64(incarnation), epoch: decode_u64(epoch) };
-    Ok(SequenceInfo::stored(name, next, bounds, identity))
+    Numbers { next: next.map(id), start, max, incarnation, epoch }.or_used_up(name)
 }
 
-fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, String> {
+fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, Fault> {
     let next = next.ok_or("has no next_value")?;
     let next = u64::try_from(next).map_err(|_| format!("has next_value {next}, which is negative"))?;
     let info = SequenceInfo::stored(
@@ -374,8 +345,4 @@ fn plain_bounds(next: u64) -> Bounds {
 
 fn encode(value: u64) -> i64 {
     value.cast_signed()
-}
-
-fn decode_u64(stored: i64) -> u64 {
-    stored.cast_unsigned()
 }

@@ -1,6 +1,6 @@
 //! Whether anybody can go on.
 
-use idmill_shared_cache::fenced::Kept;
+use idmill_testing::fenced::Kept;
 
 use super::{At, FencedWindow, Process, State, Step};
 use crate::explore::Protocol;

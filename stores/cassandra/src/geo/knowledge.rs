@@ -57,54 +57,56 @@ impl Knowledge {
         if checked.heard { Check::Now } else { Check::Behind(known.era) }
     }
 
+    fn with<R>(&self, name: &SequenceName, look: impl FnOnce(&mut Known) -> R) -> R {
+        look(self.0.lock().entry(name.clone()).or_default())
+    }
+
     /// To be taken before the global row is read: what is heard counts only if nothing was changed since.
     pub(super) fn begin(&self, name: &SequenceName) -> u64 {
-        self.0.lock().get(name).map_or(0, |known| known.changes)
+        self.with(name, |known| known.changes)
     }
 
     /// The era that the global row was read with; `None` if it could not be read.
     pub(super) fn heard(&self, name: &SequenceName, begun: u64, era: Option<Era>) {
-        let mut all = self.0.lock();
-        let known = all.entry(name.clone()).or_default();
-        if known.changes != begun {
-            return;
-        }
-        known.checked = Some(Checked { at: Instant::now(), heard: era.is_some() });
-        known.era = era.or(known.era);
+        self.with(name, |known| {
+            if known.changes == begun {
+                known.checked = Some(Checked { at: Instant::now(), heard: era.is_some() });
+                known.era = era.or(known.era);
+            }
+        });
     }
 
     /// The era heard of last.
     pub(super) fn era(&self, name: &SequenceName) -> Option<Era> {
-        self.0.lock().get(name).and_then(|known| known.era)
+        self.with(name, |known| known.era)
     }
 
     /// To be taken *before* a window is read, which is then held against it.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
-        self.0.lock().get(name).and_then(|known| known.floor)
+        self.with(name, |known| known.floor)
     }
 
     pub(super) fn raise(&self, name: &SequenceName, floor: Floor) {
-        let mut all = self.0.lock();
-        let known = all.entry(name.clone()).or_default();
-        known.floor = Some(known.floor.map_or(floor, |known| known.raised(floor)));
+        self.with(name, |known| {
+            known.floor = Some(known.floor.map_or(floor, |known| known.raised(floor)));
+        });
     }
 
     /// A refill ahead of need came to nothing: let it rest.
     pub(super) fn refilled(&self, name: &SequenceName, rest: Duration) {
-        self.0.lock().entry(name.clone()).or_default().rest = Some(Instant::now() + rest);
+        self.with(name, |known| known.rest = Some(Instant::now() + rest));
     }
 
     pub(super) fn may_refill(&self, name: &SequenceName) -> bool {
-        let rest = self.0.lock().get(name).and_then(|known| known.rest);
-        rest.is_none_or(|until| Instant::now() >= until)
+        self.with(name, |known| known.rest).is_none_or(|until| Instant::now() >= until)
     }
 
     /// The sequence was changed from here: ask before the next draw. What was
     /// learnt of the window still stands.
     pub(super) fn forget(&self, name: &SequenceName) {
-        let mut all = self.0.lock();
-        let known = all.entry(name.clone()).or_default();
-        (known.checked, known.rest) = (None, None);
-        known.changes += 1;
+        self.with(name, |known| {
+            (known.checked, known.rest) = (None, None);
+            known.changes += 1;
+        });
     }
 }

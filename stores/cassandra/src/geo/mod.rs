@@ -11,10 +11,8 @@ mod windows;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{
-    Bounds, Capabilities, Change, Grant, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
-};
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill::store::{Bounds, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_shared_cache::datacenter;
 use idmill_shared_cache::datacenter::{
     ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
@@ -23,10 +21,9 @@ use idmill_shared_cache::{Claimed, Drawn, Installed, Source, Tiered, Window};
 
 use self::knowledge::{Check, Knowledge};
 use self::windows::Windows;
-use super::Flat;
 use super::client::Client;
 use super::schema::Table;
-use super::sequences::Sequences;
+use super::sequences::{Sequences, global};
 
 /// How long a draw waits to hear whether its window was recalled, before it goes on as the window stands.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -54,30 +51,22 @@ pub(super) struct GeoSettings {
     pub(super) check: Duration,
 }
 
-/// The windows of one datacenter.
+/// The windows of one datacenter, and the global counter as their source.
 #[derive(Clone, Debug)]
 pub(super) struct DatacenterWindow(Arc<Geo>);
-
-/// The global counter, as the source of the windows of one datacenter.
-#[derive(Clone, Debug)]
-pub(super) struct Global {
-    geo: Arc<Geo>,
-    flat: Flat,
-}
 
 /// A store over both.
 pub(super) async fn open(
     client: Client,
-    flat: Flat,
+    global: Sequences,
     windows: Table,
     settings: GeoSettings,
-) -> Result<Tiered<Global, DatacenterWindow>> {
+) -> Result<Tiered<DatacenterWindow, DatacenterWindow>> {
     let GeoSettings { datacenter, range, threshold, check } = settings;
     let windows = Windows::prepare(client, windows, &datacenter).await?;
-    let global = flat.sequences.clone();
     let knowledge = Knowledge::default();
     let geo = Arc::new(Geo { global, windows, datacenter, range, threshold, check, knowledge });
-    Ok(Tiered::new(Global { geo: geo.clone(), flat }, DatacenterWindow(geo)))
+    Ok(Tiered::new(DatacenterWindow(geo.clone()), DatacenterWindow(geo)))
 }
 
 impl Geo {
@@ -143,7 +132,7 @@ impl Geo {
     /// Reads the global row, making it where there is none, and remembers its era.
     async fn ask(&self, request: &Reserve) -> Result<GlobalRow> {
         let begun = self.knowledge.begin(&request.name);
-        let row = self.global.ensure(request).await.map(|row| row.global(&self.datacenter));
+        let row = self.global.ensure(request).await.map(|row| global(&row, &self.datacenter));
         self.knowledge.heard(&request.name, begun, row.as_ref().ok().map(|row| row.era));
         row
     }
@@ -185,13 +174,13 @@ impl Geo {
         let name = &request.name;
         for _ in 0..CLAIMS {
             let begun = self.knowledge.begin(name);
-            let row = self.global.read(name).await.map_err(|error| self.used_up(error, token))?;
+            let row = self.global.look_up(name).await.map_err(|error| self.used_up(error, token))?;
             // Removed: the next draw asks for it, and makes it anew.
             let Some(row) = row else {
                 self.knowledge.forget(name);
                 return Ok(Claimed::Stale);
             };
-            let global = row.global(&self.datacenter);
+            let global = global(&row, &self.datacenter);
             self.knowledge.heard(name, begun, Some(global.era));
             let write = match global.claim(token, request.count, request.ceiling) {
                 ClaimStep::Recorded(ids) => return Ok(global.claimed(ids)),
@@ -244,7 +233,7 @@ impl Window for DatacenterWindow {
     type Token = datacenter::Token;
 
     fn draw<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Drawn<Token>>> {
-        Box::pin(self.0.draw(request))
+        Box::pin(async move { self.0.draw(request).await.map_err(|error| named(error, request)) })
     }
 
     fn refill_size(&self, request: &Reserve, _token: &Token) -> u64 {
@@ -259,7 +248,8 @@ impl Window for DatacenterWindow {
     ) -> StoreFuture<'a, Result<Installed>> {
         Box::pin(async move {
             let install = Install::new(&token, grant.range.into(), grant.bounds);
-            Ok(match self.0.windows.install(&request.name, &install).await? {
+            let installed = self.0.windows.install(&request.name, &install).await;
+            Ok(match installed.map_err(|error| named(error, request))? {
                 Outcome::Applied => Installed::Done,
                 Outcome::Refused => Installed::Refused,
                 Outcome::Unknown => Installed::Unknown,
@@ -268,14 +258,14 @@ impl Window for DatacenterWindow {
     }
 }
 
-impl Source<Token> for Global {
+impl Source<Token> for DatacenterWindow {
     fn claim<'a>(&'a self, request: &'a Reserve, token: &'a Token) -> StoreFuture<'a, Result<Claimed>> {
         Box::pin(async move {
-            let outcome = self.geo.claim(request, token).await;
+            let outcome = self.0.claim(request, token).await;
             if outcome.is_err() {
-                self.geo.knowledge.refilled(&request.name, PATIENCE);
+                self.0.knowledge.refilled(&request.name, PATIENCE);
             }
-            outcome
+            outcome.map_err(|error| named(error, request))
         })
     }
 
@@ -284,44 +274,33 @@ impl Source<Token> for Global {
     }
 }
 
+fn named(error: Error, request: &Reserve) -> Error {
+    error.of(&request.name).during(Operation::Reserve)
+}
+
 /// The administration of the global counter: what it changes is known at once here, and
 /// elsewhere at the next check.
-impl Store for Global {
-    fn capabilities(&self) -> Capabilities {
-        self.flat.capabilities()
-    }
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        self.flat.reserve(request)
-    }
+impl Store for DatacenterWindow {
+    idmill::store_calls!(|this| this.0.global =>
+        capabilities reserve inspect list record swap_record list_records);
 
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.geo.knowledge.forget(name);
-        self.flat.create(name, bounds)
-    }
-
-    fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>> {
-        self.flat.inspect(name)
-    }
-
-    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        self.flat.list(page)
+        self.0.knowledge.forget(name);
+        self.0.global.create(name, bounds)
     }
 
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
         Box::pin(async move {
-            let outcome = self.flat.set(name, change).await;
-            self.geo.knowledge.forget(name);
+            let outcome = self.0.global.set(name, change).await;
+            self.0.knowledge.forget(name);
             outcome
         })
     }
 
-    idmill::store_calls!(|this| this.flat => record swap_record list_records);
-
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let outcome = self.flat.remove(name).await;
-            self.geo.knowledge.forget(name);
+            let outcome = self.0.global.remove(name).await;
+            self.0.knowledge.forget(name);
             outcome
         })
     }

@@ -1,9 +1,9 @@
 //! The table of windows: one partition for each datacenter and sequence, agreed on in that datacenter alone.
 
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_kit::Asked;
 use idmill_shared_cache::datacenter::{Era, Install, Outcome, Reset, Span, Take, WindowRow};
 
-use crate::classify::Effect;
 use crate::client::{Client, Serial, Statement, outcome};
 use crate::schema::{FORMAT, Table};
 use crate::values::{self, Cells, Fault, Values};
@@ -30,7 +30,7 @@ impl Windows {
     pub(super) async fn prepare(client: Client, table: Table, datacenter: &str) -> Result<Self> {
         let t = table.cql();
         let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} {KEY} IF {ERA}{also}");
-        let write = |cql| client.prepare(cql, Serial::Local, Effect::Write);
+        let write = |cql| client.prepare(cql, Serial::Local, Asked::Write);
         // A take does not touch what is preloaded: it may have been installed since the window was read.
         let taking = "next = ?, until = ?";
         let switching = "next = ?, until = ?, preloaded_next = null, preloaded_until = null";
@@ -42,9 +42,7 @@ impl Windows {
         let create =
             format!("INSERT INTO {t} {creating} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
         Ok(Self {
-            read: client
-                .prepare(format!("SELECT {READ} FROM {t} {KEY}"), Serial::Local, Effect::Read)
-                .await?,
+            read: client.prepare(format!("SELECT {READ} FROM {t} {KEY}"), Serial::Local, Asked::Read).await?,
             create: write(create).await?,
             take: write(update(taking, " AND next = ?")).await?,
             switch: write(update(switching, " AND next = ?")).await?,

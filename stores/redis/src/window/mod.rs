@@ -26,6 +26,7 @@ use crate::link::{Answer, Call, Link};
 #[cfg(test)]
 pub(crate) use self::options::OPTIONS;
 pub use self::options::RedisWindowOptions;
+pub use idmill_shared_cache::WindowStats as RedisWindowStats;
 
 macro_rules! script {
     ($file:literal) => {
@@ -82,24 +83,6 @@ pub struct RedisWindow {
     began: Instant,
 }
 
-/// What a window did since it was made, in this process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RedisWindowStats {
-    /// Scripts that were sent.
-    pub round_trips: u64,
-    /// Ranges put into an empty window, in which others waited for them.
-    pub refills: u64,
-    /// Ranges put into a window before it was empty: nobody waited.
-    pub ahead: u64,
-    /// Draws that found somebody else refilling, and waited.
-    pub waits: u64,
-    /// Ids that were reserved for a refill and did not fit the window: a gap.
-    pub abandoned: u64,
-    /// Ids that may have been drawn for a caller that never heard: a gap.
-    pub uncertain: u64,
-}
-
 /// A claim on the server: the right to refill one window of one sequence, or to prepare its next range.
 #[derive(Clone, Debug)]
 pub struct RedisToken {
@@ -124,15 +107,9 @@ impl RedisWindow {
 
     /// What it did so far.
     pub fn stats(&self) -> RedisWindowStats {
-        let Counts { refills, ahead, waits, abandoned, uncertain } = &self.counts;
-        RedisWindowStats {
-            round_trips: self.link.round_trips(),
-            refills: refills.read(),
-            ahead: ahead.read(),
-            waits: waits.read(),
-            abandoned: abandoned.read(),
-            uncertain: uncertain.read(),
-        }
+        let mut stats = self.counts.stats();
+        stats.round_trips = self.link.round_trips();
+        stats
     }
 
     async fn run<const N: usize>(

@@ -5,10 +5,11 @@ use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, Sequence
 use idmill::{ErrorKind, Range, SequenceName};
 use idmill_redis::RedisStore;
 use idmill_redis::window::{RedisToken, RedisWindow, RedisWindowOptions};
-use idmill_shared_cache::fenced;
-use idmill_shared_cache::fenced::{Draw, Kept};
+use idmill_shared_cache::fenced::{MAX_LEN, prepared, refill};
 use idmill_shared_cache::{Drawn, Installed, Window};
 use idmill_testing::engines::Engine;
+use idmill_testing::fenced;
+use idmill_testing::fenced::{Draw, Kept};
 
 use crate::server::{ask, start};
 
@@ -135,7 +136,7 @@ async fn windows_decide_as_is_explored() {
 
 impl Pair {
     async fn step(&mut self, engine: &Engine, rng: &mut fastrand::Rng) {
-        self.request.count = some_count(rng).min(fenced::MAX_LEN);
+        self.request.count = some_count(rng).min(MAX_LEN);
         match rng.u8(..10) {
             0 => self.change_server(engine),
             1 => {
@@ -188,8 +189,8 @@ impl Pair {
     async fn install(&mut self, range: Range, rng: &mut fastrand::Rng) {
         let (token, number, left) = self.tokens[rng.usize(..self.tokens.len())].clone();
         let refill = match left {
-            None => fenced::refill(range, self.request.count, self.request.ceiling),
-            Some(left) => fenced::prepared(range, left),
+            None => refill(range, self.request.count, self.request.ceiling),
+            Some(left) => prepared(range, left),
         };
         let grant = Grant::new(range, self.info.identity, self.info.bounds);
         let installed = self.window.install(&self.request, token, grant).await.unwrap();

@@ -3,60 +3,23 @@
 //! What the store behind the server says comes whole, and is not looked at here. This is about what lies
 //! between: the connection, the server's refusals, and answers that are none.
 
-use std::fmt;
-use std::time::Duration;
+use std::borrow::Cow;
 
-use idmill::{Error, ErrorKind};
+use idmill::ErrorKind;
+use idmill_tls::resp::Dialect;
 
 use crate::protocol::{COMMAND, UNKNOWN_VERSION, VERSION};
 
-/// What was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// For something to be read: no error leaves anything unknown.
-    Read,
-    /// For a change.
-    Write,
-}
+pub(super) use idmill_kit::Asked;
+pub(super) use idmill_tls::resp::Fault;
 
-/// How a call can fail, but for what the store itself says.
-#[derive(Clone, Debug)]
-pub(super) enum Fault {
-    /// The server's own words.
-    Server { code: String, detail: String },
-    /// The connection broke after it was sent, or may have been.
-    Lost(String),
-    /// No answer in time.
-    Silent(Duration),
-    /// An answer that is not one to this question. Nothing of it is believed.
-    Garbled(String),
-}
-
-impl Fault {
-    pub(super) fn server(code: &str, detail: Option<&str>) -> Self {
-        Self::Server { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server { code, detail } => write!(f, "{code} {detail}"),
-            Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
-            Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Garbled(what) => write!(f, "the answer is not one to what was asked: {what}"),
-        }
-    }
-}
-
-/// What a failure means.
-pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
-    let kind = match fault {
-        Fault::Server { code, detail } => of_code(code, detail),
-        Fault::Lost(_) | Fault::Silent(_) | Fault::Garbled(_) => ErrorKind::UnknownOutcome,
-    };
-    if kind == ErrorKind::UnknownOutcome && asked == Asked::Read { ErrorKind::Unavailable } else { kind }
-}
+pub(super) const IDMILL: Dialect = Dialect {
+    name: "idmill",
+    of_code,
+    remedy,
+    stranger: "check that this is the port of a server of idmill for clients of Redis, and whether it takes TLS (idmills://) or \
+               not",
+};
 
 /// All but the last are said before anything is done.
 fn of_code(code: &str, detail: &str) -> ErrorKind {
@@ -76,35 +39,25 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
     }
 }
 
-/// A failure as this crate's error; `server` is where.
-pub(super) fn failed(fault: &Fault, asked: Asked, server: &dyn fmt::Display) -> Error {
-    let kind = classify(fault, asked);
-    match remedy(fault, kind) {
-        Some(remedy) => Error::new(kind, format!("idmill at {server}: {fault}; {remedy}")),
-        None => Error::new(kind, format!("idmill at {server}: {fault}")),
-    }
-}
-
-pub(super) fn remedy(fault: &Fault, kind: ErrorKind) -> Option<String> {
-    let (code, detail) = match fault {
-        Fault::Server { code, detail } => (code.as_str(), detail.as_str()),
-        _ => ("", ""),
-    };
+fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
+    let (code, detail) = fault.words();
     Some(match (code, kind) {
-        ("NOAUTH", _) => "name a token: idmill://:TOKEN@HOST, token_file=FILE or token_env=NAME".to_owned(),
+        ("NOAUTH", _) => "name a token: idmill://:TOKEN@HOST, token_file=FILE or token_env=NAME".into(),
         ("NOPERM", _) => {
             "the token needs the right `reserve`, and to create, set or remove sequences `administer`"
-                .to_owned()
+                .into()
         }
-        ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "leave the token out".to_owned(),
+        ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "leave the token out".into(),
         (UNKNOWN_VERSION, _) => format!(
             "this client speaks version {VERSION} of {COMMAND}: use a client and a server of the same release"
-        ),
+        )
+        .into(),
         ("ERR", ErrorKind::Unsupported) => format!(
             "is it a server of idmill, and of a release that has {COMMAND}? This client speaks version {VERSION} of it"
-        ),
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not".to_owned(),
-        (_, ErrorKind::Unavailable) => "nothing was changed".to_owned(),
+        )
+        .into(),
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not".into(),
+        (_, ErrorKind::Unavailable) => "nothing was changed".into(),
         _ => return None,
     })
 }
@@ -112,6 +65,8 @@ pub(super) fn remedy(fault: &Fault, kind: ErrorKind) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind::{Denied, InvalidInput, Unavailable, UnknownOutcome, Unsupported};
+
+    use std::time::Duration;
 
     use super::*;
 
@@ -152,13 +107,13 @@ mod tests {
     #[test]
     fn failures_of_a_write_are_sorted_and_say_where_and_what_to_do() {
         let ours = [
-            (Fault::Lost("broken pipe".to_owned()), UnknownOutcome, "broken pipe"),
+            (Fault::Lost("broken pipe".into()), UnknownOutcome, "broken pipe"),
             (Fault::Silent(Duration::from_secs(1)), UnknownOutcome, "1s"),
             (Fault::Garbled("[]".to_owned()), UnknownOutcome, "[]"),
         ];
         for (fault, kind, remedy) in said().into_iter().chain(ours) {
-            let error = failed(&fault, Asked::Write, &"ids1:7380");
-            assert_eq!((error.kind(), classify(&fault, Asked::Write)), (kind, kind), "{fault}");
+            let error = IDMILL.failed(&fault, Asked::Write, &"ids1:7380");
+            assert_eq!((error.kind(), IDMILL.classify(&fault, Asked::Write)), (kind, kind), "{fault}");
             let text = error.to_string();
             assert!(text.contains(remedy) && text.contains("ids1:7380"), "{text}");
         }
@@ -167,7 +122,7 @@ mod tests {
     #[test]
     fn nothing_is_unknown_where_nothing_was_asked_for() {
         for (fault, written, _) in said() {
-            let kind = classify(&fault, Asked::Read);
+            let kind = IDMILL.classify(&fault, Asked::Read);
             assert_eq!(kind, if written == UnknownOutcome { Unavailable } else { written }, "{fault}");
         }
     }

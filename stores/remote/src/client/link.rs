@@ -1,7 +1,6 @@
 //! Calls of one or several servers, over a few connections that are shared by all callers of a process.
 //!
-//! The driver speaks the protocol and matches answers with questions. It never connects by itself and never
-//! sends anything again. Each call has a connection for itself while it is under way, since a server answers
+//! Nothing is sent again by itself. Each call has a connection for itself while it is under way, since a server answers
 //! what comes on one in its order: so no call waits behind another. Connections that are free are kept.
 //!
 //! What may have been sent to one server is not sent to another, except for what is only read.
@@ -11,24 +10,22 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, ErrorKind as Driver, Pipeline, RedisConnectionInfo, RedisError, Value};
+use ::redis::{Pipeline, RedisConnectionInfo, Value};
 use idmill::store::Capabilities;
 use idmill::{Error, ErrorKind, Operation, Result, Status};
 use idmill_kit::Address;
+use idmill_tls::client::{Advice, trusting};
+use idmill_tls::{resp, showing};
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-use super::classify::{Asked, Fault, classify, failed};
+use super::classify::{Asked, Fault, IDMILL};
 use super::options::RemoteOptions;
-use super::place::Token;
-use super::tls;
 use crate::protocol::{Answer, Ask, COMMAND, Outcome, Request, Said, VERSION};
 
+const ADVICE: Advice = Advice { without: "idmill://", certificate: Some("cert=FILE&key=FILE") };
 /// How many calls are under way at once; more wait.
 const AT_ONCE: usize = 16;
 /// How much of an answer that is none is shown.
@@ -49,14 +46,7 @@ pub(super) struct Link {
 struct Line {
     /// Which of the servers.
     server: usize,
-    connection: MultiplexedConnection,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    line: resp::Line,
 }
 
 impl Link {
@@ -98,7 +88,7 @@ impl Link {
                 Err(_) => Fault::Silent(self.options.timeout),
             };
             self.leave(line.server);
-            let error = failed(&fault, asked, &self.servers()[line.server]);
+            let error = IDMILL.failed(&fault, asked, &self.servers()[line.server]);
             tries -= 1;
             if tries == 0 || error.status() == Status::Permanent || Instant::now() >= until {
                 return Err(error);
@@ -109,7 +99,7 @@ impl Link {
     /// The error for an answer that does not fit the question.
     pub(super) fn garbled(&self, said: &Said, asked: Asked) -> Error {
         let servers: Vec<_> = self.servers().iter().map(Address::to_string).collect();
-        failed(&Fault::Garbled(shown(said)), asked, &servers.join(","))
+        IDMILL.failed(&Fault::Garbled(shown(said)), asked, &servers.join(","))
     }
 
     fn until(&self) -> Instant {
@@ -134,7 +124,7 @@ impl Link {
 
     fn keep(&self, line: Line) {
         let mut idle = self.idle.lock();
-        if idle.len() < AT_ONCE && !line.task.is_finished() {
+        if idle.len() < AT_ONCE && !line.line.is_closed() {
             idle.push(line);
         }
     }
@@ -155,7 +145,7 @@ impl Link {
     /// themselves one day.
     fn kept(&self, server: usize) -> Option<Line> {
         let mut idle = self.idle.lock();
-        idle.retain(|line| !line.task.is_finished());
+        idle.retain(|line| !line.line.is_closed());
         let at = idle.iter().rposition(|line| line.server == server)?;
         Some(idle.remove(at))
     }
@@ -191,17 +181,14 @@ impl Link {
         let options = self.options.clone();
         let token = spawn_blocking(move || options.token_now()).await;
         let token = token.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
-        let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
-        let address = &self.servers()[server];
-        let stream = TcpStream::connect((address.host(), address.port())).await.map_err(unreachable)?;
-        // A call is one small packet each way: waiting for more to send would be all of its time.
-        stream.set_nodelay(true).map_err(unreachable)?;
-        let line = if self.options.place.tls {
-            let stream = tls::wrap(&self.options, address.host(), stream).await?;
-            greeted(server, stream, token).await?
-        } else {
-            greeted(server, stream, token).await?
-        };
+        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        if let Some(token) = token {
+            login = login.set_password(&token.0);
+        }
+        let RemoteOptions { ca, cert, key, .. } = self.options.clone();
+        let config = move || showing(trusting(ca.as_deref(), "ca")?, cert.as_deref(), key.as_deref());
+        let tls = self.options.place.tls.then_some((config, ADVICE));
+        let line = Line { server, line: IDMILL.open(&self.servers()[server], tls, &login).await? };
         self.hear_what_it_can(&line).await?;
         Ok(line)
     }
@@ -213,8 +200,8 @@ impl Link {
         let can = match exchange(line, number, &request).await {
             Ok(Said::Capabilities(can)) => can,
             Ok(Said::Failed(fault)) => return Err(fault.error()),
-            Ok(said) => return Err(no_greeting(&Fault::Garbled(shown(&said)))),
-            Err(fault) => return Err(no_greeting(&fault)),
+            Ok(said) => return Err(IDMILL.refused(&Fault::Garbled(shown(&said)))),
+            Err(fault) => return Err(IDMILL.refused(&fault)),
         };
         let known = *self.can.get_or_init(|| can);
         if promises(can, known) {
@@ -245,28 +232,13 @@ fn in_trouble(said: &Said) -> bool {
     }
 }
 
-async fn greeted<S>(server: usize, stream: S, token: Option<Token>) -> Result<Line>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
-    if let Some(token) = token {
-        login = login.set_password(&token.0);
-    }
-    // Ours are the only timeouts: they know what was asked.
-    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
-    let (connection, driver) = shaken.map_err(|error| not_connected(&error))?;
-    Ok(Line { server, connection, task: tokio::spawn(driver) })
-}
-
 /// Sends a request and reads its answer.
 async fn exchange(line: &Line, number: u64, request: &[u8]) -> Result<Said, Fault> {
     let mut pipeline = Pipeline::with_capacity(1);
     pipeline.cmd(COMMAND).arg(VERSION).arg(request);
-    let mut connection = line.connection.clone();
+    let mut connection = line.line.connection.clone();
     let sent = connection.send_packed_commands(&pipeline, 0, 1).await;
-    let values = sent.map_err(|error| Fault::Lost(error.to_string()))?;
+    let values = sent.map_err(|error| Fault::Lost(error.to_string().into()))?;
     match values.as_slice() {
         [Value::BulkString(bytes)] => match Answer::decode(bytes) {
             Ok(answer) if answer.number == number => Ok(answer.said),
@@ -284,31 +256,6 @@ fn shown(answer: &dyn fmt::Debug) -> String {
 
 fn silent(patience: Duration) -> Error {
     Error::new(ErrorKind::Unavailable, format!("no answer within {patience:?}"))
-}
-
-/// Nothing of ours was sent yet.
-fn not_connected(error: &RedisError) -> Error {
-    match error.code().or(error.detail().map(|_| "ERR")) {
-        Some(code) => no_greeting(&Fault::server(code, error.detail())),
-        None if error.kind() == Driver::AuthenticationFailed => {
-            Error::new(ErrorKind::Denied, error.to_string())
-        }
-        // It hung up on the first words.
-        None => {
-            let advice = "check that this is the port of a server of idmill for clients of Redis, and whether it takes TLS \
-                          (idmills://) or not";
-            Error::new(ErrorKind::Unavailable, format!("{error}; {advice}"))
-        }
-    }
-}
-
-/// What a new connection was asked was not answered: nothing of ours was sent yet.
-fn no_greeting(fault: &Fault) -> Error {
-    let kind = classify(fault, Asked::Read);
-    match super::classify::remedy(fault, kind) {
-        Some(remedy) => Error::new(kind, format!("{fault}; {remedy}")),
-        None => Error::new(kind, fault.to_string()),
-    }
 }
 
 /// Not the options, which hold a token.

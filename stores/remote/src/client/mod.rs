@@ -4,7 +4,6 @@ mod classify;
 mod link;
 mod options;
 mod place;
-mod tls;
 
 use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,

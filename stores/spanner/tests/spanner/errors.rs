@@ -112,8 +112,8 @@ async fn rows_that_cannot_be_are_named_and_refused() {
     let columns = ["name", "next_value", "start_value", "max_value", "incarnation", "epoch"];
     let full = [Some(15), Some(10), Some(20), Some(1), Some(0)];
     for (column, value, fault) in [
-        (0, Some(5), "next_value 5 outside"),
-        (0, Some(22), "next_value 22 outside"),
+        (0, Some(5), "next 5 outside"),
+        (0, Some(22), "next 22 outside"),
         (0, Some(-1), "outside"),
         (0, None, "no next_value"),
         (1, Some(21), "without ids"),

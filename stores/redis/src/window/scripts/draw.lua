@@ -1,4 +1,4 @@
--- ARGV: nonce, how many, ceiling, token, how long a claim lives in ms. As `tier::fenced::draw`.
+-- ARGV: nonce, how many, ceiling, token, how long a claim lives in ms. As `idmill_testing::fenced::draw`.
 local here = server()
 if not here.master then
   return { ARGV[1], 'replica' }

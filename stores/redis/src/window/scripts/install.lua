@@ -1,4 +1,4 @@
--- ARGV: nonce, token, base, used, len, mark, how long it lives in ms. As `tier::fenced::install`.
+-- ARGV: nonce, token, base, used, len, mark, how long it lives in ms. As `idmill_testing::fenced::install`.
 local here = server()
 local held = redis.call('HMGET', KEYS[1], 'fence', 'token', 'ahead')
 local fence = run() .. ':' .. here.replid

@@ -1,4 +1,4 @@
--- ARGV: nonce, token. As `tier::fenced::release`.
+-- ARGV: nonce, token. As `idmill_testing::fenced::release`.
 local held = redis.call('HMGET', KEYS[1], 'token', 'ahead')
 if held[1] == ARGV[2] then
   redis.call('DEL', KEYS[1])

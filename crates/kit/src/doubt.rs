@@ -1,0 +1,62 @@
+//! Doubt after a failure: one rule for every store.
+
+use std::error::Error as StdError;
+use std::fmt::Display;
+
+use idmill::{Error, ErrorKind};
+
+/// A request to the server, as far as doubt depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the rule is about all of them")]
+pub enum Asked {
+    /// To read: no failure leaves anything unknown.
+    Read,
+    /// To write.
+    Write,
+    /// To write what takes effect with the caller's transaction, and not if that is aborted.
+    InTransaction,
+}
+
+impl Asked {
+    /// The kind of a failure after which nobody knows whether the server did it.
+    pub fn doubt(self) -> ErrorKind {
+        if self == Self::Write { ErrorKind::UnknownOutcome } else { ErrorKind::Unavailable }
+    }
+
+    /// This kind, unless it says that an outcome is unknown where nothing can be.
+    pub fn kind(self, kind: ErrorKind) -> ErrorKind {
+        if kind == ErrorKind::UnknownOutcome { self.doubt() } else { kind }
+    }
+}
+
+/// An error with the advice that follows its cause.
+pub fn advised(kind: ErrorKind, said: impl Display, advice: Option<impl Display>) -> Error {
+    Error::new(kind, advice.map_or_else(|| said.to_string(), |advice| format!("{said}; {advice}")))
+}
+
+/// An error and its causes. Many libraries' own text does not say why.
+pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// What an error says, with its causes.
+pub fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut texts: Vec<_> = causes(error).map(ToString::to_string).collect();
+    texts.dedup();
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_write_leaves_anything_unknown() {
+        use ErrorKind::{Denied, Unavailable, UnknownOutcome};
+        assert_eq!(Asked::Write.kind(UnknownOutcome), UnknownOutcome);
+        for asked in [Asked::Read, Asked::InTransaction] {
+            assert_eq!(asked.kind(UnknownOutcome), Unavailable);
+            assert_eq!(asked.kind(Denied), Denied);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Sequences as a store last saw them.
+
+use idmill::__private::Recent;
+use idmill::SequenceName;
+use parking_lot::Mutex;
+
+use super::Seen;
+
+/// Sequences as they were last read or written, of which at least the latest 32,768 are remembered.
+#[derive(Debug)]
+pub struct Remembered<V>(Mutex<Recent<Seen<V>>>);
+
+impl<V> Default for Remembered<V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<V: Clone> Remembered<V> {
+    /// The sequence of this name, if it is remembered.
+    pub fn get(&self, name: &SequenceName) -> Option<Seen<V>> {
+        self.0.lock().get(name).cloned()
+    }
+
+    /// Remembers a sequence as it is now; forgets it if there is none.
+    pub fn learn(&self, name: &SequenceName, now: Option<Seen<V>>) {
+        self.learn_if(name, now, |_, _| true);
+    }
+
+    /// The same, but keeps the remembered one unless it is `older`: answers to requests that were sent side
+    /// by side come in any order.
+    pub fn learn_if(
+        &self,
+        name: &SequenceName,
+        now: Option<Seen<V>>,
+        older: impl FnOnce(&Seen<V>, &Seen<V>) -> bool,
+    ) {
+        let mut all = self.0.lock();
+        match now {
+            None => drop(all.take(name)),
+            Some(now) if all.get(name).is_none_or(|known| older(known, &now)) => all.put(name, now),
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::{Bounds, SequenceInfo};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_came_late_is_not_remembered() {
+        let (all, name) = (Remembered::default(), SequenceName::new("s").unwrap());
+        let info = SequenceInfo::new(name.clone(), Bounds::of::<u64>());
+        let seen = |version| Some(Seen { info: info.clone(), version });
+        let older = |known: &Seen<u8>, now: &Seen<u8>| known.version < now.version;
+        all.learn_if(&name, seen(2), older);
+        all.learn_if(&name, seen(1), older);
+        assert_eq!(all.get(&name), seen(2));
+        all.learn(&name, seen(1));
+        assert_eq!(all.get(&name), seen(1));
+        all.learn(&name, None);
+        assert_eq!(all.get(&name), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Stored sequences, checked before they are believed.
+
+use std::fmt::Display;
+
+use idmill::store::{Bounds, Identity, SequenceInfo};
+use idmill::{Error, ErrorKind, SequenceName};
+
+/// A reason not to believe a stored row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "another version's, or wrong: there is nothing else")]
+pub enum Fault {
+    /// It is in another format, perhaps a later version's.
+    Format,
+    /// Anything else, in words that follow what it is: "has no name".
+    Wrong(String),
+}
+
+impl Fault {
+    /// The error of `what`, with the consequence, such as "nothing was changed":
+    /// [`Unsupported`](ErrorKind::Unsupported) for another version's, otherwise
+    /// [`StoreViolation`](ErrorKind::StoreViolation).
+    pub fn error(&self, what: impl Display, so: &str) -> Error {
+        match self {
+            Self::Format => {
+                let message = format!("{what} is in another format, perhaps a later version's; {so}");
+                Error::new(ErrorKind::Unsupported, message)
+            }
+            Self::Wrong(fault) => Error::new(ErrorKind::StoreViolation, format!("{what} {fault}; {so}")),
+        }
+    }
+
+    /// The error of `what`, which was to be reserved from.
+    pub fn of(&self, what: impl Display) -> Error {
+        self.error(what, "nothing is reserved from it")
+    }
+}
+
+impl From<String> for Fault {
+    fn from(fault: String) -> Self {
+        Self::Wrong(fault)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(fault: &str) -> Self {
+        Self::Wrong(fault.to_owned())
+    }
+}
+
+/// The numbers of a sequence as they are stored. Wider than any of them, so that none is misread.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "made by stores, from rows")]
+pub struct Numbers {
+    /// The next id; `None` if all are reserved.
+    pub next: Option<i128>,
+    /// The first id.
+    pub start: i128,
+    /// The last id.
+    pub max: i128,
+    /// Of its identity.
+    pub incarnation: i128,
+    /// Of its identity.
+    pub epoch: i128,
+}
+
+impl Numbers {
+    /// The sequence of this name.
+    ///
+    /// # Errors
+    /// What cannot be about the numbers.
+    pub fn of(self, name: SequenceName) -> Result<SequenceInfo, Fault> {
+        let Self { next, start, max, incarnation, epoch } = self;
+        let pair = |a: i128, b: i128| u64::try_from(a).ok().zip(u64::try_from(b).ok());
+        let bounds = pair(start, max).and_then(|(start, max)| Bounds::new(start, max).ok());
+        let bounds = bounds.ok_or_else(|| format!("has bounds {start}..={max} without ids"))?;
+        if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
+            return Err(format!("has next {next} outside its bounds {start}..={max}").into());
+        }
+        let identity = pair(incarnation, epoch).filter(|(incarnation, _)| *incarnation > 0);
+        let (incarnation, epoch) = identity
+            .ok_or_else(|| format!("has incarnation {incarnation} and epoch {epoch}, which never are"))?;
+        let next = next.and_then(|next| u64::try_from(next).ok());
+        Ok(SequenceInfo::stored(name, next, bounds, Identity { incarnation, epoch }))
+    }
+
+    /// The same, where one past the last id says that all are reserved.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn or_used_up(self, name: SequenceName) -> Result<SequenceInfo, Fault> {
+        let next = self.next.filter(|next| *next != self.max + 1);
+        Self { next, ..self }.of(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Numbers = Numbers { next: Some(15), start: 10, max: 20, incarnation: 7, epoch: 0 };
+
+    fn name() -> SequenceName {
+        SequenceName::new("s").unwrap()
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_named() {
+        assert_eq!(GOOD.of(name()).unwrap().next, Some(15));
+        for (bad, fault) in [
+            (Numbers { next: Some(9), ..GOOD }, "next 9 outside"),
+            (Numbers { next: Some(21), ..GOOD }, "next 21 outside"),
+            (Numbers { max: 9, ..GOOD }, "bounds 10..=9"),
+            (Numbers { start: -1, ..GOOD }, "bounds -1..=20"),
+            (Numbers { max: 1 << 64, ..GOOD }, "without ids"),
+            (Numbers { incarnation: 0, ..GOOD }, "incarnation 0"),
+            (Numbers { epoch: -1, ..GOOD }, "epoch -1"),
+        ] {
+            let error = bad.of(name()).unwrap_err().of("the row");
+            assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
+            assert!(error.to_string().contains(fault), "{error}");
+        }
+        assert_eq!(Fault::Format.of("the row").kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn one_past_the_last_is_all_used_where_a_store_says_so() {
+        let past = Numbers { next: Some(21), ..GOOD };
+        assert_eq!(past.or_used_up(name()).unwrap().next, None);
+        assert!(Numbers { next: Some(22), ..GOOD }.or_used_up(name()).is_err());
+        let largest = Numbers { next: Some(1 << 64), max: u64::MAX.into(), ..GOOD };
+        assert_eq!(largest.or_used_up(name()).unwrap().reached(), 1 << 64);
+    }
+}
