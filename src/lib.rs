@@ -96,7 +96,6 @@ mod guide;
 mod id;
 mod name;
 mod named;
-pub mod planning;
 mod range;
 mod recent;
 mod refill;

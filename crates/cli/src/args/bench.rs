@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use super::values::{duration, id, length, time};
 
 /// A way to come by ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
     /// One in the transaction that uses it
     InTransaction,
@@ -27,19 +29,6 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// As it is typed and printed.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::InTransaction => "in-transaction",
-            Self::InTransactionMany => "in-transaction-many",
-            Self::Async => "async",
-            Self::Global => "global",
-            Self::Batch => "batch",
-            Self::AsyncBatch => "async-batch",
-            Self::Thread => "thread",
-        }
-    }
-
     pub(crate) fn is_in_transaction(self) -> bool {
         matches!(self, Self::InTransaction | Self::InTransactionMany)
     }

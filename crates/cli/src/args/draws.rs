@@ -27,22 +27,6 @@ pub(crate) enum Drawing {
     Global,
 }
 
-impl Drawing {
-    /// As it is typed and printed.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Handle => "handle",
-            Self::Shared => "shared",
-            Self::Thread => "thread",
-            Self::Lease => "lease",
-            Self::Take => "take",
-            Self::Async => "async",
-            Self::Batch => "batch",
-            Self::Global => "global",
-        }
-    }
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct Draws {
     /// How to draw ids; several, comma separated, run one after the other

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use idmill::{Order, SequenceName};
 
-/// The longest range that the library keeps in memory.
-const LONGEST: u64 = 1 << 48;
+use crate::planning::LONGEST_RANGE;
 
 /// A whole number of 0 to 2^64 - 1; `_` may group its digits.
 pub(crate) fn id(text: &str) -> Result<u64, String> {
@@ -18,9 +18,14 @@ pub(crate) fn id(text: &str) -> Result<u64, String> {
 /// A number of ids that is at least one and can be held in memory as a range.
 pub(super) fn length(text: &str) -> Result<u64, String> {
     id(text).and_then(|ids| match ids {
-        1..=LONGEST => Ok(ids),
+        1..=LONGEST_RANGE => Ok(ids),
         _ => Err("it must be 1 to 2^48 (281474976710656)".to_owned()),
     })
+}
+
+/// A value as it is typed and printed.
+pub(crate) fn spelled(value: &impl ValueEnum) -> String {
+    value.to_possible_value().expect("none is skipped").get_name().to_owned()
 }
 
 pub(super) fn order(text: &str) -> Result<Order, String> {
