@@ -205,14 +205,18 @@ pub(crate) fn render(table: &Table) -> String {
     lines.collect()
 }
 
+/// Writes a part of a result; an error where nobody reads it any more.
+pub(crate) fn write(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| Failure::of_stdout("the result", &error))
+}
+
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Outcome {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("the result cannot be written to stdout", &error))
-        }
-        _ => Ok(()),
+    match write(text) {
+        Err(failure) if failure.is_left() => Ok(()),
+        outcome => outcome,
     }
 }
 

@@ -1,10 +1,7 @@
 //! What can be typed: the command line, and the help that teaches it.
 
-mod bench;
-mod check;
 mod doctor;
-mod draws;
-mod plan;
+mod measuring;
 mod serve;
 mod values;
 
@@ -16,11 +13,8 @@ use clap_complete::Shell;
 use idmill::store::Bounds;
 use idmill::{Order, SequenceName};
 
-pub(crate) use bench::{Bench, Mode};
-pub(crate) use check::Check;
 pub(crate) use doctor::Doctor;
-pub(crate) use draws::{Drawing, Draws};
-pub(crate) use plan::Plan;
+pub(crate) use measuring::{Bench, Check, Drawing, Draws, Mode, Plan};
 #[cfg(feature = "serve")]
 pub(crate) use serve::{Keys, LogFormat, Spot};
 pub(crate) use serve::{Serve, Token};
@@ -118,7 +112,7 @@ pub(crate) enum Command {
     List(List),
     /// Show one sequence
     #[command(after_long_help = include_str!("help/list.txt"))]
-    Show(Show),
+    Show(Named),
     /// Change the next id or the bounds of a sequence
     ///
     /// Prints it before and after. Forwards is always safe: ids that are skipped become a gap. Backwards is
@@ -136,7 +130,7 @@ pub(crate) enum Command {
     /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch,
     /// and nothing else; prints the sequence before and after.
     #[command(after_long_help = include_str!("help/revoke.txt"))]
-    Revoke(Revoke),
+    Revoke(Named),
     /// Write sequences as lines of JSON, to keep or to import elsewhere
     ///
     /// One sequence a line, as they are read. Every number is a string of digits: many programs round numbers
@@ -155,7 +149,14 @@ pub(crate) enum Command {
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
     /// which creates nothing. Does not connect to the store.
     #[command(after_long_help = include_str!("help/schema.txt"))]
-    Schema(Schema),
+    Schema {
+        /// The table that a witness keeps its records in
+        ///
+        /// That of --guard, or of the guard in the store's URL; without a guard, that of a store which is the
+        /// witness of others. A witness creates it by itself, unless its URL says mode=rw.
+        #[arg(long)]
+        witness: bool,
+    },
     /// Write ids as a format has them, one a line
     ///
     /// The ids are those given, or else those on stdin, one a line.
@@ -217,7 +218,10 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Print a completion script for a shell
     #[command(after_long_help = include_str!("help/completions.txt"))]
-    Completions(Completions),
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 impl Command {
@@ -353,7 +357,7 @@ pub(crate) struct List {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Show {
+pub(crate) struct Named {
     /// The sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
@@ -392,13 +396,6 @@ pub(crate) struct Remove {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Revoke {
-    /// The sequence
-    #[arg(value_parser = sequence)]
-    pub(crate) name: SequenceName,
-}
-
-#[derive(Args, Debug)]
 pub(crate) struct Export {
     /// The sequences; none: all
     #[arg(value_name = "NAME", value_parser = sequence)]
@@ -422,20 +419,4 @@ pub(crate) struct Import {
     /// Leave lines out that cannot be read, and import the others
     #[arg(long)]
     pub(crate) keep_going: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Schema {
-    /// The table that a witness keeps its records in
-    ///
-    /// That of --guard, or of the guard in the store's URL; without a guard, that of a store which is the
-    /// witness of others. A witness creates it by itself, unless its URL says mode=rw.
-    #[arg(long)]
-    pub(crate) witness: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Completions {
-    /// The shell
-    pub(crate) shell: Shell,
 }

@@ -1,0 +1,113 @@
+//! `idmill create`, `show`, `set`, `revoke` and `remove`: one sequence, and what changes it.
+
+use idmill::store::{Change, SequenceInfo, Store, not_found};
+use idmill::{ErrorKind, Operation, SequenceName};
+use idmill_guard as guard;
+use idmill_url::StoreUrl;
+use serde_json::json;
+
+use super::inspect;
+use crate::args::{Create, Global, Named, Remove, Set};
+use crate::failure::{Failure, Outcome, quoted};
+use crate::opening;
+use crate::output::{self, Sequence};
+
+pub(super) async fn create(global: &Global, args: &Create) -> Outcome {
+    let bounds = args.bounds.check()?;
+    let store = opening::create(global, StoreUrl::CONNECT_TIMEOUT).await?;
+    let created = Sequence::from(&store.create(&args.name, bounds).await?);
+    output::result(global.json, &created, output::sequence)
+}
+
+pub(super) async fn show(global: &Global, args: &Named) -> Outcome {
+    let store = opening::existing(global).await?;
+    let found = Sequence::from(&inspect(&*store, &args.name).await?);
+    output::result(global.json, &found, output::sequence)
+}
+
+pub(super) async fn set(global: &Global, args: &Set) -> Outcome {
+    let change = Change::new().next(args.next).max(args.max).backwards(args.backwards);
+    changed(global, &args.name, change).await
+}
+
+/// Has every process drop the ids that it has in memory.
+pub(super) async fn revoke(global: &Global, args: &Named) -> Outcome {
+    changed(global, &args.name, Change::new().revoke(true)).await
+}
+
+/// Changes a sequence, and prints it before and after.
+async fn changed(global: &Global, name: &SequenceName, change: Change) -> Outcome {
+    let store = opening::existing(global).await?;
+    let before = inspect(&*store, name).await?;
+    // The command means the sequence that was shown, not one created in its place since then.
+    let after = Sequence::from(&store.set(name, change.expect(before.identity)).await?);
+    let before = Sequence::from(&before);
+    let both = json!({ "before": before, "after": after });
+    output::result(global.json, &both, |_| output::change(&before, &after))
+}
+
+/// Takes a sequence out of its store, if that is really meant.
+pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
+    if args.forget && opening::url(global)?.guard().is_none() {
+        let message = "--forget is about what a witness knows, and there is no guard";
+        return Err(Failure::usage(message).hint("name the guard with --guard, or leave --forget out"));
+    }
+    let store = opening::existing(global).await?;
+    let found = match inspect(&*store, &args.name).await {
+        Err(absent) if absent.is(ErrorKind::NotFound) && args.yes => {
+            return tell_the_witness(global, &*store, args, absent).await;
+        }
+        outcome => outcome?,
+    };
+    if !args.yes {
+        return Err(unsure(global, &found)?);
+    }
+    let was_there = store.remove(&args.name).await?;
+    forget(global, args).await?;
+    if !was_there {
+        return Err(not_found(&args.name).during(Operation::Remove).into());
+    }
+    let removed = Sequence::from(&found);
+    let human = |_: &_| format!("removed\n{}", output::sequence(&removed));
+    output::result(global.json, &json!({ "removed": removed }), human)
+}
+
+/// Of a store that was emptied, the witness alone knows the sequence: it is told that another may follow.
+async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
+    let name = &args.name;
+    let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };
+    if witness.read(name).await?.is_none() {
+        return Err(absent);
+    }
+    store.remove(name).await?;
+    forget(global, args).await?;
+    let told = format!("the store has no `{name}`; the witness was told that another may follow");
+    output::note(global.json, &told);
+    output::result(global.json, &json!({ "removed": null }), |_| String::new())
+}
+
+/// With `--forget`, the next sequence of this name may start anywhere.
+async fn forget(global: &Global, args: &Remove) -> Outcome {
+    if args.forget
+        && let Some(witness) = opening::witness(&opening::url(global)?).await?
+    {
+        guard::forget(&*witness, &args.name).await?;
+    }
+    Ok(())
+}
+
+/// What removing would mean, in place of doing it.
+fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
+    let reserved = match found.next {
+        None => "all its ids are reserved".to_owned(),
+        Some(next) if next == found.bounds.start() => "none of its ids is reserved".to_owned(),
+        Some(next) => format!("its ids before {next} are reserved"),
+    };
+    let name = &found.name;
+    let then = match opening::url(global)?.guard() {
+        Some(_) => "a sequence created later under this name starts above them",
+        None => "a sequence created later under this name repeats them",
+    };
+    let message = format!("remove `{name}`: not without --yes; {reserved}, and {then}");
+    Ok(Failure::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name))))
+}
