@@ -189,7 +189,7 @@ pub(super) async fn remove(
     acted(&state, &who, ("remove", StatusCode::NO_CONTENT), &name, removed).await
 }
 
-/// Does it for somebody who may, answers with the sequence as it is then, and leaves word of what came of it.
+/// Runs the change if the token permits it, writes the audit line, and answers with the changed sequence.
 async fn acted(
     state: &ServerState,
     who: &Administrator,

@@ -50,7 +50,7 @@ fn filled(template: &str, values: &Value) -> String {
     filled.expect("a template that tests fill in")
 }
 
-/// What a heading says of the sorting, and where it leads.
+/// The sorting state of a heading, and its link.
 fn heading(asked: &Asked, name: &str) -> Value {
     let (sort, column) = (asked.sort, Sort::by(name).expect("one of the columns"));
     let is_by = sort.column == column;

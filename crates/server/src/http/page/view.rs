@@ -47,7 +47,7 @@ impl Asked {
     }
 }
 
-/// What rows are sorted by: a place among [`COLUMNS`]. What is not known comes last.
+/// The order of rows: an index into [`COLUMNS`]. Unknown figures come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Sort {
@@ -163,7 +163,7 @@ impl View {
             "sort": asked.sort.to_string(),
             "page": page,
             "pages": pages,
-            // How many of those that the reader may see are matched by the search.
+            // The number of visible sequences that the search matches.
             "matching": rows.len(),
             // The number of visible sequences in trouble.
             "troubles": troubles,
