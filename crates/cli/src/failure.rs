@@ -192,15 +192,10 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let status = match error.status() {
-            Status::Transient => "transient",
-            Status::Unknown => "unknown",
-            _ => "permanent",
-        };
         let message = error.to_string();
         Self(Box::new(Report {
             kind: error.kind().as_str(),
-            status,
+            status: error.status().as_str(),
             exit_code: exit_code(error.kind()),
             operation: error.operation().map(|operation| operation.to_string()),
             sequence: error.sequence().map(str::to_owned),

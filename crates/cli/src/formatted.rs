@@ -149,7 +149,7 @@ fn from_stdin<'a, T>(
 ) -> Outcome {
     let mut input = BufReader::new(stdin().lock());
     for number in 1_u64.. {
-        // Nothing more can be read without waiting, so what is written so far is flushed.
+        // The next read may wait, so the lines so far are flushed.
         if input.buffer().is_empty() {
             lines.flush().map_err(unwritten)?;
         }

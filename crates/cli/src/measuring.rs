@@ -1,4 +1,4 @@
-//! Threads that do the same over and over until there was enough of it, how far they have come, and how long it took.
+//! Threads that repeat a step until a goal is reached, with their progress and the time that it took.
 //! Times are whole microseconds or nanoseconds up to an hour, to three digits.
 
 #![allow(clippy::disallowed_types)] // a counter of progress, with no part in what is measured

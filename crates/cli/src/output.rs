@@ -72,21 +72,6 @@ fn percent(value: f64) -> String {
 
 const HEADINGS: [&str; 8] = ["NAME", "NEXT", "START", "MAX", "REMAINING", "USED", "INCARNATION", "EPOCH"];
 
-/// Something that is stored and cannot be read, as JSON has it. Names and meanings are stable.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Unreadable {
-    name: String,
-    kind: &'static str,
-    message: String,
-}
-
-impl From<&idmill::store::Unreadable> for Unreadable {
-    fn from(found: &idmill::store::Unreadable) -> Self {
-        let kind = found.error.kind().as_str();
-        Self { name: found.name.clone(), kind, message: found.error.to_string() }
-    }
-}
-
 /// Sequences one below the other, in pieces: each column stays as wide as it was.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceTable {

@@ -1,5 +1,5 @@
-//! How large ranges must be, before there is any load to measure: where the sizes of the engine's refill policy
-//! settle under a steady load.
+//! How large ranges must be, before there is any load to measure: the sizes at which the engine's refill
+//! policy settles under a steady load.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const HEADROOM: f64 = 1.02;
 /// late. The pause grows from almost nothing, and is never longer than the outage so far.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What one process draws from one sequence, and the outage it must survive.
+/// The rate at which one process draws from one sequence, and the outage it must survive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Workload {
     /// Ids drawn per second; 0 or more.

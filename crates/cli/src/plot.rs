@@ -48,12 +48,12 @@ const STYLE: &str = include_str!("plot.css");
 /// Ito's set without its extremes).
 const COLOURS: [&str; 7] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#969696"];
 const WIDTH: f64 = 900.0;
-/// The height of a bar, whose value is written behind it; and of what is around a picture of bars.
+/// The height of a bar, and of the frame around a picture of bars.
 const BAR: f64 = 13.0;
 const FRAME: f64 = 104.0;
 /// The left, top, right and bottom of the axes of lines.
 const AXES: [f64; 4] = [84.0, 76.0, 870.0, 420.0];
-/// As wide as a letter gets on average, for what is set beside a text.
+/// The average width of a letter: entries of a legend stand side by side.
 const LETTER: usize = 8;
 
 impl Plot {
@@ -119,12 +119,12 @@ impl Bars {
         let (left, right, top) = (190.0, 810.0, above + FRAME - 36.0);
         let bottom = above + self.height() - 36.0;
         let (low, high) = extent(self.groups.iter().flat_map(|group| group.values.iter().copied()));
-        // From a power of ten, so that bars begin where an axis does, and one by which the lowest is seen.
+        // The axis starts at a power of ten below the lowest value, so that its bar is visible.
         let from = 10f64.powf((low.max(1e-3) / 2.0).log10().floor());
         let ends = if self.log { (from, high * 1.5) } else { (0.0, high * 1.1) };
         let x = Axis { ends, places: (left, right), log: self.log };
         svg.text("title", WIDTH / 2.0, above + 24.0, &self.title);
-        // What a single series shows is said by the title.
+        // The title names a single series.
         if self.legend.len() > 1 {
             svg.legend(left, above + 46.0, &self.legend);
         }

@@ -38,7 +38,7 @@ struct Tried {
 
 pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     let store = opening::existing(global).await?;
-    // A name that nobody else has: what is checked is left as it was.
+    // A random name, so that the sequences of others stay untouched.
     let name = SequenceName::new(&format!("idmill-check-{:016x}", fastrand::u64(..)))?;
     let operations = all(&*store, &name, args.samples).await;
     let reserve = operations.iter().find(|tried| tried.operation == "reserve" && tried.error.is_none());

@@ -2,11 +2,12 @@
 //! does not grow with their number.
 
 use idmill::store::{Listing, Page, Pages};
+use serde_json::{Value, json};
 
 use crate::args::{Global, List};
 use crate::failure::{Failure, Outcome};
 use crate::opening;
-use crate::output::{self, Sequence, SequenceTable, Unreadable, json};
+use crate::output::{self, Sequence, SequenceTable};
 
 pub(super) async fn run(global: &Global, args: &List) -> Outcome {
     let store = opening::existing(global).await?;
@@ -25,7 +26,8 @@ pub(super) async fn run(global: &Global, args: &List) -> Outcome {
 struct Printed {
     form: Form,
     left: usize,
-    unreadable: Vec<Unreadable>,
+    /// As JSON has them; names and meanings are stable.
+    unreadable: Vec<Value>,
     /// The first of them, for the exit code.
     first: Option<idmill::Error>,
 }
@@ -50,7 +52,8 @@ impl Printed {
             if matches!(self.form, Form::Table(_)) {
                 anstream::eprintln!("\x1b[1;31merror:\x1b[0m {}", found.error);
             }
-            self.unreadable.push(Unreadable::from(&found));
+            let (kind, message) = (found.error.kind().as_str(), found.error.to_string());
+            self.unreadable.push(json!({ "name": found.name, "kind": kind, "message": message }));
             self.first.get_or_insert(found.error);
         }
         let text = match &mut self.form {
@@ -78,14 +81,14 @@ fn in_json(begun: &mut bool, sequences: &[Sequence]) -> String {
     let mut text = String::new();
     for sequence in sequences {
         text += if *begun { ",\n    " } else { "{\n  \"sequences\": [\n    " };
-        text += &json(sequence).replace('\n', "\n    ");
+        text += &output::json(sequence).replace('\n', "\n    ");
         *begun = true;
     }
     text
 }
 
-fn end_of_json(begun: bool, unreadable: &[Unreadable]) -> String {
+fn end_of_json(begun: bool, unreadable: &[Value]) -> String {
     let end = if begun { "\n  ]" } else { "{\n  \"sequences\": []" };
-    let unreadable = json(&unreadable).replace('\n', "\n  ");
+    let unreadable = output::json(&unreadable).replace('\n', "\n  ");
     format!("{end},\n  \"unreadable\": {unreadable}\n}}\n")
 }

@@ -68,7 +68,7 @@ fn schema(global: &Global, witness: bool) -> Outcome {
     output::result(global.json, &serde_json::json!({ "ddl": ddl }), |_| format!("{ddl};\n"))
 }
 
-/// What a shell needs to complete command lines.
+/// Prints the completion script of a shell.
 fn completions(shell: Shell) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "idmill", &mut script);

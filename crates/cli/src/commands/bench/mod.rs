@@ -74,7 +74,7 @@ async fn measure_all(store: &Measured, args: &Bench, modes: &[Mode]) -> Outcome<
     Ok(rows)
 }
 
-/// What the threads saw, together.
+/// The counts and times of all threads.
 #[derive(Debug)]
 struct Seen {
     values: u64,

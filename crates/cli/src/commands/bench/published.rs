@@ -63,7 +63,7 @@ pub(super) struct Compared {
     values_per_second: f64,
 }
 
-/// Over the in-transaction mode with as many threads, and over the simulated transaction.
+/// Figures over those of the in-transaction mode with the same threads, and over the simulated transaction.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Ratios {
     throughput_over_in_transaction: f64,

@@ -1,4 +1,4 @@
-//! What was measured: as tables, as JSON and as a picture.
+//! The results: as tables, as JSON and as a picture.
 
 use serde::Serialize;
 

@@ -15,7 +15,7 @@ use crate::args::{Bench, Mode};
 use crate::measuring::{Counts, PATIENCE};
 use crate::opening::Measured;
 
-/// What a thread does over and over: takes ids and works for so long. Returns how many ids.
+/// The step that a thread repeats: takes ids and works for the given time. Returns the number of ids.
 pub(super) type Way<'a> = Box<dyn FnMut(Duration) -> Result<u64> + 'a>;
 
 /// A mode, ready to be measured.
@@ -56,7 +56,7 @@ impl Subject {
         Ok(Self::Ranges { sequences, allocator, shared: mode == Mode::Thread, before })
     }
 
-    /// What one thread does.
+    /// Returns the step of one thread.
     pub(super) fn way(&self) -> Result<Way<'_>> {
         Ok(match self {
             Self::InTransaction(run, values) => Box::new(move |hold| run(*values, hold).map(|()| *values)),
@@ -81,7 +81,7 @@ impl Subject {
         })
     }
 
-    /// What was counted through so many transactions.
+    /// Returns the counts after this number of transactions.
     pub(super) fn counts(&self, transactions: u64) -> Counts {
         let reserves = match self {
             Self::InTransaction(..) => transactions,

@@ -14,8 +14,7 @@ use tokio::{runtime::Handle, time};
 
 use crate::opening::Measured;
 
-/// One transaction, of which any number of threads make one after the other: takes so many ids, works for so
-/// long, and commits.
+/// Makes one transaction: takes this number of ids, works for this time, and commits.
 pub(super) type Transactions = Box<dyn Fn(u64, Duration) -> Result<()> + Send + Sync>;
 
 /// The stores that have them, for messages.
@@ -132,7 +131,7 @@ fn mysql(url: &str, sequence: &str) -> Result<Transactions> {
         let begun = pool.start_transaction(TxOpts::default()).await;
         let mut transaction = begun.map_err(|error| failed(ErrorKind::Unavailable)(error.into()))?;
         if let Err(error) = ids.reserve(&mut transaction, values).await {
-            // What is wrong was said already.
+            // The first error has the cause.
             let _ = transaction.rollback().await;
             return Err(error);
         }

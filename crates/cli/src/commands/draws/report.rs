@@ -21,7 +21,7 @@ pub(super) struct Row {
     pub(super) ns_per_id: f64,
     /// `ns_per_id` over that of the bare instruction.
     ratio_to_bare: f64,
-    /// Of a draw, which for `take` is a call.
+    /// Times of a draw; `take` counts a call as one.
     draw_ns: Percentiles<u64>,
     /// `null` for the bare instruction.
     #[serde(flatten)]

@@ -36,7 +36,7 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     planned.verdict(&outage)
 }
 
-/// What follows from the arguments by arithmetic alone.
+/// The part of a plan that needs no simulation.
 struct Planned {
     args: Plan,
     /// Of one process.
