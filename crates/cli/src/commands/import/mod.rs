@@ -95,7 +95,7 @@ impl Importing {
         match self.place(entry).await {
             Ok((became, before, after)) => {
                 self.done.count(became);
-                self.tell(entry, became, before, after)
+                self.tell(entry, became, before, &after)
             }
             Err(failure) if is_of_one(&failure) => {
                 self.done.count(Became::Refused);
@@ -143,7 +143,7 @@ impl Importing {
         entry: &Entry,
         outcome: Became,
         before: Option<SequenceInfo>,
-        after: SequenceInfo,
+        after: &SequenceInfo,
     ) -> Outcome {
         let (is_new, before) = (before.is_none(), before.and_then(|before| before.next));
         let (name, after) = (&entry.name, after.next);
