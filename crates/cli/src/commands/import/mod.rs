@@ -150,7 +150,8 @@ impl Importing {
         if self.json {
             // Ids are strings, as in the file; `null` if there was no sequence, or none is left.
             let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
-            let taken = json!({ "sequence": name, "outcome": outcome, "before": before, "after": after });
+            let taken =
+                json!({ "sequence": name.as_str(), "outcome": outcome, "before": before, "after": after });
             return output::print_line(&taken);
         }
         let (before, after) = (or_dash(before), or_dash(after));
