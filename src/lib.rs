@@ -97,7 +97,6 @@ pub mod fuzzing;
 mod guide;
 mod id;
 mod name;
-pub mod planning;
 mod range;
 mod recent;
 mod refill;

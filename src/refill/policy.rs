@@ -79,13 +79,6 @@ impl Policy {
         Self { rate: 0.0, pace: 0.0, age: YOUNGEST, latency: 0.0, seen: None, plan }
     }
 
-    /// Where the sizes settle under a steady load.
-    pub(crate) fn settled(rate: f64, latency: Duration, settings: Adaptive) -> Plan {
-        let plan = Plan { step: u64::MAX, watermark: 0 };
-        Self { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan }
-            .adapted(settings)
-    }
-
     /// The sizes to use now.
     pub(crate) fn plan(&self) -> Plan {
         self.plan
@@ -155,6 +148,13 @@ mod tests {
     use crate::sequence::segment::MAX_LEN;
     use proptest::prelude::*;
 
+    /// Where the sizes settle under a steady load, as `idmill plan` works it out.
+    fn settled(rate: f64, latency: Duration, settings: Adaptive) -> Plan {
+        let plan = Plan { step: u64::MAX, watermark: 0 };
+        Policy { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan }
+            .adapted(settings)
+    }
+
     fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {
         let sizing = Sizing::Adaptive(settings);
         let mut policy = Policy::new(&sizing);
@@ -181,8 +181,7 @@ mod tests {
     fn a_steady_load_ends_where_it_is_said_to_settle() {
         let settings = Adaptive::of(Duration::from_secs(30), 1 << 30);
         let latency = Duration::from_millis(10);
-        let (plan, settled) =
-            (steady(settings, 10_000, latency, 30).plan(), Policy::settled(1e4, latency, settings));
+        let (plan, settled) = (steady(settings, 10_000, latency, 30).plan(), settled(1e4, latency, settings));
         assert!(plan.step.abs_diff(settled.step) < settled.step / 1000, "{plan:?} {settled:?}");
         assert!(plan.watermark.abs_diff(settled.watermark) < settled.watermark / 1000);
     }

@@ -15,12 +15,14 @@ const FORMAT: u64 = 1;
 /// Up to here, a number survives being held as a double.
 const EXACT: u64 = 1 << 53;
 
-/// One sequence on its line. Names and meanings are stable.
-#[derive(Debug, Serialize)]
-struct Written<'a> {
+/// One sequence on its line. Names and meanings are stable. An unknown field may be a mistyped one.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
     format: Digits,
-    name: &'a str,
-    /// `null` once max has been reserved.
+    name: String,
+    /// `null` once max has been reserved. A line without it is rejected: ids may be left or not.
+    #[serde(deserialize_with = "present")]
     next: Option<Digits>,
     start: Digits,
     max: Digits,
@@ -30,44 +32,22 @@ struct Written<'a> {
     epoch: Option<Digits>,
 }
 
-impl<'a> Written<'a> {
-    fn new(name: &'a str, next: Option<u64>, bounds: Bounds, identity: Option<Identity>) -> Self {
-        Self {
-            format: Digits(FORMAT),
-            name,
-            next: next.map(Digits),
-            start: Digits(bounds.start()),
-            max: Digits(bounds.max()),
-            incarnation: identity.map(|identity| format!("{:016x}", identity.incarnation)),
-            epoch: identity.map(|identity| Digits(identity.epoch)),
-        }
-    }
-
-    fn line(&self) -> String {
-        serde_json::to_string(self).expect("a sequence has a JSON form") + "\n"
-    }
+fn written(name: &str, next: Option<u64>, bounds: Bounds, identity: Option<Identity>) -> String {
+    let line = Line {
+        format: Digits(FORMAT),
+        name: name.to_owned(),
+        next: next.map(Digits),
+        start: Digits(bounds.start()),
+        max: Digits(bounds.max()),
+        incarnation: identity.map(|identity| format!("{:016x}", identity.incarnation)),
+        epoch: identity.map(|identity| Digits(identity.epoch)),
+    };
+    serde_json::to_string(&line).expect("a sequence has a JSON form") + "\n"
 }
 
 /// A line, with its end.
 pub(crate) fn line(info: &SequenceInfo) -> String {
-    Written::new(&info.name, info.next, info.bounds, Some(info.identity)).line()
-}
-
-/// A line as it is read. A field that nobody knows may be one that is mistyped.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Read {
-    format: Digits,
-    name: String,
-    // Of a line without it, nobody knows whether any id is left.
-    #[serde(deserialize_with = "present")]
-    next: Option<Digits>,
-    start: Digits,
-    max: Digits,
-    #[serde(rename = "incarnation")]
-    _incarnation: Option<String>,
-    #[serde(rename = "epoch")]
-    _epoch: Option<Digits>,
+    written(&info.name, info.next, info.bounds, Some(info.identity))
 }
 
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digits>, D::Error> {
@@ -87,7 +67,7 @@ impl Entry {
     /// The line that reads as this, with its end.
     pub(crate) fn line(&self) -> String {
         let next = u64::try_from(self.reached).ok().filter(|next| *next <= self.bounds.max());
-        Written::new(&self.name, next, self.bounds, None).line()
+        written(&self.name, next, self.bounds, None)
     }
 
     /// Reads a line.
@@ -95,7 +75,7 @@ impl Entry {
     /// # Errors
     /// What is wrong with it, in a sentence.
     pub(crate) fn read(line: &str) -> Result<Self, String> {
-        let read: Read = serde_json::from_str(line).map_err(|error| said(&error))?;
+        let read: Line = serde_json::from_str(line).map_err(|error| said(&error))?;
         if read.format.0 != FORMAT {
             return Err(format!("it has format {}, and this version reads {FORMAT}", read.format.0));
         }
@@ -118,10 +98,7 @@ impl Entry {
 /// The error without its place: a line is short, and has its number.
 fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rsplit_once(" at line ") {
-        Some((what, _)) => what.to_owned(),
-        None => text,
-    }
+    text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
 }
 
 /// A number, written as a string of digits.

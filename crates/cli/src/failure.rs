@@ -13,6 +13,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 /// The exit codes, as `--help` and docs/cli.md list them.
 mod exit {
+    pub(super) const DONE: u8 = 0;
     pub(super) const FAILED: u8 = 1;
     pub(super) const USAGE: u8 = 2;
     pub(super) const EXHAUSTED: u8 = 3;
@@ -77,6 +78,19 @@ impl Failure {
     /// The operating system said no.
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         Self::permanent("io", exit::FAILED, format!("{what}: {error}"))
+    }
+
+    /// Something cannot be written to stdout; [left](Self::is_left) where nobody reads it.
+    pub(crate) fn of_stdout(what: &str, error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::permanent("left", exit::DONE, String::new());
+        }
+        Self::io(&format!("{what} cannot be written to stdout"), error)
+    }
+
+    /// Whether the reader of stdout closed it, as `head` does once it has what it wants: no failure.
+    pub(crate) fn is_left(&self) -> bool {
+        self.0.exit_code == exit::DONE
     }
 
     /// Somebody stopped the command.
@@ -153,6 +167,9 @@ impl Failure {
 
     /// Tells of it on stderr and says what to exit with.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if self.is_left() {
+            return ExitCode::SUCCESS;
+        }
         if json {
             let report = serde_json::to_string(&self.0).expect("a report has a JSON form");
             eprintln!("{{\"error\":{report}}}");
@@ -175,15 +192,10 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let status = match error.status() {
-            Status::Transient => "transient",
-            Status::Unknown => "unknown",
-            _ => "permanent",
-        };
         let message = error.to_string();
         Self(Box::new(Report {
             kind: error.kind().as_str(),
-            status,
+            status: error.status().as_str(),
             exit_code: exit_code(error.kind()),
             operation: error.operation().map(|operation| operation.to_string()),
             sequence: error.sequence().map(str::to_owned),

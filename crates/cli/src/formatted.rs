@@ -2,12 +2,13 @@
 
 use std::io::{self, BufRead, BufReader, StdoutLock, Write, stdin, stdout};
 
-use idmill::{Range, Ranges};
+use idmill::Ranges;
 use idmill_codec::Format;
 use serde::Serialize;
 
+use crate::args::{self, Decode, Encode, Global};
 use crate::failure::{Failure, Outcome};
-use crate::lines::{Lines, Reader};
+use crate::lines::Lines;
 
 /// What a line of JSON has.
 #[derive(Serialize)]
@@ -32,31 +33,19 @@ impl Line {
     }
 
     /// Writes every id of some ranges.
-    pub(crate) fn write<W: Write>(&mut self, ranges: Ranges, lines: &mut Lines<W>) -> Outcome<Reader> {
+    pub(crate) fn write<W: Write>(&mut self, ranges: Ranges, lines: &mut Lines<W>) -> Outcome {
         for range in ranges {
-            let reader = if self.format.is_some() {
-                self.write_formatted(range, lines)?
+            if self.format.is_none() {
+                lines.write(range).map_err(unwritten)?;
             } else {
-                lines.write(range).map_err(|error| unwritten(&error))?
-            };
-            if reader == Reader::Left {
-                return Ok(Reader::Left);
+                range.ids().try_for_each(|id| self.write_one(id, lines))?;
             }
         }
-        Ok(Reader::Listens)
-    }
-
-    fn write_formatted<W: Write>(&mut self, range: Range, lines: &mut Lines<W>) -> Outcome<Reader> {
-        for id in range {
-            if self.write_one(id, lines)? == Reader::Left {
-                return Ok(Reader::Left);
-            }
-        }
-        Ok(Reader::Listens)
+        Ok(())
     }
 
     /// Writes one id.
-    pub(crate) fn write_one<W: Write>(&mut self, id: u64, lines: &mut Lines<W>) -> Outcome<Reader> {
+    fn write_one<W: Write>(&mut self, id: u64, lines: &mut Lines<W>) -> Outcome {
         self.text.clear();
         match &self.format {
             Some(format) => {
@@ -66,13 +55,13 @@ impl Line {
         }
         let shown = if self.json { Shown::Both } else { Shown::Text };
         shown.put(id, &self.text, &mut self.out);
-        lines.add(&self.out).map_err(|error| unwritten(&error))
+        lines.add(&self.out).map_err(unwritten)
     }
 }
 
 /// What a line shows of an id and its text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shown {
+enum Shown {
     Id,
     Text,
     Both,
@@ -80,7 +69,7 @@ pub(crate) enum Shown {
 
 impl Shown {
     /// Puts the line in place of what was there.
-    pub(crate) fn put(self, id: u64, text: &str, line: &mut Vec<u8>) {
+    fn put(self, id: u64, text: &str, line: &mut Vec<u8>) {
         line.clear();
         match self {
             Self::Id => write!(line, "{id}").expect("memory takes it"),
@@ -95,13 +84,15 @@ impl Shown {
 
 /// Reads a format, and the keys that it names. Done here and not while arguments are read, whose errors
 /// repeat them: it may hold a key.
-pub(crate) fn load(text: &str) -> Outcome<Format> {
+fn load(text: &str) -> Outcome<Format> {
     let wrong = |error| Failure::from(error).hint("`idmill encode --help` says how a format is written");
     Format::load(text).map_err(wrong)
 }
 
-pub(crate) fn unwritten(error: &io::Error) -> Failure {
-    Failure::io("ids cannot be written to stdout", error)
+// As `map_err` hands it over.
+#[allow(clippy::needless_pass_by_value)]
+pub(crate) fn unwritten(error: io::Error) -> Failure {
+    Failure::of_stdout("ids", &error)
 }
 
 fn too_large(error: idmill::Error, format: &Format) -> Failure {
@@ -109,11 +100,33 @@ fn too_large(error: idmill::Error, format: &Format) -> Failure {
     Failure::from(error).hint(format!("`idmill set NAME --max {max}` ends a sequence where this format does"))
 }
 
+/// `idmill encode`: ids in a format, one a line.
+pub(crate) fn encode(global: &Global, args: Encode) -> Outcome {
+    let mut line = Line::new(Some(&args.format), global.json)?;
+    let id = |text: &str| {
+        args::id(text).map_err(|rule| Failure::usage(format!("`{}`: {rule}", text.escape_debug())))
+    };
+    for_each(args.ids, id, |id, lines| line.write_one(id, lines))
+}
+
+/// `idmill decode`: the ids that a format has written, one a line.
+pub(crate) fn decode(global: &Global, args: Decode) -> Outcome {
+    let (format, mut line) = (load(&args.format)?, Vec::new());
+    let shown = if global.json { Shown::Both } else { Shown::Id };
+    let text = |text: &str| Ok(text.to_owned());
+    for_each(args.texts, text, |text, lines| {
+        shown.put(format.decode(&text)?, &text, &mut line);
+        lines.add(&line).map_err(unwritten)
+    })
+}
+
+type Out<'a> = Lines<StdoutLock<'a>>;
+
 /// Writes a line for each of `given`; where there are none, for each line of stdin.
-pub(crate) fn for_each<T>(
+fn for_each<T>(
     given: Vec<T>,
     read: impl Fn(&str) -> Outcome<T>,
-    write: impl FnMut(T, &mut Lines<StdoutLock<'_>>) -> Outcome<Reader>,
+    mut write: impl FnMut(T, &mut Out<'_>) -> Outcome,
 ) -> Outcome {
     // The reader of stdout may stall, and the writer of stdin. The thread that listens for signals must not.
     tokio::task::block_in_place(|| {
@@ -121,52 +134,34 @@ pub(crate) fn for_each<T>(
         let outcome = if given.is_empty() {
             from_stdin(&mut lines, read, write)
         } else {
-            each(given, &mut lines, write)
+            given.into_iter().try_for_each(|one| write(one, &mut lines))
         };
         // Also those before one that failed.
-        let flushed = lines.flush().map_err(|error| unwritten(&error));
-        if outcome? == Reader::Left { Ok(()) } else { flushed.map(drop) }
+        let flushed = lines.flush().map_err(unwritten);
+        outcome.and(flushed)
     })
-}
-
-type Out<'a> = Lines<StdoutLock<'a>>;
-
-fn each<'a, T>(
-    given: Vec<T>,
-    lines: &mut Out<'a>,
-    mut write: impl FnMut(T, &mut Out<'a>) -> Outcome<Reader>,
-) -> Outcome<Reader> {
-    for one in given {
-        if write(one, lines)? == Reader::Left {
-            return Ok(Reader::Left);
-        }
-    }
-    Ok(Reader::Listens)
 }
 
 fn from_stdin<'a, T>(
     lines: &mut Out<'a>,
     read: impl Fn(&str) -> Outcome<T>,
-    mut write: impl FnMut(T, &mut Out<'a>) -> Outcome<Reader>,
-) -> Outcome<Reader> {
+    mut write: impl FnMut(T, &mut Out<'a>) -> Outcome,
+) -> Outcome {
     let mut input = BufReader::new(stdin().lock());
     for number in 1_u64.. {
-        // Nothing more can be read without waiting, so what is written so far is flushed.
-        if input.buffer().is_empty() && lines.flush().map_err(|error| unwritten(&error))? == Reader::Left {
-            return Ok(Reader::Left);
+        // The next read may wait, so the lines so far are flushed.
+        if input.buffer().is_empty() {
+            lines.flush().map_err(unwritten)?;
         }
         let mut text = String::new();
         let got = input.read_line(&mut text);
-        let got =
-            got.map_err(|error| Failure::io(&format!("line {number} of stdin cannot be read"), &error))?;
-        if got == 0 {
+        let unread = |error| Failure::io(&format!("line {number} of stdin cannot be read"), &error);
+        if got.map_err(unread)? == 0 {
             break;
         }
         let text = text.trim_end_matches(['\n', '\r']);
         let wrote = read(text).and_then(|one| write(one, lines));
-        if wrote.map_err(|failure| failure.at(&format!("line {number} of stdin")))? == Reader::Left {
-            return Ok(Reader::Left);
-        }
+        wrote.map_err(|failure| failure.at(&format!("line {number} of stdin")))?;
     }
-    Ok(Reader::Listens)
+    Ok(())
 }

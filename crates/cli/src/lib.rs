@@ -19,6 +19,7 @@ mod logging;
 mod measuring;
 mod opening;
 mod output;
+mod planning;
 mod plot;
 mod suggest;
 

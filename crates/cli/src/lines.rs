@@ -10,14 +10,6 @@ const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 /// 2^64 - 1 and the end of its line.
 const LONGEST_LINE: usize = 21;
 
-/// Whether anybody still reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
-    Listens,
-    /// The other end of the pipe was closed, as `head` does once it has what it wants.
-    Left,
-}
-
 /// A buffer of whole lines before a stream.
 #[derive(Debug)]
 pub(crate) struct Lines<W: Write> {
@@ -38,46 +30,43 @@ impl<W: Write> Lines<W> {
     }
 
     /// Writes every id of a range.
-    pub(crate) fn write(&mut self, range: Range) -> io::Result<Reader> {
+    pub(crate) fn write(&mut self, range: Range) -> io::Result<()> {
         for id in range {
-            if self.buffer.len() + LONGEST_LINE > AT_ONCE && self.flush()? == Reader::Left {
-                return Ok(Reader::Left);
-            }
+            self.make_room(LONGEST_LINE)?;
             writeln!(self.buffer, "{id}")?;
             self.buffered += 1;
         }
-        Ok(Reader::Listens)
+        Ok(())
     }
 
     /// Writes a line, which brings its own end.
-    pub(crate) fn add(&mut self, line: &[u8]) -> io::Result<Reader> {
-        if self.buffer.len() + line.len() > AT_ONCE && self.flush()? == Reader::Left {
-            return Ok(Reader::Left);
-        }
+    pub(crate) fn add(&mut self, line: &[u8]) -> io::Result<()> {
+        self.make_room(line.len())?;
         self.buffer.extend_from_slice(line);
         self.buffered += 1;
-        Ok(Reader::Listens)
+        Ok(())
+    }
+
+    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
+        if self.buffer.len() + bytes > AT_ONCE { self.flush() } else { Ok(()) }
     }
 
     /// Hands over what is buffered.
-    pub(crate) fn flush(&mut self) -> io::Result<Reader> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         let outcome = self.out.write_all(&self.buffer).and_then(|()| self.out.flush());
         // Also after an error: some of it may have been written, and is not to be written again.
         self.buffer.clear();
         let lines = std::mem::take(&mut self.buffered);
-        match outcome {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Reader::Left),
-            Err(error) => return Err(error),
-        }
+        outcome?;
         self.written += lines;
-        Ok(Reader::Listens)
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
 
     /// Notes each write by itself.
     #[derive(Debug, Default)]
@@ -98,7 +87,7 @@ mod tests {
     fn every_write_is_of_whole_lines_that_a_pipe_takes_at_once() {
         let mut lines = Lines::new(Pieces::default());
         let ids = Range::new(u64::MAX - 999, 1000).unwrap();
-        assert_eq!(lines.write(ids).unwrap(), Reader::Listens);
+        lines.write(ids).unwrap();
         assert!(lines.written() < 1000);
         lines.flush().unwrap();
         assert_eq!(lines.written(), 1000);
@@ -114,7 +103,7 @@ mod tests {
         for length in [1, AT_ONCE - 1, 2, AT_ONCE, AT_ONCE + 1, 3] {
             let mut line = vec![b'x'; length - 1];
             line.push(b'\n');
-            assert_eq!(lines.add(&line).unwrap(), Reader::Listens);
+            lines.add(&line).unwrap();
         }
         lines.flush().unwrap();
         assert_eq!(lines.written(), 6);
@@ -134,7 +123,9 @@ mod tests {
             }
         }
         let ids = Range::new(1, 10_000).unwrap();
-        assert_eq!(Lines::new(Fails(io::ErrorKind::BrokenPipe)).write(ids).unwrap(), Reader::Left);
-        assert!(Lines::new(Fails(io::ErrorKind::StorageFull)).write(ids).is_err());
+        for (kind, is_left) in [(io::ErrorKind::BrokenPipe, true), (io::ErrorKind::StorageFull, false)] {
+            let error = Lines::new(Fails(kind)).write(ids).unwrap_err();
+            assert_eq!(Failure::of_stdout("ids", &error).is_left(), is_left);
+        }
     }
 }

@@ -13,17 +13,21 @@ use crate::args::Global;
 /// Errors that the library overcame, such as a store that went back in time, are said at any time; all else
 /// only if it is asked for.
 pub(crate) fn start(global: &Global) {
-    let level = match global.verbose {
-        0 => {
-            let warnings =
-                tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR).with_writer(std::io::stderr);
-            return warnings.event_format(Warning { json: global.json }).init();
-        }
+    let level = level(global, LevelFilter::ERROR);
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr);
+    match (global.verbose, global.json) {
+        (0, json) => lines.event_format(Warning { json }).init(),
+        (_, true) => lines.json().init(),
+        (_, false) => lines.init(),
+    }
+}
+
+fn level(global: &Global, quiet: LevelFilter) -> LevelFilter {
+    match global.verbose {
+        0 => quiet,
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
-    };
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr);
-    if global.json { lines.json().init() } else { lines.init() }
+    }
 }
 
 /// Starts the log of a server, from `info` on, and the layer that sends spans. Dropping the returned value
@@ -36,15 +40,13 @@ where
     use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
     use tracing_subscriber::util::SubscriberInitExt as _;
 
-    let level = match global.verbose {
-        0 => LevelFilter::INFO,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
     let (log, writer) = server::Log::begin();
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
     let lines = if is_json { lines.json().boxed() } else { lines.boxed() };
-    tracing_subscriber::registry().with(spans).with(lines.with_filter(level)).init();
+    tracing_subscriber::registry()
+        .with(spans)
+        .with(lines.with_filter(level(global, LevelFilter::INFO)))
+        .init();
     log
 }
 

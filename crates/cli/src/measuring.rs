@@ -1,19 +1,25 @@
-//! Threads that do the same over and over until there was enough of it, how far they have come, and how long it took.
+//! Threads that repeat a step until a goal is reached, with their progress and the time that it took.
 //! Times are whole microseconds or nanoseconds up to an hour, to three digits.
 
 #![allow(clippy::disallowed_types)] // a counter of progress, with no part in what is measured
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use idmill::Result;
+use idmill::{Result, Snapshot};
 use indicatif::ProgressBar;
+use serde::Serialize;
 
+use crate::output::{self, or_dash};
+
+/// How long a draw may take before the measurement is given up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Steps of the progress bar for one measurement.
-pub(crate) const PER_RUN: u64 = 1000;
+const PER_RUN: u64 = 1000;
 /// What takes longer is counted as an hour.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -76,21 +82,76 @@ impl Measurement {
             ended.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
         Ok((made, took.into_iter().max().unwrap_or_default()))
     }
+}
 
-    /// Runs it, and has the bar follow.
-    pub(crate) async fn watched<T: Send + 'static>(
-        &self,
-        bar: &ProgressBar,
+/// Measurements one after the other, while a bar shows how far they have come.
+pub(crate) struct Runs {
+    bar: ProgressBar,
+    done: u64,
+}
+
+impl Runs {
+    pub(crate) fn new(runs: usize) -> Self {
+        Self { bar: output::progress(runs as u64 * PER_RUN), done: 0 }
+    }
+
+    pub(crate) async fn run<T: Send + 'static>(
+        &mut self,
+        what: &str,
+        plan: &Measurement,
         run: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        let (before, mut run) = (bar.position(), tokio::spawn(run));
-        loop {
+        self.bar.set_message(what.to_owned());
+        let mut run = tokio::spawn(run);
+        let outcome = loop {
             match tokio::time::timeout(Duration::from_millis(100), &mut run).await {
-                Ok(outcome) => return outcome.expect("the measurement does not panic"),
-                Err(_) => bar.set_position(before + self.progress.load(Ordering::Relaxed)),
+                Ok(outcome) => break outcome,
+                Err(_) => self.bar.set_position(self.done + plan.progress.load(Ordering::Relaxed)),
             }
-        }
+        };
+        self.done += PER_RUN;
+        self.bar.set_position(self.done);
+        outcome.expect("the measurement does not panic")
     }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What an allocator counted; `null` where there is none.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Counts {
+    /// Round trips that took ids from the store.
+    pub(crate) reserves: Option<u64>,
+    /// Calls that found no id in memory.
+    pub(crate) waits: Option<u64>,
+    pub(crate) gaps: Option<u64>,
+    pub(crate) left: Option<u64>,
+}
+
+impl Counts {
+    pub(crate) fn of(seen: &Snapshot) -> Self {
+        let (gaps, left) = (Some(seen.gaps.total()), Some(seen.remaining));
+        Self { reserves: Some(seen.reserves), waits: Some(seen.waits), gaps, left }
+    }
+
+    pub(crate) fn cells(&self) -> [String; 4] {
+        [self.reserves, self.waits, self.gaps, self.left].map(or_dash)
+    }
+}
+
+/// Times by the names of their quantiles.
+pub(crate) type Percentiles<T> = BTreeMap<&'static str, T>;
+
+pub(crate) fn percentiles<T>(
+    times: &Histogram<u64>,
+    quantiles: &[(&'static str, f64)],
+    unit: impl Fn(u64) -> T,
+) -> Percentiles<T> {
+    quantiles.iter().map(|(name, quantile)| (*name, unit(times.value_at_quantile(*quantile)))).collect()
 }
 
 /// Off the runtime's only worker, which drives the refills.

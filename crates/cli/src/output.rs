@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
-use idmill::planning::Workload;
 use idmill::store::SequenceInfo;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
+use crate::planning::Workload;
 
 /// A sequence as JSON has it. Names and meanings are stable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,7 +48,7 @@ impl Sequence {
     fn cells(&self) -> [String; 8] {
         [
             self.name.clone(),
-            self.next.map_or_else(|| "-".to_owned(), |next| next.to_string()),
+            or_dash(self.next),
             self.start.to_string(),
             self.max.to_string(),
             self.remaining.to_string(),
@@ -71,21 +71,6 @@ fn percent(value: f64) -> String {
 }
 
 const HEADINGS: [&str; 8] = ["NAME", "NEXT", "START", "MAX", "REMAINING", "USED", "INCARNATION", "EPOCH"];
-
-/// Something that is stored and cannot be read, as JSON has it. Names and meanings are stable.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Unreadable {
-    name: String,
-    kind: &'static str,
-    message: String,
-}
-
-impl From<&idmill::store::Unreadable> for Unreadable {
-    fn from(found: &idmill::store::Unreadable) -> Self {
-        let kind = found.error.kind().as_str();
-        Self { name: found.name.clone(), kind, message: found.error.to_string() }
-    }
-}
 
 /// Sequences one below the other, in pieces: each column stays as wide as it was.
 #[derive(Debug, Default)]
@@ -159,21 +144,17 @@ pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
 /// name, the others are numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
-    headings: &'static [&'static str],
+    headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Sheet {
-    pub(crate) fn new(headings: &'static [&'static str]) -> Self {
-        Self { headings, rows: Vec::new() }
-    }
-
-    pub(crate) fn push(&mut self, row: Vec<String>) {
-        self.rows.push(row);
+    pub(crate) fn of(headings: &[&'static str], rows: impl Iterator<Item = Vec<String>>) -> Self {
+        Self { headings: headings.to_vec(), rows: rows.collect() }
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut table = table(self.headings, &[0]);
+        let mut table = table(&self.headings, &[0]);
         table.add_rows(&self.rows);
         render(&table)
     }
@@ -209,14 +190,18 @@ pub(crate) fn render(table: &Table) -> String {
     lines.collect()
 }
 
+/// Writes a part of a result; an error where nobody reads it any more.
+pub(crate) fn write(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| Failure::of_stdout("the result", &error))
+}
+
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Outcome {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("the result cannot be written to stdout", &error))
-        }
-        _ => Ok(()),
+    match write(text) {
+        Err(failure) if failure.is_left() => Ok(()),
+        outcome => outcome,
     }
 }
 
@@ -234,6 +219,21 @@ pub(crate) fn json(value: &impl Serialize) -> String {
 /// Prints a result as one JSON document.
 pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
     print(&(json(value) + "\n"))
+}
+
+/// Prints a result: for programs, or in words.
+pub(crate) fn result<T: Serialize>(json: bool, value: &T, human: impl FnOnce(&T) -> String) -> Outcome {
+    if json { print_json(value) } else { print(&human(value)) }
+}
+
+/// Prints a result as one line of JSON, of several.
+pub(crate) fn print_line(value: &impl Serialize) -> Outcome {
+    print(&(serde_json::to_string(value).expect("these values have a JSON form") + "\n"))
+}
+
+/// What there may be none of.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// Three digits that count, or all before the point.
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn a_sheet_is_text_or_markdown() {
-        let mut sheet = Sheet::new(&["MODE", "VALUES/S"]);
-        sheet.push(vec!["async".to_owned(), "7".to_owned()]);
+        let row = vec!["async".to_owned(), "7".to_owned()];
+        let sheet = Sheet::of(&["MODE", "VALUES/S"], [row].into_iter());
         assert_eq!(sheet.text(), "MODE   VALUES/S\nasync         7\n");
         assert_eq!(sheet.markdown(), "| mode | values/s |\n|---|---:|\n| async | 7 |\n");
     }

@@ -1,10 +1,6 @@
-//! Pictures: lines over time, as an SVG that can be read on a light and on a dark page.
+//! Pictures as SVG that can be read on a light and on a dark page: lines over time, and bars.
 
-use plotters::coord::ranged1d::ValueFormatter;
-use plotters::coord::types::RangedCoordf64;
-use plotters::coord::{CoordTranslate, Shift};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::fmt::Write as _;
 
 /// A picture of lines over one pair of axes.
 #[derive(Clone, Debug)]
@@ -27,103 +23,6 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-const SIZE: (u32, u32) = (900, 480);
-/// Stand-ins that the style sheet gives their colours, since a page may be light or dark.
-const INK: RGBColor = RGBColor(1, 2, 3);
-const GRID: RGBColor = RGBColor(4, 5, 6);
-const BAND: RGBColor = RGBColor(7, 8, 9);
-/// Told apart by people who see no red or green, on white and on black (Okabe and
-/// Ito's set without its extremes).
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(213, 94, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(150, 150, 150),
-];
-const STYLE: &str = "<style>
-text{font-family:system-ui,sans-serif}
-[fill=\"#010203\"]{fill:#222}[stroke=\"#010203\"]{stroke:#222}
-[fill=\"#040506\"]{fill:#ddd}[stroke=\"#040506\"]{stroke:#ddd}
-[fill=\"#070809\"]{fill:#eee}
-@media (prefers-color-scheme:dark){
-[fill=\"#010203\"]{fill:#ddd}[stroke=\"#010203\"]{stroke:#ddd}
-[fill=\"#040506\"]{fill:#444}[stroke=\"#040506\"]{stroke:#444}
-[fill=\"#070809\"]{fill:#2a2a2a}
-}
-</style>
-";
-
-type Failed = DrawingAreaErrorKind<std::io::Error>;
-
-impl Plot {
-    /// The picture as a document.
-    pub(crate) fn svg(&self) -> String {
-        let mut text = String::new();
-        self.draw(&mut text).expect("drawing into a string does not fail");
-        styled(text)
-    }
-
-    fn draw(&self, into: &mut String) -> Result<(), Failed> {
-        let area = SVGBackend::with_string(into, SIZE).into_drawing_area();
-        let area =
-            area.margin(10, 0, 0, 0).titled(&self.title, ("sans-serif", 22).into_font().color(&INK))?;
-        let (legend, area) = area.split_vertically(LEGEND);
-        draw_legend(&legend, (LEFT_OF_LINES, 2), self.lines.iter().map(|line| &line.name))?;
-        let (x, y) = (self.extent(|point| point.0), self.extent(|point| point.1));
-        let mut builder = ChartBuilder::on(&area);
-        builder.margin(12).margin_right(30).x_label_area_size(48).y_label_area_size(LEFT_OF_LINES);
-        if self.log {
-            let mut chart = builder.build_cartesian_2d(x.0..x.1, (y.0.max(1e-9)..y.1 * 1.5).log_scale())?;
-            self.mesh_and_lines(&mut chart, y)?;
-        } else {
-            let mut chart = builder.build_cartesian_2d(x.0..x.1, 0.0..y.1 * 1.05)?;
-            self.mesh_and_lines(&mut chart, y)?;
-        }
-        area.present()
-    }
-
-    fn mesh_and_lines<'a, Y>(
-        &self,
-        chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
-        (_, top): (f64, f64),
-    ) -> Result<(), Failed>
-    where
-        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    {
-        if let Some((from, to)) = self.band {
-            let corners = [(from, 0.0), (to, top * 2.0)];
-            chart.draw_series([Rectangle::new(corners, BAND.filled())])?;
-        }
-        let text = ("sans-serif", 14).into_font().color(&INK);
-        chart
-            .configure_mesh()
-            .axis_style(INK)
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
-            .label_style(text.clone())
-            .axis_desc_style(text.clone())
-            .x_desc(&self.x)
-            .y_desc(&self.y)
-            .x_label_formatter(&|value| self.labels[0](*value))
-            .y_label_formatter(&|value| self.labels[1](*value))
-            .draw()?;
-        for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
-            chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
-        }
-        Ok(())
-    }
-
-    fn extent(&self, of: impl Fn(&(f64, f64)) -> f64) -> (f64, f64) {
-        let values = self.lines.iter().flat_map(|line| &line.points).map(of);
-        let (low, high) =
-            values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
-        if low < high { (low, high) } else { (low.min(0.0), high.max(1.0)) }
-    }
-}
-
 /// Bars from left to right.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
@@ -144,158 +43,204 @@ pub(crate) struct Group {
     pub(crate) values: Vec<f64>,
 }
 
-/// The height of a bar, whose value is written behind it; of the legend; and of
-/// the rest of a picture of bars.
-const BAR: u32 = 13;
-const LEGEND: u32 = 24;
-const FRAME: u32 = 92;
-/// Where axes begin: right of the groups' names, or of the values along the axis.
-const LEFT: u32 = 190;
-const LEFT_OF_LINES: u32 = 84;
-/// As wide as a letter gets on average, for what is set beside a text.
-const LETTER: usize = 7;
+const STYLE: &str = include_str!("plot.css");
+/// Told apart by people who see no red or green, on white and on black (Okabe and
+/// Ito's set without its extremes).
+const COLOURS: [&str; 7] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#969696"];
+const WIDTH: f64 = 900.0;
+/// The height of a bar, and of the frame around a picture of bars.
+const BAR: f64 = 13.0;
+const FRAME: f64 = 104.0;
+/// The left, top, right and bottom of the axes of lines.
+const AXES: [f64; 4] = [84.0, 76.0, 870.0, 420.0];
+/// The average width of a letter: entries of a legend stand side by side.
+const LETTER: usize = 8;
+
+impl Plot {
+    /// The picture as a document.
+    pub(crate) fn svg(&self) -> String {
+        let [left, top, right, bottom] = AXES;
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let across = extent(points().map(|point| point.0));
+        let (low, high) = extent(points().map(|point| point.1));
+        let up = if self.log { (low.max(1e-9), high * 1.5) } else { (0.0, high * 1.05) };
+        let x = Axis { ends: across, places: (left, right), log: false };
+        let y = Axis { ends: up, places: (bottom, top), log: self.log };
+        let mut svg = Svg::default();
+        svg.text("title", WIDTH / 2.0, 26.0, &self.title);
+        svg.legend(left, 44.0, self.lines.iter().map(|line| &line.name));
+        if let Some((from, to)) = self.band {
+            let (from, to) = (x.place(from), x.place(to));
+            svg.rect("class=\"band\"", from, top, to - from, bottom - top);
+        }
+        for (value, place) in x.ticks() {
+            svg.grid([place, top, place, bottom]);
+            svg.text("middle", place, bottom + 18.0, &self.labels[0](value));
+        }
+        for (value, place) in y.ticks() {
+            svg.grid([left, place, right, place]);
+            svg.text("end", left - 6.0, place + 5.0, &self.labels[1](value));
+        }
+        svg.text("middle", f64::midpoint(left, right), bottom + 42.0, &self.x);
+        svg.text("start", left, top - 6.0, &self.y);
+        for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
+            let places = line.points.iter().map(|(at, value)| (x.place(*at), y.place(*value)));
+            let points = places.map(|(x, y)| format!("{x:.1},{y:.1} "));
+            svg.add(format_args!(
+                "<polyline stroke=\"{colour}\" points=\"{}\"/>",
+                points.collect::<String>()
+            ));
+        }
+        svg.document(480.0)
+    }
+}
 
 /// Several pictures of bars, one below the other.
 pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
-    let heights: Vec<u32> = pictures.iter().map(Bars::height).collect();
-    let mut text = String::new();
-    let area = SVGBackend::with_string(&mut text, (SIZE.0, heights.iter().sum())).into_drawing_area();
-    let mut rest = area;
-    for (picture, height) in pictures.iter().zip(heights) {
-        let (this, below) = rest.split_vertically(height);
-        picture.draw(&this).expect("drawing into a string does not fail");
-        rest = below;
+    let (mut svg, mut top) = (Svg::default(), 0.0);
+    for picture in pictures {
+        picture.draw(&mut svg, top);
+        top += picture.height();
     }
-    rest.present().expect("drawing into a string does not fail");
-    drop(rest);
-    styled(text)
+    svg.document(top)
 }
 
 impl Bars {
-    fn rows(&self) -> u32 {
-        u32::try_from(self.groups.len() * (self.legend.len() + 1)).unwrap_or(u32::MAX / BAR)
+    /// In bars: a free one between groups.
+    fn of_group(&self) -> f64 {
+        self.legend.len() as f64 + 1.0
     }
 
-    fn height(&self) -> u32 {
-        FRAME + self.legend_height() + BAR * self.rows()
+    fn height(&self) -> f64 {
+        FRAME + BAR * self.of_group() * self.groups.len() as f64
     }
 
-    /// What a single series shows is said by the title.
-    fn legend_height(&self) -> u32 {
-        if self.legend.len() > 1 { LEGEND } else { 0 }
-    }
-
-    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Failed> {
-        let area =
-            area.margin(10, 0, 0, 0).titled(&self.title, ("sans-serif", 19).into_font().color(&INK))?;
-        let (legend, area) = area.split_vertically(self.legend_height());
+    fn draw(&self, svg: &mut Svg, above: f64) {
+        let (left, right, top) = (190.0, 810.0, above + FRAME - 36.0);
+        let bottom = above + self.height() - 36.0;
+        let (low, high) = extent(self.groups.iter().flat_map(|group| group.values.iter().copied()));
+        // The axis starts at a power of ten below the lowest value, so that its bar is visible.
+        let from = 10f64.powf((low.max(1e-3) / 2.0).log10().floor());
+        let ends = if self.log { (from, high * 1.5) } else { (0.0, high * 1.1) };
+        let x = Axis { ends, places: (left, right), log: self.log };
+        svg.text("title", WIDTH / 2.0, above + 24.0, &self.title);
+        // The title names a single series.
         if self.legend.len() > 1 {
-            draw_legend(&legend, (LEFT, 4), &self.legend)?;
+            svg.legend(left, above + 46.0, &self.legend);
         }
-        let values = || self.groups.iter().flat_map(|group| &group.values).copied();
-        let low = values().fold(f64::MAX, f64::min).max(1e-3);
-        let high = values().fold(low, f64::max);
-        let rows = f64::from(self.rows())..0.0;
-        let mut builder = ChartBuilder::on(&area);
-        builder.margin(8).margin_right(70).x_label_area_size(28).y_label_area_size(LEFT);
-        if self.log {
-            // From a power of ten, so that bars begin where an axis does, and one by which the lowest is
-            // seen.
-            let from = 10f64.powf((low / 2.0).log10().floor());
-            let mut chart = builder.build_cartesian_2d((from..high * 1.5).log_scale(), rows)?;
-            self.mesh_and_bars(&area, &mut chart)
-        } else {
-            let mut chart = builder.build_cartesian_2d(0.0..high * 1.1, rows)?;
-            self.mesh_and_bars(&area, &mut chart)
+        for (value, place) in x.ticks() {
+            svg.grid([place, top, place, bottom]);
+            svg.text("middle", place, bottom + 18.0, &label(value));
         }
-    }
-
-    fn mesh_and_bars<'a, X>(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-        chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
-    ) -> Result<(), Failed>
-    where
-        X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    {
-        let from = chart.x_range().start;
-        let text = ("sans-serif", 15).into_font().color(&INK);
-        let mut mesh = chart.configure_mesh();
-        mesh.axis_style(INK).bold_line_style(GRID).light_line_style(TRANSPARENT).disable_y_mesh();
-        mesh.y_labels(0).label_style(text.clone()).x_label_formatter(&|value| label(*value)).draw()?;
-        for (series, colour) in (0..self.legend.len()).zip(COLOURS.iter().cycle()) {
-            chart.draw_series(self.groups.iter().zip(0..).map(|(group, index)| {
-                let top = self.top(index, series);
-                Rectangle::new([(from, top), (group.values[series].max(from), top + 0.85)], colour.filled())
-            }))?;
-        }
-        self.name_groups(area, chart, &text)
-    }
-
-    /// Where a bar begins, in rows from above: a free one between groups.
-    fn top(&self, group: u32, series: usize) -> f64 {
-        f64::from(group) * (self.legend.len() + 1) as f64 + series as f64 + 0.5
-    }
-
-    /// Each group's name at its middle, and each bar's value behind it.
-    fn name_groups<X: Ranged<ValueType = f64>>(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-        chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, RangedCoordf64>>,
-        text: &TextStyle<'_>,
-    ) -> Result<(), Failed> {
-        let (left, top) = area.get_base_pixel();
-        let at = |x, y| {
-            let (x, y) = chart.as_coord_spec().translate(&(x, y));
-            (x - left, y - top)
-        };
-        let before = text.pos(Pos::new(HPos::Right, VPos::Center));
-        let behind = ("sans-serif", 13).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-        let start = chart.x_range().start;
-        for (group, index) in self.groups.iter().zip(0..) {
-            let (x, y) = at(start, self.top(index, 0) + self.legend.len() as f64 / 2.0);
-            area.draw(&Text::new(group.name.clone(), (x - 8, y), before.clone()))?;
-            for (series, value) in group.values.iter().enumerate() {
-                let (x, y) = at(value.max(start), self.top(index, series) + 0.425);
-                area.draw(&Text::new((self.label)(*value), (x + 6, y), behind.clone()))?;
+        let mut y = top + BAR / 2.0;
+        for group in &self.groups {
+            svg.text("end", left - 8.0, y + BAR * (self.of_group() - 1.0) / 2.0 + 5.0, &group.name);
+            for (value, colour) in group.values.iter().zip(COLOURS.iter().cycle()) {
+                let end = x.place(*value);
+                svg.rect(&format!("fill=\"{colour}\""), left, y, end - left, BAR * 0.85);
+                svg.text("start", end + 6.0, y + BAR * 0.85, &(self.label)(*value));
+                y += BAR;
             }
+            y += BAR;
         }
-        Ok(())
     }
 }
 
-/// In a line above what it explains, where it hides nothing; each sign so much to
-/// either side of the line's middle.
-fn draw_legend<'a>(
-    area: &DrawingArea<SVGBackend<'_>, Shift>,
-    (left, half): (u32, i32),
-    names: impl IntoIterator<Item = &'a String>,
-) -> Result<(), Failed> {
-    let (mut x, y) = (left.cast_signed() + 8, LEGEND.cast_signed() / 2);
-    let text = ("sans-serif", 15).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    for (name, colour) in names.into_iter().zip(COLOURS.iter().cycle()) {
-        area.draw(&Rectangle::new([(x, y - half), (x + 14, y + half)], colour.filled()))?;
-        area.draw(&Text::new(name.clone(), (x + 20, y), text.clone()))?;
-        x += 20 + i32::try_from((name.chars().count() + 3) * LETTER).unwrap_or_default();
+/// Shapes, one a line.
+#[derive(Default)]
+struct Svg(String);
+
+impl Svg {
+    fn add(&mut self, shape: std::fmt::Arguments<'_>) {
+        writeln!(self.0, "{shape}").expect("memory takes it");
     }
-    Ok(())
+
+    fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        self.add(format_args!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">\n{text}\n</text>"));
+    }
+
+    fn rect(&mut self, fill: &str, x: f64, y: f64, width: f64, height: f64) {
+        self.add(format_args!(
+            "<rect {fill} x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
+            width.max(0.0)
+        ));
+    }
+
+    fn grid(&mut self, [from_x, from_y, to_x, to_y]: [f64; 4]) {
+        self.add(format_args!("<path d=\"M{from_x:.1} {from_y:.1}L{to_x:.1} {to_y:.1}\"/>"));
+    }
+
+    /// In a line above what it explains, where it hides nothing.
+    fn legend<'a>(&mut self, left: f64, y: f64, names: impl IntoIterator<Item = &'a String>) {
+        let mut x = left + 8.0;
+        for (name, colour) in names.into_iter().zip(COLOURS.iter().cycle()) {
+            self.rect(&format!("fill=\"{colour}\""), x, y - 8.0, 14.0, 8.0);
+            self.text("start", x + 20.0, y, name);
+            x += 20.0 + ((name.chars().count() + 3) * LETTER) as f64;
+        }
+    }
+
+    fn document(self, height: f64) -> String {
+        let size = format!("width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\"");
+        format!(
+            "<svg {size} xmlns=\"http://www.w3.org/2000/svg\">\n<style>\n{STYLE}</style>\n{}</svg>\n",
+            self.0
+        )
+    }
 }
 
-/// Puts the style sheet after the opening tag, where it belongs.
-fn styled(mut text: String) -> String {
-    let body = text.find('>').and_then(|first| text[first + 1..].find('<').map(|next| first + 1 + next));
-    text.insert_str(body.expect("a document has a body"), STYLE);
-    text
+/// The least and the largest value, which differ.
+fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) =
+        values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    if low < high { (low, high) } else { (low.min(0.0), high.max(1.0)) }
+}
+
+/// Values between two ends, each at its place between two others.
+struct Axis {
+    ends: (f64, f64),
+    places: (f64, f64),
+    /// Whether it grows by factors; then both ends are more than 0.
+    log: bool,
+}
+
+impl Axis {
+    fn scaled(&self, value: f64) -> f64 {
+        if self.log { value.log10() } else { value }
+    }
+
+    /// Where a value is; at an end for one beyond it.
+    fn place(&self, value: f64) -> f64 {
+        let ((low, high), (from, to)) = (self.ends, self.places);
+        let (low, high, value) = (self.scaled(low), self.scaled(high), self.scaled(value));
+        from + ((value - low) / (high - low)).clamp(0.0, 1.0) * (to - from)
+    }
+
+    /// Up to ten round values, or powers of ten, with their places.
+    fn ticks(&self) -> Vec<(f64, f64)> {
+        let (low, high) = (self.scaled(self.ends.0), self.scaled(self.ends.1));
+        let rough = ((high - low) / 9.0).max(if self.log { 1.0 } else { 0.0 });
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|round| round * power).into_iter().find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let values = (0..10).map(|number| ((low / step).ceil() + f64::from(number)) * step);
+        let values = values.filter(|value| *value <= high);
+        let values = values.map(|value| if self.log { 10f64.powf(value) } else { value });
+        values.map(|value| (value, self.place(value))).collect()
+    }
 }
 
 /// 1200000 as 1.2 M.
 pub(crate) fn label(value: f64) -> String {
-    match value.abs() {
-        1e9.. => format!("{} G", value / 1e9),
-        1e6.. => format!("{} M", value / 1e6),
-        1e3.. => format!("{} k", value / 1e3),
-        _ => format!("{value}"),
-    }
+    let (value, unit) = match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e3.. => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    // A sum of tenths may be one in the sixteenth digit beside it.
+    format!("{}{unit}", (value * 1e6).round() / 1e6)
 }
 
 #[cfg(test)]

@@ -96,6 +96,46 @@ impl Reached {
     }
 }
 
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($this:ident, $($value:ident: $ty:ty),+) { $effect:stmt })+) => {
+        impl Doctor {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $name(mut $this, $($value: $ty),+) -> Self {
+                $effect
+                $this
+            })+
+        }
+    };
+}
+
+setters! {
+    /// Says by which URL the store is reached: looks for what others could take for it, and at the window in
+    /// front of it.
+    reached_at(self, url: StoreUrl) { self.url = Some(url) }
+
+    /// Compares with the ledgers of this witness.
+    witness(self, witness: Arc<dyn Witness>) { self.witness = Some(witness) }
+
+    /// Compares the sequence with the largest id in this column. A sequence can have several.
+    column(self, name: SequenceName, column: ColumnUrl) { self.columns.push((name, column)) }
+
+    /// Says which type the ids of the sequence have, and the largest that it holds.
+    holds(self, name: SequenceName, of_type: impl Into<String>, largest: u64) {
+        let _ = self.types.insert(name, (of_type.into(), largest))
+    }
+
+    /// Says how many ids a second the sequence gives, in place of what is measured.
+    rate(self, name: SequenceName, per_second: f64) { let _ = self.rates.insert(name, per_second) }
+
+    /// Warns of sequences that end within this time. Default 30 days.
+    ends_within(self, time: Duration) { self.ends_within = time }
+
+    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each
+    /// lasts. Takes memory for each of them.
+    measures(self, measures: bool) { self.measures = measures }
+}
+
 impl Doctor {
     /// When a sequence is said to end soon, unless [told otherwise](Self::ends_within).
     pub const ENDS_WITHIN: Duration = Duration::from_secs(30 * 86_400);
@@ -112,53 +152,6 @@ impl Doctor {
             ends_within: Self::ENDS_WITHIN,
             measures: false,
         }
-    }
-
-    /// Says by which URL the store is reached: looks for what others could take for it, and at the window in
-    /// front of it.
-    #[must_use]
-    pub fn reached_at(self, url: StoreUrl) -> Self {
-        Self { url: Some(url), ..self }
-    }
-
-    /// Compares with the ledgers of this witness.
-    #[must_use]
-    pub fn witness(self, witness: Arc<dyn Witness>) -> Self {
-        Self { witness: Some(witness), ..self }
-    }
-
-    /// Compares the sequence with the largest id in this column. A sequence can have several.
-    #[must_use]
-    pub fn column(mut self, name: SequenceName, column: ColumnUrl) -> Self {
-        self.columns.push((name, column));
-        self
-    }
-
-    /// Says which type the ids of the sequence have, and the largest that it holds.
-    #[must_use]
-    pub fn holds(mut self, name: SequenceName, of_type: impl Into<String>, largest: u64) -> Self {
-        self.types.insert(name, (of_type.into(), largest));
-        self
-    }
-
-    /// Says how many ids a second the sequence gives, in place of what is measured.
-    #[must_use]
-    pub fn rate(mut self, name: SequenceName, per_second: f64) -> Self {
-        self.rates.insert(name, per_second);
-        self
-    }
-
-    /// Warns of sequences that end within this time. Default 30 days.
-    #[must_use]
-    pub fn ends_within(self, time: Duration) -> Self {
-        Self { ends_within: time, ..self }
-    }
-
-    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each
-    /// lasts. Takes memory for each of them.
-    #[must_use]
-    pub fn measures(self, measures: bool) -> Self {
-        Self { measures, ..self }
     }
 
     /// Looks once. What could not be looked at is a finding too.
@@ -195,10 +188,8 @@ impl Doctor {
 
     async fn look_for_others(&self, findings: &mut Vec<Finding>) {
         let Some(url) = &self.url else { return };
-        match url.lookalikes().await {
-            Ok(found) => findings.extend(found.map(judge::ambiguous)),
-            Err(error) => findings.push(judge::not_seen(judge::LOOKALIKES, None, &error)),
-        }
+        let found = seen(url.lookalikes().await, judge::LOOKALIKES, findings);
+        findings.extend(found.flatten().map(judge::ambiguous));
     }
 
     /// One after the other: a column without an index is read as a whole.
@@ -244,22 +235,16 @@ impl Doctor {
 
     async fn look_for_refusals(&self, findings: &mut Vec<Finding>) {
         let Some(url) = &self.url else { return };
-        match url.refused().await {
-            Ok(refused) => findings.extend(refused.iter().map(|(name, error)| judge::refused(name, error))),
-            Err(error) => findings.push(judge::not_seen(judge::REFUSALS, None, &error)),
-        }
+        let refused = seen(url.refused().await, judge::REFUSALS, findings).unwrap_or_default();
+        findings.extend(refused.iter().map(|(name, error)| judge::refused(name, error)));
     }
 
     async fn compare_ledgers(&self, held: &Held, findings: &mut Vec<Finding>) {
         let Some(witness) = &self.witness else { return };
         let (mut page, mut ahead) = (Page::default(), Vec::new());
         loop {
-            let Ledgers { ledgers, unreadable, next, .. } = match witness.list(&page).await {
-                Ok(ledgers) => ledgers,
-                Err(error) => {
-                    return findings.push(judge::not_seen("the ledgers of the witness", None, &error));
-                }
-            };
+            let listed = seen(witness.list(&page).await, "the ledgers of the witness", findings);
+            let Some(Ledgers { ledgers, unreadable, next, .. }) = listed else { return };
             findings.extend(unreadable.into_iter().map(|found| judge::unreadable(found, "the witness")));
             let compared =
                 ledgers.into_iter().map(|(name, ledger)| self.compare(&**witness, held, name, ledger));
@@ -311,11 +296,9 @@ impl Doctor {
         name: SequenceName,
         ledger: Ledger,
     ) -> Compared {
-        match self.confirmed(witness, held, &name, ledger).await {
-            Err(error) => not_read(&name, "what the witness has of it", &error)
-                .map_or(Compared::Agrees, Compared::Found),
-            Ok(compared) => compared,
-        }
+        let unread =
+            |error| not_read(&name, judge::OF_WITNESS, &error).map_or(Compared::Agrees, Compared::Found);
+        self.confirmed(witness, held, &name, ledger).await.unwrap_or_else(unread)
     }
 
     /// What speaks against the sequence while its ledger stays the same: whoever gives ids back has the
@@ -354,13 +337,9 @@ impl Doctor {
         let mut pages = Pages::new(&*self.store, Page::default());
         let mut window = self.window(&mut seen.findings);
         loop {
-            let page = match pages.next().await {
-                Ok(Some(page)) => page,
-                Ok(None) => break,
-                Err(error) => {
-                    return seen.findings.push(judge::not_seen("the list of sequences", None, &error));
-                }
-            };
+            let page = self::seen(pages.next().await, "the list of sequences", &mut seen.findings);
+            let Some(page) = page else { return };
+            let Some(page) = page else { break };
             for stored in &page.sequences {
                 seen.sequences += 1;
                 asked.remove(&stored.name);
@@ -401,10 +380,7 @@ impl Doctor {
     }
 
     fn window(&self, findings: &mut Vec<Finding>) -> Option<Arc<dyn WindowView>> {
-        self.url.as_ref()?.window().unwrap_or_else(|error| {
-            findings.push(judge::not_seen(WINDOW, None, &error));
-            None
-        })
+        seen(self.url.as_ref()?.window(), WINDOW, findings)?
     }
 
     /// A window that cannot be looked at is one finding, and not one for each sequence.
@@ -418,13 +394,11 @@ impl Doctor {
         let compared = sequences.iter().cloned().map(|stored| self.compare_window(&*view, stored));
         let mut compared = stream::iter(compared).buffered(AT_ONCE);
         while let Some(outcome) = compared.next().await {
-            match outcome {
-                Ok(finding) => findings.extend(finding),
-                Err(error) => {
-                    *window = None;
-                    return findings.push(judge::not_seen(WINDOW, None, &error));
-                }
-            }
+            let Some(finding) = seen(outcome, WINDOW, findings) else {
+                *window = None;
+                return;
+            };
+            findings.extend(finding);
         }
     }
 
@@ -448,6 +422,11 @@ impl Doctor {
             }
         }
     }
+}
+
+/// Returns the value; an error becomes a finding about the question.
+fn seen<T>(outcome: Result<T>, asked: &str, findings: &mut Vec<Finding>) -> Option<T> {
+    outcome.map_err(|error| findings.push(judge::not_seen(asked, None, &error))).ok()
 }
 
 /// That a sequence could not be read; nothing of one that is found among the unreadable later.

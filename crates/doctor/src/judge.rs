@@ -127,7 +127,7 @@ pub(super) fn against(
     stored: Option<&SequenceInfo>,
     holders: &Holders,
 ) -> Option<Finding> {
-    let asked = || "what the witness has of it".to_owned();
+    let asked = OF_WITNESS;
     if ledger.is_removed() && stored.is_none_or(|stored| stored.identity != ledger.identity) {
         return None;
     }
@@ -140,13 +140,8 @@ pub(super) fn against(
              was created, or is another one",
             ledger.top()
         );
-        return Some(about(
-            name,
-            FindingKind::Missing,
-            asked(),
-            found,
-            recreate(name, ledger.top(), None, holders),
-        ));
+        let remedy = recreate(name, ledger.top(), None, holders);
+        return Some(about(name, FindingKind::Missing, asked, found, remedy));
     };
     let (known, here) = (ledger.identity, stored.identity);
     if known.incarnation != here.incarnation {
@@ -157,23 +152,18 @@ pub(super) fn against(
             known.incarnation,
             here.incarnation
         );
-        return Some(about(
-            name,
-            FindingKind::Replaced,
-            asked(),
-            found,
-            recreate(name, ledger.top(), Some(stored.bounds), holders),
-        ));
+        let remedy = recreate(name, ledger.top(), Some(stored.bounds), holders);
+        return Some(about(name, FindingKind::Replaced, asked, found, remedy));
     }
     if known.epoch > here.epoch {
         let found = format!("it was reset to epoch {}, and the store has epoch {}", known.epoch, here.epoch);
         let remedy =
             Remedy::advice("restore a later backup, or reset the sequence again: `idmill set --help`");
-        return Some(about(name, FindingKind::BehindReset, asked(), found, remedy));
+        return Some(about(name, FindingKind::BehindReset, asked, found, remedy));
     }
     let went_back = (ledger.top() > stored.reached()).then(|| {
         let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
-        about(name, FindingKind::WentBack, asked(), found, raise_to(stored, ledger.top()))
+        about(name, FindingKind::WentBack, asked, found, raise_to(stored, ledger.top()))
     });
     went_back.or_else(|| pending(name, ledger))
 }
@@ -189,8 +179,7 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
         _ => ("a removal".to_owned(), format!("repeat `idmill remove {name}`, or leave it")),
     };
     let found = format!("{what} was announced, and the store did not confirm it");
-    let asked = "what the witness has of it";
-    Some(about(name, FindingKind::Pending, asked, found, Remedy::advice(remedy)))
+    Some(about(name, FindingKind::Pending, OF_WITNESS, found, Remedy::advice(remedy)))
 }
 
 /// Raises it so far, or to its end.
@@ -241,8 +230,7 @@ pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Find
             "have every process that draws from it name the guard; after a `set` or a process that was killed, the next guarded \
              draw settles it",
         );
-        let finding =
-            about(&stored.name, FindingKind::Unguarded, "what the witness has of it", found, remedy);
+        let finding = about(&stored.name, FindingKind::Unguarded, OF_WITNESS, found, remedy);
         Finding { severity: Severity::Warning, ..finding }
     })
 }
@@ -253,22 +241,19 @@ pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
     used.then(|| {
         let found = format!("nothing was claimed, and {}", next(stored));
         let remedy = Remedy::advice("have every process that draws from it name the guard");
-        about(&stored.name, FindingKind::Unguarded, "what the witness has of it", found, remedy)
+        about(&stored.name, FindingKind::Unguarded, OF_WITNESS, found, remedy)
     })
 }
 
 pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Finding> {
     stored.next.is_none().then(|| {
         let max = stored.bounds.max();
-        let found = match holders.largest(stored) {
-            _ if holders.columns.is_empty() => {
-                format!("every id up to its max, {max}, is reserved; no column was compared (--check)")
-            }
-            Some(largest) if largest > u128::from(max) => {
-                format!("every id up to its max, {max}, is reserved, and {largest} is in use")
-            }
-            _ => format!("every id up to its max, {max}, is reserved"),
+        let more = match holders.largest(stored) {
+            _ if holders.columns.is_empty() => "; no column was compared (--check)".to_owned(),
+            Some(largest) if largest > u128::from(max) => format!(", and {largest} is in use"),
+            _ => String::new(),
         };
+        let found = format!("every id up to its max, {max}, is reserved{more}");
         let remedy = widen(stored, holders);
         about(&stored.name, FindingKind::Exhausted, "what is left of it", found, remedy)
     })
@@ -368,6 +353,7 @@ pub(super) fn ambiguous(found: String) -> Finding {
 }
 
 pub(super) const LOOKALIKES: &str = "what else has the store's name";
+pub(super) const OF_WITNESS: &str = "what the witness has of it";
 pub(super) const REFUSALS: &str = "which sequences the store refuses";
 
 fn next(stored: &SequenceInfo) -> String {

@@ -27,6 +27,7 @@ pub(crate) struct Act<'a> {
     pub(crate) by: Option<&'a Caller>,
     pub(crate) peer: &'a Peer,
     pub(crate) did: &'static str,
+    /// Empty where it is about none.
     pub(crate) sequence: &'a str,
 }
 
@@ -60,11 +61,14 @@ fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     );
 }
 
-fn failed(act: Act<'_>, why: &dyn Display) {
+/// Without the fields that there are none of.
+fn not_done(act: Act<'_>, outcome: &'static str, why: &dyn Display, unlogged: Option<u64>) {
+    let sequence = Some(act.sequence).filter(|sequence| !sequence.is_empty());
     tracing::warn!(
         target: "idmill::audit",
         by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
-        sequence = %shortened(act.sequence), outcome = "failed", why = %shortened(&why.to_string()),
+        sequence = sequence.map(|name| display(shortened(name))), outcome,
+        why = %shortened(&why.to_string()), unlogged,
         "{}", act.did
     );
 }
@@ -89,29 +93,20 @@ impl Audit {
         match outcome {
             Outcome::Done(info) => done(act, info),
             Outcome::Refused(why) => self.refused(act, why),
-            Outcome::Failed(why) => failed(act, why),
+            Outcome::Failed(why) => not_done(act, "failed", why, None),
         }
     }
 
     fn refused(&self, act: Act<'_>, why: &dyn Display) {
         let lines = if act.by.is_some() { &self.known } else { &self.unknown };
-        let Some(unlogged) = lines.one_more(&self.clock) else { return };
-        tracing::warn!(
-            target: "idmill::audit",
-            by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
-            sequence = %shortened(act.sequence), outcome = "refused", why = %shortened(&why.to_string()), unlogged,
-            "{}", act.did
-        );
+        if let Some(unlogged) = lines.one_more(&self.clock) {
+            not_done(act, "refused", why, Some(unlogged));
+        }
     }
 
     /// Somebody showed a token that is not known, or has ended.
     pub(crate) fn guessed(&self, peer: &Peer, refusal: Refusal) {
-        let Some(unlogged) = self.unknown.one_more(&self.clock) else { return };
-        tracing::warn!(
-            target: "idmill::audit",
-            certificate = peer.subject(), peer = %peer, outcome = "refused", why = %refusal, unlogged,
-            "authenticate"
-        );
+        self.refused(Act { by: None, peer, did: "authenticate", sequence: "" }, &refusal);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The open sequences, and draws from them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use derive_more::Debug;
 use idmill::store::{Bounds, Change, SequenceInfo};
 use idmill::{
     Allocator, Error, ErrorKind, Operation, Range, Ranges, Result, SequenceName, Sequences, Status,
@@ -171,10 +171,12 @@ fn skip(name: &str, ranges: &[Range<i64>]) {
 }
 
 /// All sequences that are served, by name.
+#[derive(Debug)]
 pub(crate) struct OpenSequences {
     sequences: Sequences,
     administered: Sequences,
     patience: Duration,
+    #[debug(skip)]
     open: Arc<Open>,
 }
 
@@ -331,12 +333,6 @@ impl Drop for Stale {
         if let Some(served) = self.open.served.read().get(name.as_str()) {
             served.last_error.forget();
         }
-    }
-}
-
-impl fmt::Debug for OpenSequences {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenSequences").field("sequences", &self.sequences).finish_non_exhaustive()
     }
 }
 

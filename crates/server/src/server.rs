@@ -60,103 +60,78 @@ pub struct ServerBuilder {
     drain_delay: Duration,
 }
 
-impl ServerBuilder {
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($this:ident, $value:ident: $ty:ty) { $effect:expr })+) => {
+        impl ServerBuilder {
+            $($(#[$doc])*
+            pub fn $name(mut $this, $value: $ty) -> Self {
+                $effect;
+                $this
+            })+
+        }
+    };
+}
+
+setters! {
     /// Serves clients of Redis at this address; port 0 is any that is free.
-    pub fn resp(mut self, address: SocketAddr) -> Self {
-        self.resp = Some(Spot::At(address));
-        self
-    }
+    resp(self, address: SocketAddr) { self.resp = Some(Spot::At(address)) }
 
     /// Serves clients of Redis by a listener that is open, such as one that the system's service manager
     /// handed over.
-    pub fn resp_listener(mut self, listener: std::net::TcpListener) -> Self {
-        self.resp = Some(Spot::Open(listener));
-        self
-    }
+    resp_listener(self, listener: std::net::TcpListener) { self.resp = Some(Spot::Open(listener)) }
 
     /// Serves HTTP at this address; port 0 is any that is free.
-    pub fn http(mut self, address: SocketAddr) -> Self {
-        self.http = Some(Spot::At(address));
-        self
-    }
+    http(self, address: SocketAddr) { self.http = Some(Spot::At(address)) }
 
     /// Serves HTTP by a listener that is open.
-    pub fn http_listener(mut self, listener: std::net::TcpListener) -> Self {
-        self.http = Some(Spot::Open(listener));
-        self
-    }
+    http_listener(self, listener: std::net::TcpListener) { self.http = Some(Spot::Open(listener)) }
 
     /// What `/metrics` answers: the metrics of this process, rendered by its recorder.
-    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.metrics = Some(Metrics(Arc::new(render)));
-        self
+    metrics(self, render: impl Fn() -> String + Send + Sync + 'static) {
+        self.metrics = Some(Metrics(Arc::new(render)))
     }
 
     /// Gives the span of each HTTP request a parent, by the headers of the request. The spans are those of
     /// `tracing`, at the level `DEBUG`; probes have none.
-    pub fn parents(mut self, adopt: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) -> Self {
-        self.parents = Some(http::Parents(Arc::new(adopt)));
-        self
+    parents(self, adopt: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) {
+        self.parents = Some(http::Parents(Arc::new(adopt)))
     }
 
     /// What administration and looking go to. Default: what ids are drawn from. It is another view of the
     /// same store where ids are drawn from what [exists](idmill_kit::Existing) alone.
-    pub fn administers(mut self, sequences: Sequences) -> Self {
-        self.administered = sequences;
-        self
-    }
+    administers(self, sequences: Sequences) { self.administered = sequences }
 
     /// Who may do what. Default: everybody, everything; so let only those reach it who may.
-    pub fn access(mut self, access: Access) -> Self {
-        self.access = access;
-        self
-    }
+    access(self, access: Access) { self.access = access }
 
     /// How long a client waits for an id that is not in memory. Default: [`Server::PATIENCE`].
-    pub fn patience(mut self, time: Duration) -> Self {
-        self.patience = time;
-        self
-    }
+    patience(self, time: Duration) { self.patience = time }
 
     /// Speaks TLS with everybody, over both protocols. Default: nothing is encrypted.
-    pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = Some(tls);
-        self
-    }
+    tls(self, tls: Tls) { self.tls = Some(tls) }
 
     /// So many clients are served at once; more are turned away with an error. Default:
     /// [`Server::MAX_CONNECTIONS`].
-    pub fn max_connections(mut self, connections: usize) -> Self {
-        self.max_connections = connections;
-        self
-    }
+    max_connections(self, connections: usize) { self.max_connections = connections }
 
     /// How long clients that are being answered have, once the server ends. Default: [`Server::DRAIN`].
-    pub fn drain(mut self, time: Duration) -> Self {
-        self.drain = time;
-        self
-    }
+    drain(self, time: Duration) { self.drain = time }
 
     /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any,
     /// except where only this machine reaches the server and everybody may do everything: then under no name.
-    pub fn http_hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.hosts = names.into_iter().map(Into::into).collect();
-        self
+    http_hosts(self, names: impl IntoIterator<Item = impl Into<String>>) {
+        self.hosts = names.into_iter().map(Into::into).collect()
     }
 
     /// What the page for operators says of the store: its URL, of which secrets are left out.
-    pub fn store_url(mut self, url: &str) -> Self {
-        self.store = Some(secrets::redacted(url));
-        self
-    }
+    store_url(self, url: &str) { self.store = Some(secrets::redacted(url)) }
 
     /// How long the server goes on as before once it is told to end, but for `/readyz`, which says that it is
     /// not ready: whoever sends clients here needs a while to notice. Default: 0 s.
-    pub fn drain_delay(mut self, time: Duration) -> Self {
-        self.drain_delay = time;
-        self
-    }
+    drain_delay(self, time: Duration) { self.drain_delay = time }
+}
 
+impl ServerBuilder {
     /// Listens. Nobody is served before [`run`](Server::run).
     ///
     /// # Errors
@@ -189,7 +164,7 @@ impl ServerBuilder {
         });
         let clients = Clients::new(places, state.access.clock().clone());
         let router = http::router(state.clone(), Hosts::of(self.hosts, address), self.parents);
-        let ids = Ids(Arc::new(AtomicI64::new(1)));
+        let ids = Arc::new(AtomicI64::new(1));
         let (tls, drain, drain_delay) = (self.tls, self.drain, self.drain_delay);
         Ok(Server { state, tls, resp, http, router, clients, ids, drain, drain_delay })
     }
@@ -222,7 +197,8 @@ pub struct Server {
     http: Option<TcpListener>,
     router: Router,
     clients: Clients,
-    ids: Ids,
+    /// Numbers that tell clients apart, as `CLIENT ID` says them.
+    ids: Arc<AtomicI64>,
     drain: Duration,
     drain_delay: Duration,
 }
@@ -281,7 +257,7 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        resp::serve(self.state.clone(), stream, Peer::default(), self.ids.next())
+        resp::serve(self.state.clone(), stream, Peer::default(), next(&self.ids))
     }
 
     /// The HTTP side, to be mounted in a service's own [`Router`]. It serves while [`run`](Self::run) is polled,
@@ -367,22 +343,19 @@ impl Server {
     }
 }
 
-/// Numbers that tell clients apart, as `CLIENT ID` says them.
-#[derive(Clone, Debug)]
-struct Ids(Arc<AtomicI64>);
-
-impl Ids {
-    fn next(&self) -> i64 {
-        // Relaxed: nothing else is read by them.
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
+/// Relaxed: nothing else is read by it.
+fn next(ids: &AtomicI64) -> i64 {
+    ids.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What serves a client of Redis.
-fn resp_of(state: Arc<ServerState>, ids: Ids) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
+fn resp_of(
+    state: Arc<ServerState>,
+    ids: Arc<AtomicI64>,
+) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
     move |stream| {
         let peer = Peer::of(&stream);
-        resp::serve(state.clone(), stream, peer, ids.next()).boxed()
+        resp::serve(state.clone(), stream, peer, next(&ids)).boxed()
     }
 }
 

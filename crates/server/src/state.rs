@@ -1,8 +1,8 @@
 //! What all connections share.
 
-use std::fmt;
 use std::sync::Arc;
 
+use derive_more::Debug;
 use idmill::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -100,17 +100,12 @@ impl ServerState {
 }
 
 /// What renders the metrics of this process.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
+#[debug("Metrics(…)")]
 pub(crate) struct Metrics(pub(crate) Arc<dyn Fn() -> String + Send + Sync>);
 
 impl Metrics {
     pub(crate) fn text(&self) -> String {
         (self.0)()
-    }
-}
-
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Metrics(…)")
     }
 }

@@ -4,7 +4,6 @@
 //! together: a thousand processes at a server are then a few statements in the database, and not a thousand
 //! that wait for each other's locks.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -20,10 +19,12 @@ const AT_ONCE: usize = 4;
 const MOST: usize = 256;
 
 /// The store, for those who draw and for those who administer.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub(crate) struct StoreProxy {
     drawn: Arc<dyn Store>,
+    #[debug(skip)]
     administered: Arc<dyn Store>,
+    #[debug(skip)]
     queue: Arc<Mutex<Queue>>,
 }
 
@@ -126,12 +127,6 @@ impl Drop for Turn<'_> {
 /// The store did not answer for this one: it panicked, or answers fewer than it was asked.
 fn lost() -> Error {
     Error::from(ErrorKind::UnknownOutcome).during(Operation::Reserve)
-}
-
-impl fmt::Debug for StoreProxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreProxy").field("store", &self.drawn).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use derive_more::Debug;
 use idmill::{Error, Operation, Result};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
@@ -25,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What clients see of the server over TLS. It can be exchanged while the server runs: clones are of the
 /// same.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
+#[debug("Tls(…)")]
 pub struct Tls(Arc<ArcSwap<Shown>>);
 
 /// What is shown now.
@@ -96,12 +98,6 @@ impl Tls {
             }
             Err(_) => None,
         }
-    }
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls(…)")
     }
 }
 

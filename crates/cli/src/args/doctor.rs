@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use idmill::SequenceName;
 
 use super::values::{duration, of_sequence, rate_of, time, type_of};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Doctor {
     /// A column that holds ids of a sequence: NAME=URL?column=[SCHEMA.]TABLE.COLUMN; can be given several
     /// times
@@ -16,15 +17,15 @@ pub(crate) struct Doctor {
     /// column is COLLECTION.FIELD; it need not be that of the store. A name that contains a dot stands in
     /// double quotes. The column should have an index.
     #[arg(long, value_name = "NAME=URL", value_parser = of_sequence)]
-    pub(crate) check: Vec<(String, String)>,
+    pub(crate) check: Vec<(SequenceName, String)>,
     /// The type that holds the ids of a sequence: NAME=i8, u8, i16, u16, i32, u32, i64 or u64; can be given
     /// several times
     #[arg(long = "type", value_name = "NAME=TYPE", value_parser = type_of)]
-    pub(crate) types: Vec<(String, (String, u64))>,
+    pub(crate) types: Vec<(SequenceName, (String, u64))>,
     /// How many ids a sequence gives: NAME=50/s, or a minute (/m), hour (/h) or day (/d); can be given
     /// several times
     #[arg(long, value_name = "NAME=RATE", value_parser = rate_of)]
-    pub(crate) rate: Vec<(String, f64)>,
+    pub(crate) rate: Vec<(SequenceName, f64)>,
     /// Look twice, with this time in between, to tell the rate of every sequence
     ///
     /// A sequence comes on by whole steps: choose a time in which it is refilled several times. With --watch,

@@ -1,12 +1,8 @@
 //! What can be typed: the command line, and the help that teaches it.
 
-mod bench;
-mod check;
 mod doctor;
-mod draws;
-mod plan;
+mod measuring;
 mod serve;
-mod texts;
 mod values;
 
 use std::path::PathBuf;
@@ -17,16 +13,13 @@ use clap_complete::Shell;
 use idmill::store::Bounds;
 use idmill::{Order, SequenceName};
 
-pub(crate) use bench::{Bench, Mode};
-pub(crate) use check::Check;
 pub(crate) use doctor::Doctor;
-pub(crate) use draws::{Drawing, Draws};
-pub(crate) use plan::Plan;
+pub(crate) use measuring::{Bench, Check, Drawing, Draws, Mode, Plan};
 #[cfg(feature = "serve")]
 pub(crate) use serve::{Keys, LogFormat, Spot};
 pub(crate) use serve::{Serve, Token};
-pub(crate) use values::id;
 use values::{duration, length, order, sequence};
+pub(crate) use values::{id, spelled};
 
 use crate::failure::Outcome;
 
@@ -36,7 +29,7 @@ use crate::failure::Outcome;
 /// No id is ever printed twice, by however many processes, whatever crashes: an id that was
 /// reserved and not printed is a gap.
 #[derive(Debug, Parser)]
-#[command(name = "idmill", version, max_term_width = 100, after_long_help = texts::MAIN)]
+#[command(name = "idmill", version, max_term_width = 100, after_long_help = include_str!("help/main.txt"))]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -103,87 +96,94 @@ pub(crate) enum Command {
     /// Exactly as many ids are reserved as are printed, unless --step says otherwise, at most
     /// 100,000 at a time, so that any number of ids streams. An id is printed only after its
     /// range is durable in the store.
-    #[command(after_long_help = texts::NEXT)]
+    #[command(after_long_help = include_str!("help/next.txt"))]
     Next(Next),
     /// Create a sequence
     ///
     /// Only needed to choose its bounds ahead of time: `next` creates a sequence on first use.
-    #[command(after_long_help = texts::CREATE)]
+    #[command(after_long_help = include_str!("help/create.txt"))]
     Create(Create),
     /// List the sequences of the store
     ///
     /// By name, and as they are read: a store can have millions. From Cassandra, Datastore and Redis, which
     /// keep no order among names, only each thousand is in order. What cannot be read as a sequence is
     /// reported on stderr, and the exit code tells of it.
-    #[command(after_long_help = texts::LIST)]
+    #[command(after_long_help = include_str!("help/list.txt"))]
     List(List),
     /// Show one sequence
-    #[command(after_long_help = texts::LIST)]
-    Show(Show),
+    #[command(after_long_help = include_str!("help/list.txt"))]
+    Show(Named),
     /// Change the next id or the bounds of a sequence
     ///
     /// Prints it before and after. Forwards is always safe: ids that are skipped become a gap. Backwards is
     /// refused without --backwards.
-    #[command(after_long_help = texts::SET)]
+    #[command(after_long_help = include_str!("help/set.txt"))]
     Set(Set),
     /// Remove a sequence
     ///
     /// For good. Refused without --yes: a sequence created later under the same name begins anew, and repeats
     /// ids that this one handed out.
-    #[command(after_long_help = texts::REMOVE)]
+    #[command(after_long_help = include_str!("help/remove.txt"))]
     Remove(Remove),
     /// Have every process drop the ids of a sequence that it has in memory
     ///
     /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch,
     /// and nothing else; prints the sequence before and after.
-    #[command(after_long_help = texts::REVOKE)]
-    Revoke(Revoke),
+    #[command(after_long_help = include_str!("help/revoke.txt"))]
+    Revoke(Named),
     /// Write sequences as lines of JSON, to keep or to import elsewhere
     ///
     /// One sequence a line, as they are read. Every number is a string of digits: many programs round numbers
     /// beyond 2^53, and a next id that was rounded down repeats ids. --json changes nothing of the lines.
-    #[command(after_long_help = texts::EXPORT)]
+    #[command(after_long_help = include_str!("help/export.txt"))]
     Export(Export),
     /// Create what `export` wrote, and raise what is behind
     ///
     /// Never lowers a next id and never changes bounds: a sequence whose bounds differ is refused with its
     /// remedy, and the others go on. The file is read to its end first; with a line that cannot be read,
     /// nothing is changed.
-    #[command(after_long_help = texts::IMPORT)]
+    #[command(after_long_help = include_str!("help/import.txt"))]
     Import(Import),
     /// Print the statement that creates the table of the store
     ///
     /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
     /// which creates nothing. Does not connect to the store.
-    #[command(after_long_help = texts::SCHEMA)]
-    Schema(Schema),
+    #[command(after_long_help = include_str!("help/schema.txt"))]
+    Schema {
+        /// The table that a witness keeps its records in
+        ///
+        /// That of --guard, or of the guard in the store's URL; without a guard, that of a store which is the
+        /// witness of others. A witness creates it by itself, unless its URL says mode=rw.
+        #[arg(long)]
+        witness: bool,
+    },
     /// Write ids as a format has them, one a line
     ///
     /// The ids are those given, or else those on stdin, one a line.
-    #[command(after_long_help = texts::FORMATS)]
+    #[command(after_long_help = include_str!("help/formats.txt"))]
     Encode(Encode),
     /// Read ids back that a format has written, one a line
     ///
     /// The texts are those given, or else those on stdin, one a line. The first that the format does not
     /// write ends it with exit code 2.
-    #[command(after_long_help = texts::FORMATS)]
+    #[command(after_long_help = include_str!("help/formats.txt"))]
     Decode(Decode),
     /// Measure what each mode costs on a store
     ///
     /// From ids inside one's own transaction to ranges fetched ahead: values a second and how long each took,
     /// with a simulated transaction around every id.
-    #[command(after_long_help = texts::BENCH)]
+    #[command(after_long_help = include_str!("help/bench.txt"))]
     Bench(Bench),
     /// Measure how fast ids are drawn from memory on this machine
     ///
     /// In several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
-    #[command(after_long_help = texts::DRAWS)]
+    #[command(after_long_help = include_str!("help/draws.txt"))]
     Draws(Draws),
     /// Check a store: permissions, durability, latency, and the sizes that follow
     ///
     /// Tries everything that a store is asked for, on a sequence of its own that is removed in the end, and
     /// recommends sizes for a rate and an outage by the latency it found.
-    #[command(after_long_help = texts::CHECK)]
+    #[command(after_long_help = include_str!("help/check.txt"))]
     Check(Check),
     /// Find what is wrong with the sequences of a store, before an id comes twice
     ///
@@ -193,7 +193,7 @@ pub(crate) enum Command {
     /// there is one.
     ///
     /// Changes nothing without --fix.
-    #[command(after_long_help = texts::DOCTOR)]
+    #[command(after_long_help = include_str!("help/doctor.txt"))]
     Doctor(Doctor),
     /// Serve ids to programs in any language, over the Redis protocol and HTTP
     ///
@@ -202,23 +202,26 @@ pub(crate) enum Command {
     /// what is in memory, and ends.
     ///
     /// Needs a build with the feature `serve`, which `full` contains.
-    #[command(after_long_help = texts::SERVE)]
+    #[command(after_long_help = include_str!("help/serve.txt"))]
     Serve(Box<Serve>),
     /// Make a token for a client of the server
     ///
     /// Prints the token, which is for the client and is kept nowhere, and what of it goes into the file that
     /// `idmill serve --tokens` reads.
-    #[command(after_long_help = texts::SERVE)]
+    #[command(after_long_help = include_str!("help/serve.txt"))]
     Token(Token),
     /// Work out sizes, waste and years until exhaustion, without a store
     ///
     /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills,
     /// and by running the real engine through such an outage in simulated time.
-    #[command(after_long_help = texts::PLAN)]
+    #[command(after_long_help = include_str!("help/plan.txt"))]
     Plan(Plan),
     /// Print a completion script for a shell
-    #[command(after_long_help = texts::COMPLETIONS)]
-    Completions(Completions),
+    #[command(after_long_help = include_str!("help/completions.txt"))]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 impl Command {
@@ -354,7 +357,7 @@ pub(crate) struct List {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Show {
+pub(crate) struct Named {
     /// The sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
@@ -393,13 +396,6 @@ pub(crate) struct Remove {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Revoke {
-    /// The sequence
-    #[arg(value_parser = sequence)]
-    pub(crate) name: SequenceName,
-}
-
-#[derive(Args, Debug)]
 pub(crate) struct Export {
     /// The sequences; none: all
     #[arg(value_name = "NAME", value_parser = sequence)]
@@ -423,20 +419,4 @@ pub(crate) struct Import {
     /// Leave lines out that cannot be read, and import the others
     #[arg(long)]
     pub(crate) keep_going: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Schema {
-    /// The table that a witness keeps its records in
-    ///
-    /// That of --guard, or of the guard in the store's URL; without a guard, that of a store which is the
-    /// witness of others. A witness creates it by itself, unless its URL says mode=rw.
-    #[arg(long)]
-    pub(crate) witness: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Completions {
-    /// The shell
-    pub(crate) shell: Shell,
 }

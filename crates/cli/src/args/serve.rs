@@ -115,24 +115,12 @@ pub(crate) enum LogFormat {
 impl Keys {
     /// These, and those of another where these have none.
     pub(crate) fn over(self, other: Self) -> Self {
-        Self {
-            store: self.store.or(other.store),
-            guard: self.guard.or(other.guard),
-            resp: self.resp.or(other.resp),
-            http: self.http.or(other.http),
-            http_hosts: self.http_hosts.or(other.http_hosts),
-            tokens: self.tokens.or(other.tokens),
-            tls_cert: self.tls_cert.or(other.tls_cert),
-            tls_key: self.tls_key.or(other.tls_key),
-            tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
-            insecure: self.insecure.or(other.insecure),
-            create: self.create.or(other.create),
-            patience: self.patience.or(other.patience),
-            freshness: self.freshness.or(other.freshness),
-            drain: self.drain.or(other.drain),
-            drain_delay: self.drain_delay.or(other.drain_delay),
-            max_connections: self.max_connections.or(other.max_connections),
-            log_format: self.log_format.or(other.log_format),
+        macro_rules! first {
+            ($($key:ident)*) => { Self { $($key: self.$key.or(other.$key)),* } };
+        }
+        first! {
+            store guard resp http http_hosts tokens tls_cert tls_key tls_client_ca insecure create patience
+            freshness drain drain_delay max_connections log_format
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use idmill::{Order, SequenceName};
 
-/// The longest range that the library keeps in memory.
-const LONGEST: u64 = 1 << 48;
+use crate::planning::LONGEST_RANGE;
 
 /// A whole number of 0 to 2^64 - 1; `_` may group its digits.
 pub(crate) fn id(text: &str) -> Result<u64, String> {
@@ -18,9 +18,14 @@ pub(crate) fn id(text: &str) -> Result<u64, String> {
 /// A number of ids that is at least one and can be held in memory as a range.
 pub(super) fn length(text: &str) -> Result<u64, String> {
     id(text).and_then(|ids| match ids {
-        1..=LONGEST => Ok(ids),
+        1..=LONGEST_RANGE => Ok(ids),
         _ => Err("it must be 1 to 2^48 (281474976710656)".to_owned()),
     })
+}
+
+/// A value as it is typed and printed.
+pub(crate) fn spelled(value: &impl ValueEnum) -> String {
+    value.to_possible_value().expect("none is skipped").get_name().to_owned()
 }
 
 pub(super) fn order(text: &str) -> Result<Order, String> {
@@ -59,9 +64,13 @@ pub(super) fn sequence(text: &str) -> Result<SequenceName, String> {
     SequenceName::new(text).map_err(|error| error.to_string().trim_start_matches("configure: ").to_owned())
 }
 
-/// A sequence's name, and what is said of it after an equals sign: the first that leaves something with a
-/// scheme, since a name can contain one.
-pub(super) fn of_sequence(text: &str) -> Result<(String, String), String> {
+fn named<'a>((name, rest): (&str, &'a str)) -> Option<(SequenceName, &'a str)> {
+    Some((sequence(name).ok()?, rest))
+}
+
+/// A sequence's name and the text after an equals sign: the first one that a scheme follows, since a name can
+/// contain the sign.
+pub(super) fn of_sequence(text: &str) -> Result<(SequenceName, String), String> {
     let splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
     let begins_so = |rest: &str| {
         let scheme = rest.split(':').next().unwrap_or_default();
@@ -69,15 +78,16 @@ pub(super) fn of_sequence(text: &str) -> Result<(String, String), String> {
             && !scheme.is_empty()
             && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+')
     };
-    let found = splits.filter(|(name, _)| sequence(name).is_ok()).find(|(_, rest)| begins_so(rest));
-    let (name, rest) = found.ok_or("write NAME=URL, such as 'orders=sqlite:shop.db?column=orders.id'")?;
-    Ok((name.to_owned(), rest.to_owned()))
+    let mut found = splits.filter_map(named).filter(|(_, rest)| begins_so(rest));
+    let (name, rest) =
+        found.next().ok_or("write NAME=URL, such as 'orders=sqlite:shop.db?column=orders.id'")?;
+    Ok((name, rest.to_owned()))
 }
 
 /// A sequence's name, and how many ids a second it gives.
-pub(super) fn rate_of(text: &str) -> Result<(String, f64), String> {
+pub(super) fn rate_of(text: &str) -> Result<(SequenceName, f64), String> {
     let rule = || "write NAME=N/s, such as orders=50/s; also /m, /h and /d".to_owned();
-    let (name, given) = text.rsplit_once('=').filter(|(name, _)| sequence(name).is_ok()).ok_or_else(rule)?;
+    let (name, given) = text.rsplit_once('=').and_then(named).ok_or_else(rule)?;
     let (number, per) = given.split_once('/').unwrap_or((given, "s"));
     let seconds = match per {
         "s" => 1.0,
@@ -86,13 +96,13 @@ pub(super) fn rate_of(text: &str) -> Result<(String, f64), String> {
         "d" => 86_400.0,
         _ => return Err(rule()),
     };
-    Ok((name.to_owned(), rate(number)? / seconds))
+    Ok((name, rate(number)? / seconds))
 }
 
 /// A sequence's name, and the type of its ids with the largest it holds.
-pub(super) fn type_of(text: &str) -> Result<(String, (String, u64)), String> {
+pub(super) fn type_of(text: &str) -> Result<(SequenceName, (String, u64)), String> {
     let rule = "write NAME=TYPE, such as orders=i32; there are i8, u8, i16, u16, i32, u32, i64, u64";
-    let (name, of_type) = text.rsplit_once('=').filter(|(name, _)| sequence(name).is_ok()).ok_or(rule)?;
+    let (name, of_type) = text.rsplit_once('=').and_then(named).ok_or(rule)?;
     let largest = match of_type {
         "i8" => i8::MAX.unsigned_abs().into(),
         "u8" => u8::MAX.into(),
@@ -104,7 +114,7 @@ pub(super) fn type_of(text: &str) -> Result<(String, (String, u64)), String> {
         "u64" => u64::MAX,
         _ => return Err(rule.to_owned()),
     };
-    Ok((name.to_owned(), (of_type.to_owned(), largest)))
+    Ok((name, (of_type.to_owned(), largest)))
 }
 
 #[cfg(test)]
@@ -134,12 +144,13 @@ mod tests {
     #[test]
     fn what_is_said_of_a_sequence_follows_its_name() {
         let url = "sqlite:shop.db?column=a.b";
-        let pair = |name: &str, rest: &str| Ok((name.to_owned(), rest.to_owned()));
+        let name = |name: &str| SequenceName::new(name).unwrap();
+        let pair = |of: &str, rest: &str| Ok((name(of), rest.to_owned()));
         assert_eq!(of_sequence(&format!("orders={url}")), pair("orders", url));
         assert_eq!(of_sequence(&format!("a=b={url}")), pair("a=b", url));
-        assert_eq!(rate_of("a=b=120/m"), Ok(("a=b".to_owned(), 2.0)));
-        assert_eq!(rate_of("orders=1_000"), Ok(("orders".to_owned(), 1000.0)));
-        assert_eq!(type_of("orders=u32"), Ok(("orders".to_owned(), ("u32".to_owned(), 4_294_967_295))));
+        assert_eq!(rate_of("a=b=120/m"), Ok((name("a=b"), 2.0)));
+        assert_eq!(rate_of("orders=1_000"), Ok((name("orders"), 1000.0)));
+        assert_eq!(type_of("orders=u32"), Ok((name("orders"), ("u32".to_owned(), 4_294_967_295))));
         for bad in ["orders", "", "=sqlite:a", "orders=shop.db"] {
             assert!(of_sequence(bad).is_err(), "{bad}");
         }

@@ -1,6 +1,6 @@
 //! `idmill export`: sequences as lines of JSON, page by page.
 
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use idmill::Operation;
@@ -19,7 +19,10 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
     let outcome = if args.names.is_empty() {
         all(&*store, args.prefix.as_deref().unwrap_or_default(), &mut out, global.json).await
     } else {
-        named(&*store, args, &mut out).await
+        for name in &args.names {
+            out.write(&[inspect(&*store, name).await?])?;
+        }
+        Ok(None)
     };
     // Rows that cannot be read leave the others as they are; a store that breaks off leaves no file.
     let unreadable = outcome?;
@@ -28,15 +31,6 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
         output::note(global.json, &format!("sequences in {}: {count}", file.display()));
     }
     unreadable.map_or(Ok(()), Err)
-}
-
-async fn named(store: &dyn Store, args: &Export, out: &mut Out) -> Outcome<Option<Failure>> {
-    for name in &args.names {
-        if !out.write(&[inspect(store, name).await?])? {
-            break;
-        }
-    }
-    Ok(None)
 }
 
 /// Every sequence; the failure to end with, if rows could not be read.
@@ -48,9 +42,7 @@ async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outc
             first.get_or_insert(found.error.kind());
             Failure::from(found.error).report(json);
         }
-        if !out.write(&page.sequences)? {
-            break;
-        }
+        out.write(&page.sequences)?;
     }
     Ok(first.map(|first| {
         let message =
@@ -63,7 +55,7 @@ async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outc
 /// Where the lines go. A file appears under its name once it is whole and on disk: one that is cut short at
 /// the end of a line looks like all there was.
 struct Out {
-    to: BufWriter<Box<dyn Write + Send>>,
+    to: Box<dyn Write + Send>,
     file: Option<(NamedTempFile, PathBuf)>,
     count: u64,
 }
@@ -71,34 +63,23 @@ struct Out {
 impl Out {
     fn new(file: Option<&Path>) -> Outcome<Self> {
         let Some(path) = file else {
-            return Ok(Self { to: BufWriter::new(Box::new(io::stdout())), file: None, count: 0 });
+            return Ok(Self { to: Box::new(io::stdout()), file: None, count: 0 });
         };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let made = NamedTempFile::new_in(parent).and_then(|file| Ok((file.reopen()?, file)));
         let (handle, file) = made.map_err(|error| unwritten(path, &error))?;
-        Ok(Self { to: BufWriter::new(Box::new(handle)), file: Some((file, path.to_owned())), count: 0 })
+        Ok(Self { to: Box::new(handle), file: Some((file, path.to_owned())), count: 0 })
     }
 
-    /// Writes these; `false` if nobody reads any more.
-    fn write(&mut self, some: &[SequenceInfo]) -> Outcome<bool> {
-        for info in some {
-            match self.to.write_all(exported::line(info).as_bytes()) {
-                Ok(()) => self.count += 1,
-                Err(error) => return self.left(&error),
-            }
-        }
-        match self.to.flush() {
-            Ok(()) => Ok(true),
-            Err(error) => self.left(&error),
-        }
-    }
-
-    fn left(&self, error: &io::Error) -> Outcome<bool> {
-        match &self.file {
-            Some((_, path)) => Err(unwritten(path, error)),
-            None if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            None => Err(Failure::io("the result cannot be written to stdout", error)),
-        }
+    fn write(&mut self, some: &[SequenceInfo]) -> Outcome {
+        let lines: String = some.iter().map(exported::line).collect();
+        let written = self.to.write_all(lines.as_bytes()).and_then(|()| self.to.flush());
+        written.map_err(|error| match &self.file {
+            Some((_, path)) => unwritten(path, &error),
+            None => Failure::of_stdout("the result", &error),
+        })?;
+        self.count += some.len() as u64;
+        Ok(())
     }
 
     fn finish(mut self) -> Outcome<u64> {

@@ -1,14 +1,13 @@
 //! `idmill list`: the sequences of a store, printed a page at a time, so that memory
 //! does not grow with their number.
 
-use std::io::{self, BufWriter, ErrorKind, Write};
-
 use idmill::store::{Listing, Page, Pages};
+use serde_json::{Value, json};
 
 use crate::args::{Global, List};
 use crate::failure::{Failure, Outcome};
 use crate::opening;
-use crate::output::{Sequence, SequenceTable, Unreadable, json};
+use crate::output::{self, Sequence, SequenceTable};
 
 pub(super) async fn run(global: &Global, args: &List) -> Outcome {
     let store = opening::existing(global).await?;
@@ -18,19 +17,17 @@ pub(super) async fn run(global: &Global, args: &List) -> Outcome {
     let mut printed = Printed::new(limit, global.json);
     while printed.left > 0 {
         let Some(page) = pages.next().await? else { break };
-        if !printed.page(page)? {
-            return Ok(());
-        }
+        printed.page(page)?;
     }
     printed.finish()
 }
 
 /// What went to stdout so far.
 struct Printed {
-    out: BufWriter<io::Stdout>,
     form: Form,
     left: usize,
-    unreadable: Vec<Unreadable>,
+    /// As JSON has them; names and meanings are stable.
+    unreadable: Vec<Value>,
     /// The first of them, for the exit code.
     first: Option<idmill::Error>,
 }
@@ -44,26 +41,26 @@ enum Form {
 impl Printed {
     fn new(limit: usize, json: bool) -> Self {
         let form = if json { Form::Json(false) } else { Form::Table(SequenceTable::default()) };
-        let out = BufWriter::new(io::stdout());
-        Self { out, form, left: limit, unreadable: Vec::new(), first: None }
+        Self { form, left: limit, unreadable: Vec::new(), first: None }
     }
 
-    /// Prints a page; `false` if nobody reads any more.
-    fn page(&mut self, page: Listing) -> Outcome<bool> {
+    /// Prints a page.
+    fn page(&mut self, page: Listing) -> Outcome {
         let sequences: Vec<_> = page.sequences.iter().take(self.left).map(Sequence::from).collect();
         self.left -= sequences.len();
         for found in page.unreadable {
             if matches!(self.form, Form::Table(_)) {
                 anstream::eprintln!("\x1b[1;31merror:\x1b[0m {}", found.error);
             }
-            self.unreadable.push(Unreadable::from(&found));
+            let (kind, message) = (found.error.kind().as_str(), found.error.to_string());
+            self.unreadable.push(json!({ "name": found.name, "kind": kind, "message": message }));
             self.first.get_or_insert(found.error);
         }
         let text = match &mut self.form {
             Form::Table(table) => table.rows(&sequences),
             Form::Json(begun) => in_json(begun, &sequences),
         };
-        self.write(&text)
+        output::write(&text)
     }
 
     fn finish(mut self) -> Outcome {
@@ -71,19 +68,11 @@ impl Printed {
             Form::Table(table) => table.rows(&[]),
             Form::Json(begun) => end_of_json(*begun, &self.unreadable),
         };
-        self.write(&text)?;
+        output::write(&text)?;
         let Some(first) = self.first else { return Ok(()) };
         let message = format!("{} of the store's entries cannot be read as sequences", self.unreadable.len());
         Err(Failure::from(idmill::Error::new(first.kind(), message).during(idmill::Operation::List))
             .hint("the others are listed; `idmill list --json` has both, and what is wrong with each"))
-    }
-
-    fn write(&mut self, text: &str) -> Outcome<bool> {
-        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(Failure::io("the result cannot be written to stdout", &error)),
-        }
     }
 }
 
@@ -92,14 +81,14 @@ fn in_json(begun: &mut bool, sequences: &[Sequence]) -> String {
     let mut text = String::new();
     for sequence in sequences {
         text += if *begun { ",\n    " } else { "{\n  \"sequences\": [\n    " };
-        text += &json(sequence).replace('\n', "\n    ");
+        text += &output::json(sequence).replace('\n', "\n    ");
         *begun = true;
     }
     text
 }
 
-fn end_of_json(begun: bool, unreadable: &[Unreadable]) -> String {
+fn end_of_json(begun: bool, unreadable: &[Value]) -> String {
     let end = if begun { "\n  ]" } else { "{\n  \"sequences\": []" };
-    let unreadable = json(&unreadable).replace('\n', "\n  ");
+    let unreadable = output::json(&unreadable).replace('\n', "\n  ");
     format!("{end},\n  \"unreadable\": {unreadable}\n}}\n")
 }

@@ -1,35 +1,29 @@
-//! The commands, one a file.
+//! The commands: what each does, by itself or in a file of its own.
 
 mod bench;
 mod check;
-mod completions;
-mod create;
-mod decode;
 mod doctor;
 mod draws;
-mod encode;
 mod export;
 mod import;
 mod list;
 mod next;
 mod plan;
-mod remove;
-mod revoke;
-mod schema;
+mod sequences;
 #[cfg(feature = "serve")]
 mod serve;
 #[cfg(not(feature = "serve"))]
 #[path = "unserved.rs"]
 mod serve;
-mod set;
-mod show;
 
+use clap::CommandFactory as _;
+use clap_complete::Shell;
 use idmill::store::{SequenceInfo, Store, not_found};
 use idmill::{Error, SequenceName};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, Global};
 use crate::failure::{Failure, Outcome, quoted};
-use crate::suggest;
+use crate::{formatted, opening, output, suggest};
 
 /// Runs a command to its end. Dropped early, it may leave a reserve or a change
 /// under way that is done or not.
@@ -37,17 +31,17 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
     let global = cli.global;
     match cli.command {
         Command::Next(args) => next::run(&global, &args).await,
-        Command::Create(args) => create::run(&global, &args).await,
+        Command::Create(args) => sequences::create(&global, &args).await,
         Command::List(args) => list::run(&global, &args).await,
-        Command::Show(args) => show::run(&global, &args).await,
-        Command::Set(args) => set::run(&global, &args).await,
-        Command::Remove(args) => remove::run(&global, &args).await,
-        Command::Revoke(args) => revoke::run(&global, &args).await,
+        Command::Show(args) => sequences::show(&global, &args).await,
+        Command::Set(args) => sequences::set(&global, &args).await,
+        Command::Remove(args) => sequences::remove(&global, &args).await,
+        Command::Revoke(args) => sequences::revoke(&global, &args).await,
         Command::Export(args) => export::run(&global, &args).await,
         Command::Import(args) => import::run(&global, &args).await,
-        Command::Schema(args) => schema::run(&global, &args),
-        Command::Encode(args) => encode::run(&global, args),
-        Command::Decode(args) => decode::run(&global, args),
+        Command::Schema { witness } => schema(&global, witness),
+        Command::Encode(args) => formatted::encode(&global, args),
+        Command::Decode(args) => formatted::decode(&global, args),
         Command::Bench(args) => bench::run(&global, args).await,
         Command::Draws(args) => draws::run(&global, args).await,
         Command::Check(args) => check::run(&global, &args).await,
@@ -55,8 +49,30 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Serve(args) => serve::run(&global, *args).await,
         Command::Token(args) => serve::token(&global, &args),
         Command::Plan(args) => plan::run(&global, args).await,
-        Command::Completions(args) => completions::run(&args),
+        Command::Completions { shell } => completions(shell),
     }
+}
+
+/// The statement that creates the table of a store, or of a witness: the guard's table; without a guard, the
+/// store is taken for the witness.
+fn schema(global: &Global, witness: bool) -> Outcome {
+    let url = opening::url(global)?;
+    let (place, ddl) = match url.guard() {
+        Some(guard) if witness => (guard.to_string(), guard.ddl()?),
+        None if witness => (url.to_string(), url.witness_ddl()?),
+        _ => (url.to_string(), url.ddl()?),
+    };
+    let none =
+        || format!("{place} has no table to create; `schema` is for SQLite, PostgreSQL, MySQL and Spanner");
+    let ddl = ddl.ok_or_else(|| Failure::usage(none()))?;
+    output::result(global.json, &serde_json::json!({ "ddl": ddl }), |_| format!("{ddl};\n"))
+}
+
+/// Prints the completion script of a shell.
+fn completions(shell: Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "idmill", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
 }
 
 /// A sequence that must be there.

@@ -13,7 +13,7 @@ use super::absent;
 use crate::args::{Global, Next};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::formatted::{Line, unwritten};
-use crate::lines::{Lines, Reader};
+use crate::lines::Lines;
 use crate::{opening, output, suggest};
 
 /// The most ids taken at a time: what a reader that leaves early wastes at most, and
@@ -167,9 +167,7 @@ impl Run {
             self.left -= got.ids.len();
             // A reader may stall. The thread that listens for signals and drives the
             // refills must not stall with it.
-            if tokio::task::block_in_place(|| self.write(got.ids))? == Reader::Left {
-                return Ok(());
-            }
+            tokio::task::block_in_place(|| self.write(got.ids))?;
             progress.inc(self.lines - progress.position());
             match got.then {
                 Some(error) => return Err(error.into()),
@@ -179,13 +177,13 @@ impl Run {
         }
     }
 
-    fn write(&mut self, ranges: Ranges) -> Outcome<Reader> {
+    fn write(&mut self, ranges: Ranges) -> Outcome {
         let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
         let outcome = self.line.write(ranges, &mut lines);
         // Also those before one that failed.
-        let flushed = lines.flush().map_err(|error| unwritten(&error));
+        let flushed = lines.flush().map_err(unwritten);
         self.lines += lines.written();
-        if outcome? == Reader::Left { Ok(Reader::Left) } else { flushed }
+        outcome.and(flushed)
     }
 }
 

@@ -216,13 +216,6 @@ impl fmt::Display for Value<'_> {
         if !text.contains(SPECIAL) && !text.contains('=') && text.trim() == text {
             return f.write_str(text);
         }
-        f.write_str("\"")?;
-        for c in text.chars() {
-            if matches!(c, '"' | '\\') {
-                f.write_str("\\")?;
-            }
-            write!(f, "{c}")?;
-        }
-        f.write_str("\"")
+        write!(f, "\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
     }
 }

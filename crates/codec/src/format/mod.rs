@@ -46,17 +46,12 @@ impl Mapping {
         }
     }
 
-    fn encode(&self, number: u64) -> Result<u64> {
+    fn map(&self, number: u64, back: bool) -> Result<u64> {
         match self {
+            Self::Permutation(permutation) if back => permutation.decode(number),
             Self::Permutation(permutation) => permutation.encode(number),
+            // Its own inverse.
             Self::Reversal(reversal) => reversal.encode(number),
-        }
-    }
-
-    fn decode(&self, number: u64) -> Result<u64> {
-        match self {
-            Self::Permutation(permutation) => permutation.decode(number),
-            Self::Reversal(reversal) => reversal.decode(number),
         }
     }
 
@@ -199,7 +194,7 @@ impl Format {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain).
     pub fn text(&self, id: u64) -> Result<Text<'_>> {
-        let number = self.mappings.iter().try_fold(id, |number, mapping| mapping.encode(number))?;
+        let number = self.mappings.iter().try_fold(id, |number, mapping| mapping.map(number, false))?;
         Ok(Text { format: self, digits: self.layout.write(number) })
     }
 
@@ -208,9 +203,7 @@ impl Format {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain).
     pub fn encode(&self, id: u64) -> Result<String> {
-        let mut text = String::new();
-        self.encode_into(id, &mut text)?;
-        Ok(text)
+        Ok(self.text(id)?.to_string())
     }
 
     /// Appends the text of an id to `buffer`, which can be reused.
@@ -219,10 +212,7 @@ impl Format {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id outside the [`domain`](Self::domain); the
     /// buffer is then unchanged.
     pub fn encode_into(&self, id: u64, buffer: &mut String) -> Result<()> {
-        let text = self.text(id)?;
-        for part in text.parts() {
-            buffer.push_str(part);
-        }
+        buffer.extend(self.text(id)?.parts());
         Ok(())
     }
 
@@ -235,7 +225,7 @@ impl Format {
         let (from, to) = self.without_affixes(text)?;
         let number = self.layout.read(text, from, to)?;
         self.mappings.iter().rev().try_fold(number, |number, mapping| {
-            mapping.decode(number).map_err(|_| {
+            mapping.map(number, true).map_err(|_| {
                 let (name, max) = (mapping.name(), mapping.domain().max());
                 fault::whole(text, format_args!("{number} is nothing that `{name}` makes, which is 0 to {max}; is it of another format?"))
             })

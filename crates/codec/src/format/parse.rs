@@ -175,27 +175,19 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
     }
 
     fn bits(&self, argument: &Argument<'_>) -> Result<Domain> {
-        let bits = argument.value.parse().ok().filter(|_| is_plain(&argument.value));
-        let domain = bits.and_then(|bits| Domain::bits(bits).ok());
+        let domain = number(&argument.value).and_then(|bits| Domain::bits(bits).ok());
         domain.ok_or_else(|| wrong(self.text, argument.at, "`bits` is a whole number of 1 to 64"))
     }
 
     fn below(&self, argument: &Argument<'_>) -> Result<Domain> {
-        let bound = argument.value.parse().ok().filter(|_| is_plain(&argument.value));
-        let domain = bound.and_then(|bound| Domain::below(bound).ok());
-        domain.ok_or_else(|| {
-            wrong(
-                self.text,
-                argument.at,
-                "`below` is a whole number of 1 to 18446744073709551615; for all, write bits=64",
-            )
-        })
+        let usage = "`below` is a whole number of 1 to 18446744073709551615; for all, write bits=64";
+        let domain = number(&argument.value).and_then(|bound| Domain::below(bound).ok());
+        domain.ok_or_else(|| wrong(self.text, argument.at, usage))
     }
 
     fn symbols(&self, call: &Call<'_>) -> Result<u8> {
         let usage = format!("write `{}(N)`, with N of 1 to 32", call.name);
-        let value = self.value(call, &usage)?;
-        value.parse().ok().filter(|_| is_plain(value)).ok_or_else(|| wrong(self.text, call.at, usage))
+        number(self.value(call, &usage)?).ok_or_else(|| wrong(self.text, call.at, usage))
     }
 
     /// The one argument of a codec that has no name.
@@ -221,7 +213,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
     }
 }
 
-/// Digits alone: `parse` takes a sign too.
-fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit())
+/// Digits only: `parse` takes a sign too.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }

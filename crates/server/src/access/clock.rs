@@ -1,15 +1,16 @@
 //! What time it is: of the day, for when a token ends, and since the start, for how fast somebody asks.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use derive_more::Debug;
 use tokio::time::Instant;
 
 use super::bucket::nanos;
 
 /// The time of the day may jump, both ways; the time since the start only grows.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
+#[debug("Clock(…)")]
 pub(crate) struct Clock {
     day: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     began: Instant,
@@ -31,11 +32,5 @@ impl Clock {
     /// Nanoseconds since it began.
     pub(crate) fn elapsed(&self) -> u64 {
         nanos(self.began.elapsed())
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock(…)")
     }
 }

@@ -5,13 +5,15 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::SystemTime;
 
+use derive_more::Debug;
 use idmill::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use super::{Pattern, Rights};
 
 /// What a client shows: 256 random bits. It is printed once, and not kept.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[debug("Secret(…)")]
 pub struct Secret(String);
 
 impl Secret {
@@ -25,7 +27,7 @@ impl Secret {
             let message = format!("the system has no randomness for a token: {error}");
             Error::new(idmill::ErrorKind::Unavailable, message)
         })?;
-        Ok(Self(format!("idm_{}", hex(&bytes))))
+        Ok(Self(format!("idm_{}", hex::encode(bytes))))
     }
 
     /// As the client shows it.
@@ -39,14 +41,9 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
 /// The SHA-256 of a token. As a token is 256 random bits, a slower hash would protect nothing more.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[debug("{self}")]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
@@ -57,13 +54,7 @@ impl TokenHash {
 
 impl fmt::Display for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", hex(&self.0))
-    }
-}
-
-impl fmt::Debug for TokenHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        write!(f, "sha256:{}", hex::encode(self.0))
     }
 }
 
@@ -72,15 +63,11 @@ impl FromStr for TokenHash {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let digits = text
-            .strip_prefix("sha256:")
-            .filter(|digits| digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit()));
-        let byte = |digits: &str, at: usize| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok();
-        let bytes = digits.and_then(|digits| (0..32).map(|at| byte(digits, at)).collect::<Option<Vec<_>>>());
-        let bytes: Option<[u8; 32]> = bytes.and_then(|bytes| bytes.try_into().ok());
+        let mut hash = [0; 32];
+        let read = text.strip_prefix("sha256:").map(|digits| hex::decode_to_slice(digits, &mut hash));
         // Not repeated: it may be the token itself.
         let message = "a token's hash is `sha256:` and 64 hexadecimal digits, as `idmill token` prints it";
-        bytes.map(Self).ok_or_else(|| Error::invalid(message))
+        if read == Some(Ok(())) { Ok(Self(hash)) } else { Err(Error::invalid(message)) }
     }
 }
 
@@ -126,11 +113,6 @@ impl Token {
             expires: None,
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]

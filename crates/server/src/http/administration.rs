@@ -135,25 +135,15 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: Body<Created>,
 ) -> Result<Response, Problem> {
-    let outcome = created(&state, &who, &name, &headers, body).await;
-    who.did(&state, "create", &name, outcome.as_ref().map(Some));
-    Ok(shown(StatusCode::CREATED, &outcome?))
-}
-
-async fn created(
-    state: &ServerState,
-    who: &Administrator,
-    name: &str,
-    headers: &HeaderMap,
-    body: Body<Created>,
-) -> Result<SequenceInfo, Problem> {
-    who.may(name)?;
-    let Created { start: Number(start), max: Number(max) } = object(body)?;
-    if headers.contains_key(header::IF_MATCH) {
-        return Err(precondition::failed("PUT only creates, and If-Match demands one that exists; PATCH it"));
-    }
-    let bounds = Bounds::new(start, max)?;
-    Ok(state.draws.create(name, bounds).instrument(act("create", name)).await?)
+    let created = async {
+        let Created { start: Number(start), max: Number(max) } = object(body)?;
+        if headers.contains_key(header::IF_MATCH) {
+            let detail = "PUT only creates, and If-Match demands one that exists; PATCH it";
+            return Err(precondition::failed(detail));
+        }
+        Ok(Some(state.draws.create(&name, Bounds::new(start, max)?).await?))
+    };
+    acted(&state, &who, ("create", StatusCode::CREATED), &name, created).await
 }
 
 /// What is to be otherwise.
@@ -175,24 +165,14 @@ pub(super) async fn change(
     headers: HeaderMap,
     body: Body<Changed>,
 ) -> Result<Response, Problem> {
-    let outcome = changed(&state, &who, &name, &headers, body).await;
-    who.did(&state, "change", &name, outcome.as_ref().map(Some));
-    Ok(shown(StatusCode::OK, &outcome?))
-}
-
-async fn changed(
-    state: &ServerState,
-    who: &Administrator,
-    name: &str,
-    headers: &HeaderMap,
-    body: Body<Changed>,
-) -> Result<SequenceInfo, Problem> {
-    who.may(name)?;
-    let Changed { next, max, backwards, revoke } = object(body)?;
-    let (next, max) = (next.map(|Number(next)| next), max.map(|Number(max)| max));
-    let expected = met(state, name, headers).await?;
-    let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
-    Ok(state.draws.set(name, change).instrument(act("change", name)).await?)
+    let changed = async {
+        let Changed { next, max, backwards, revoke } = object(body)?;
+        let [next, max] = [next, max].map(|number| number.map(|Number(number)| number));
+        let expected = met(&state, &name, &headers).await?;
+        let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke);
+        Ok(Some(state.draws.set(&name, change.expect(expected)).await?))
+    };
+    acted(&state, &who, ("change", StatusCode::OK), &name, changed).await
 }
 
 pub(super) async fn remove(
@@ -200,25 +180,29 @@ pub(super) async fn remove(
     who: Administrator,
     Name(name): Name,
     headers: HeaderMap,
-) -> Result<StatusCode, Problem> {
-    let outcome = removed(&state, &who, &name, &headers).await;
-    who.did(&state, "remove", &name, outcome.as_ref().map(|()| None));
-    outcome.map(|()| StatusCode::NO_CONTENT)
+) -> Result<Response, Problem> {
+    let removed = async {
+        // Not atomic, since stores remove by name: a sequence created between these steps is removed as well.
+        met(&state, &name, &headers).await?;
+        if state.draws.remove(&name).await? { Ok(None) } else { Err(missing(&name)) }
+    };
+    acted(&state, &who, ("remove", StatusCode::NO_CONTENT), &name, removed).await
 }
 
-async fn removed(
+/// Runs the change if the token permits it, writes the audit line, and answers with the changed sequence.
+async fn acted(
     state: &ServerState,
     who: &Administrator,
+    (did, status): (&'static str, StatusCode),
     name: &str,
-    headers: &HeaderMap,
-) -> Result<(), Problem> {
-    who.may(name)?;
-    // Not atomic, since stores remove by name: a sequence created between these steps is removed as well.
-    met(state, name, headers).await?;
-    if state.draws.remove(name).instrument(act("remove", name)).await? {
-        return Ok(());
-    }
-    Err(missing(name))
+    work: impl Future<Output = Result<Option<SequenceInfo>, Problem>>,
+) -> Result<Response, Problem> {
+    let outcome = match who.may(name) {
+        Ok(()) => work.instrument(act(did, name)).await,
+        Err(refused) => Err(refused),
+    };
+    who.did(state, did, name, outcome.as_ref().map(Option::as_ref));
+    Ok(outcome?.map_or_else(|| status.into_response(), |info| shown(status, &info)))
 }
 
 /// Checks `If-Match`, and returns the identity to expect; `None` if any will do.

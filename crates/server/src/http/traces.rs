@@ -1,11 +1,11 @@
 //! A span for each request.
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use derive_more::Debug;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
@@ -15,14 +15,9 @@ const QUIET: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 type Adopt = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
 /// What gives the span of a request its parent.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
+#[debug("Parents(…)")]
 pub(crate) struct Parents(pub(crate) Arc<Adopt>);
-
-impl fmt::Debug for Parents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Parents(…)")
-    }
-}
 
 /// The span of a request, where somebody listens to it. Its fields have the names that OpenTelemetry gives
 /// them.

@@ -194,7 +194,7 @@ async fn names_are_text_wherever_they_stand() {
     let search = reqwest::Url::parse_with_params(&server.url("/"), [("search", HOSTILE)]).unwrap();
     let page = reqwest::get(search).await.unwrap().text().await.unwrap();
     assert!(!page.contains("<img"), "{page}");
-    let escaped = "&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;{{rows}}";
+    let escaped = "&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;{{rows}}";
     assert!(page.contains(&format!("<bdi data-cell=\"name\">{escaped}</bdi>")), "{page}");
     assert!(page.contains(&format!("value=\"{escaped}\"")), "{page}");
 }

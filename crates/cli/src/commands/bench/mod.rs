@@ -1,25 +1,27 @@
 //! `idmill bench`: what each mode costs on a store.
 
-mod callers;
-mod modes;
-mod pictures;
 mod published;
 mod report;
-mod row;
+mod subject;
 mod transactions;
 
-use indicatif::ProgressBar;
+use std::time::{Duration, Instant};
 
-use self::modes::Subject;
-use self::report::Report;
-use self::row::Row;
-use crate::args::{Bench, Global, Mode};
+use clap::ValueEnum as _;
+use hdrhistogram::Histogram;
+use idmill::{Result, Status};
+
+use self::report::{Report, Row};
+use self::subject::{Subject, Way};
+use crate::args::{Bench, Global, Mode, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Measurement, PER_RUN, off_runtime};
+use crate::measuring::{Measurement, Runs, countable_micros, in_micros, micros, off_runtime};
 use crate::opening::Measured;
 use crate::output;
 
 const SEQUENCE: &str = "idmill-bench";
+/// A store that was busy this many times in a row is not going to serve.
+const ENOUGH: u32 = 1000;
 
 pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
     if args.iterations == Some(0) {
@@ -27,9 +29,8 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
         return Err(failure.hint("give --iterations at least 1, or a --duration"));
     }
     if args.markdown && global.json {
-        return Err(
-            Failure::usage("JSON is no Markdown").hint("give --json a FILE, or leave one of the two out")
-        );
+        let failure = Failure::usage("JSON is no Markdown");
+        return Err(failure.hint("give --json a FILE, or leave one of the two out"));
     }
     let args = if args.published { published::settings(args) } else { args };
     let store = Measured::open(global, SEQUENCE).await?;
@@ -40,54 +41,94 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
         output::write_file(file, &(output::json(&report) + "\n"))?;
     }
     if let Some(file) = &args.plot {
-        output::write_file(file, &pictures::svg(&report))?;
+        output::write_file(file, &report.svg())?;
     }
-    if global.json { output::print_json(&report) } else { output::print(&report.human(args.markdown)) }
+    output::result(global.json, &report, |report| report.human(args.markdown))
 }
 
 /// What was asked for, or everything that the store can do.
 fn modes(args: &Bench, store: &Measured) -> Outcome<Vec<Mode>> {
     let in_transactions = transactions::are_known(store);
     if let Some(mode) = args.mode.iter().find(|mode| mode.is_in_transaction() && !in_transactions) {
-        let message = format!("the mode {} is not there for `{}:` stores", mode.name(), store.url.scheme());
+        let (mode, scheme) = (spelled(mode), store.url.scheme());
+        let message = format!("the mode {mode} is not there for `{scheme}:` stores");
         return Err(Failure::usage(message).hint(format!("it is for {}", transactions::known())));
     }
-    if !args.mode.is_empty() {
-        return Ok(args.mode.clone());
-    }
-    let all = [Mode::InTransaction, Mode::InTransactionMany, Mode::Async, Mode::Global, Mode::Batch];
-    let all = all.into_iter().chain([Mode::AsyncBatch, Mode::Thread]);
-    Ok(all.filter(|mode| in_transactions || !mode.is_in_transaction()).collect())
+    let asked = if args.mode.is_empty() { Mode::value_variants() } else { &args.mode };
+    Ok(asked.iter().copied().filter(|mode| in_transactions || !mode.is_in_transaction()).collect())
 }
 
 async fn measure_all(store: &Measured, args: &Bench, modes: &[Mode]) -> Outcome<Vec<Row>> {
-    let total = args.threads.len() * modes.len();
-    let bar = output::progress(total as u64 * PER_RUN);
-    let mut rows = Vec::new();
+    let (mut runs, mut rows) = (Runs::new(args.threads.len() * modes.len()), Vec::new());
     for &threads in &args.threads {
         for &mode in modes {
-            bar.set_message(format!("{} x {threads}", mode.name()));
-            rows.push(measure(store, args, mode, threads, &bar).await?);
-            bar.set_position(rows.len() as u64 * PER_RUN);
+            let subject = Subject::prepare(store, args, mode).await?;
+            let plan = Measurement::new(threads, args.iterations, args.duration);
+            let (of_run, hold) = (plan.clone(), args.transaction);
+            let run = off_runtime(move || (measure(&of_run, &subject, hold), subject));
+            let (seen, subject) = runs.run(&format!("{} x {threads}", spelled(&mode)), &plan, run).await;
+            rows.push(Row::new(mode, threads, &seen?, &subject));
+            subject.close().await;
         }
     }
-    bar.finish_and_clear();
     Ok(rows)
 }
 
-async fn measure(
-    store: &Measured,
-    args: &Bench,
-    mode: Mode,
-    threads: u16,
-    bar: &ProgressBar,
-) -> Outcome<Row> {
-    let subject = Subject::prepare(store, args, mode).await?;
-    let plan = Measurement::new(threads, args.iterations, args.duration);
-    let (of_run, hold) = (plan.clone(), args.transaction);
-    let run = off_runtime(move || (callers::run(&of_run, &subject, hold), subject));
-    let (seen, subject) = plan.watched(bar, run).await;
-    let row = Row::new(mode, threads, &seen?, &subject);
-    subject.close().await;
-    Ok(row)
+/// The counts and times of all threads.
+#[derive(Debug)]
+struct Seen {
+    values: u64,
+    retries: u64,
+    /// From the start of all to the end of the last.
+    elapsed: Duration,
+    /// In microseconds, as they were.
+    times: Histogram<u64>,
+    /// The same, corrected for coordinated omission.
+    corrected: Histogram<u64>,
+}
+
+impl Seen {
+    fn new() -> Self {
+        Self { values: 0, retries: 0, elapsed: Duration::ZERO, times: in_micros(), corrected: in_micros() }
+    }
+}
+
+/// Has all threads make transactions at the same time, each of which lasts for `hold`.
+fn measure(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Seen> {
+    let work = |mut way: Way<'_>, since| work(plan, &mut way, hold, since);
+    let (each, elapsed) = plan.on_threads(|| subject.way(), work)?;
+    let mut all = Seen { elapsed, ..Seen::new() };
+    for seen in each {
+        all.values += seen.values;
+        all.retries += seen.retries;
+        all.times.add(&seen.times).expect("both count up to the same");
+        all.corrected.add(&seen.corrected).expect("both count up to the same");
+    }
+    Ok(all)
+}
+
+fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -> Result<Seen> {
+    let (mut seen, mut made, mut busy) = (Seen::new(), 0, 0);
+    let mut before = since;
+    while !plan.is_done(made, since) {
+        match way(hold) {
+            Ok(values) => {
+                let took = countable_micros(before.elapsed());
+                seen.times.saturating_record(took);
+                // A caller who does not wait for the one before would begin as often as this.
+                seen.corrected.record_correct(took, micros(hold)).expect("within the bounds");
+                seen.values += values;
+                made += 1;
+                busy = 0;
+                before = Instant::now();
+            }
+            // The transaction did nothing, or nobody knows: it is begun again, and its time goes on.
+            Err(error) if error.status() != Status::Permanent && busy < ENOUGH => {
+                seen.retries += 1;
+                busy += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(seen)
 }

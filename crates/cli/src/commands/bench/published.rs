@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::row::Row;
-use crate::args::{Bench, Mode};
+use super::report::Row;
+use crate::args::{Bench, Mode, spelled};
 use crate::output::{Sheet, digits};
 
 /// Of the published runs, each with this transaction around every id.
@@ -24,40 +24,19 @@ struct Figures {
     p99_ms: f64,
 }
 
-impl Figures {
-    fn over(self, in_transaction: Self) -> Ratios {
-        Ratios {
-            throughput_over_in_transaction: self.values_per_second / in_transaction.values_per_second,
-            p99_over_transaction: self.p99_ms / TRANSACTION_MS,
-        }
-    }
+const fn figures(values_per_second: f64, p50_ms: f64, p90_ms: f64, p99_ms: f64) -> Figures {
+    Figures { values_per_second, p50_ms, p90_ms, p99_ms }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Published {
-    mode: Mode,
-    threads: u16,
-    figures: Figures,
-}
-
-const fn run(
-    mode: Mode,
-    threads: u16,
-    values_per_second: f64,
-    [p50_ms, p90_ms, p99_ms]: [f64; 3],
-) -> Published {
-    Published { mode, threads, figures: Figures { values_per_second, p50_ms, p90_ms, p99_ms } }
-}
-
-const PUBLISHED: [Published; 8] = [
-    run(Mode::InTransaction, 10, 34.0, [27.0, 1189.0, 2703.0]),
-    run(Mode::Async, 10, 66.5, [28.0, 611.0, 1460.0]),
-    run(Mode::Batch, 10, 494.0, [18.0, 20.0, 38.0]),
-    run(Mode::AsyncBatch, 10, 512.0, [18.0, 20.0, 30.0]),
-    run(Mode::InTransaction, 50, 30.6, [1191.0, 3513.0, 5982.0]),
-    run(Mode::Async, 50, 78.1, [29.0, 1695.0, 3442.0]),
-    run(Mode::Batch, 50, 1195.0, [27.0, 55.0, 168.0]),
-    run(Mode::AsyncBatch, 50, 1622.0, [24.0, 28.0, 30.0]),
+const PUBLISHED: [(Mode, u16, Figures); 8] = [
+    (Mode::InTransaction, 10, figures(34.0, 27.0, 1189.0, 2703.0)),
+    (Mode::Async, 10, figures(66.5, 28.0, 611.0, 1460.0)),
+    (Mode::Batch, 10, figures(494.0, 18.0, 20.0, 38.0)),
+    (Mode::AsyncBatch, 10, figures(512.0, 18.0, 20.0, 30.0)),
+    (Mode::InTransaction, 50, figures(30.6, 1191.0, 3513.0, 5982.0)),
+    (Mode::Async, 50, figures(78.1, 29.0, 1695.0, 3442.0)),
+    (Mode::Batch, 50, figures(1195.0, 27.0, 55.0, 168.0)),
+    (Mode::AsyncBatch, 50, figures(1622.0, 24.0, 28.0, 30.0)),
 ];
 
 /// The settings of the published runs, whatever the others say; how long to measure stays the caller's.
@@ -75,46 +54,44 @@ pub(super) fn settings(args: Bench) -> Bench {
 /// A run beside the published one.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compared {
-    pub(super) mode: &'static str,
+    pub(super) mode: Mode,
     pub(super) threads: u16,
-    pub(super) here: Ratios,
-    pub(super) published: Ratios,
+    here: Ratios,
+    published: Ratios,
     published_figures: Figures,
     #[serde(skip)]
     values_per_second: f64,
 }
 
-/// Over the in-transaction mode with as many threads, and over the simulated transaction.
+/// Figures over those of the in-transaction mode with the same threads, and over the simulated transaction.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Ratios {
-    pub(super) throughput_over_in_transaction: f64,
+struct Ratios {
+    throughput_over_in_transaction: f64,
     p99_over_transaction: f64,
 }
 
 impl Compared {
-    /// Whether it is the one that the others are set beside.
-    pub(super) fn is_base(&self) -> bool {
-        self.mode == Mode::InTransaction.name()
+    /// Values a second over those of the in-transaction mode: here, and as published.
+    pub(super) fn throughputs(&self) -> [f64; 2] {
+        [self.here, self.published].map(|ratios| ratios.throughput_over_in_transaction)
     }
 }
 
 /// Each published run beside the one of `rows`, which were measured with its settings.
 pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
-    let row = |mode: Mode, threads| {
-        rows.iter().find(|row| (row.mode, row.threads) == (mode.name(), threads)).expect("was measured")
+    let row = |mode: Mode, threads: u16| {
+        rows.iter().find(|row| (row.mode, row.threads) == (mode, threads)).expect("was measured")
     };
-    let compared = PUBLISHED.iter().map(|run| {
-        let Published { mode, threads, figures } = *run;
+    let compared = PUBLISHED.iter().map(|&(mode, threads, figures)| {
         let (here, base) = (row(mode, threads), row(Mode::InTransaction, threads));
-        let theirs = published(Mode::InTransaction, threads);
         Compared {
-            mode: mode.name(),
+            mode,
             threads,
             here: Ratios {
                 throughput_over_in_transaction: here.values_per_second / base.values_per_second,
-                p99_over_transaction: here.corrected_ms.p99 / transaction_ms,
+                p99_over_transaction: here.corrected_ms["p99"] / transaction_ms,
             },
-            published: figures.over(theirs),
+            published: ratios(threads, figures),
             published_figures: figures,
             values_per_second: here.values_per_second,
         }
@@ -122,14 +99,18 @@ pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
     compared.collect()
 }
 
-fn published(mode: Mode, threads: u16) -> Figures {
-    let run = PUBLISHED.iter().find(|run| (run.mode, run.threads) == (mode, threads));
-    run.expect("is in the table").figures
+fn ratios(threads: u16, figures: Figures) -> Ratios {
+    let base = PUBLISHED.iter().find(|run| (run.0, run.1) == (Mode::InTransaction, threads));
+    let base = base.expect("is in the table").2;
+    Ratios {
+        throughput_over_in_transaction: figures.values_per_second / base.values_per_second,
+        p99_over_transaction: figures.p99_ms / TRANSACTION_MS,
+    }
 }
 
 /// The columns come in pairs: here, and as published.
 pub(super) fn sheet(compared: &[Compared]) -> Sheet {
-    let mut sheet = Sheet::new(&[
+    const HEADINGS: [&str; 8] = [
         "MODE",
         "THREADS",
         "VALUES/S",
@@ -138,21 +119,20 @@ pub(super) fn sheet(compared: &[Compared]) -> Sheet {
         "PUBLISHED",
         "P99 / TRANSACTION",
         "PUBLISHED",
-    ]);
-    for run in compared {
-        let (here, published) = (run.here, run.published);
-        sheet.push(vec![
-            run.mode.to_owned(),
-            run.threads.to_string(),
-            digits(run.values_per_second),
-            digits(run.published_figures.values_per_second),
-            digits(here.throughput_over_in_transaction),
-            digits(published.throughput_over_in_transaction),
-            digits(here.p99_over_transaction),
-            digits(published.p99_over_transaction),
-        ]);
-    }
-    sheet
+    ];
+    let rows = compared.iter().map(|run| {
+        let [here, published] = run.throughputs();
+        let figures = [
+            run.values_per_second,
+            run.published_figures.values_per_second,
+            here,
+            published,
+            run.here.p99_over_transaction,
+            run.published.p99_over_transaction,
+        ];
+        [spelled(&run.mode), run.threads.to_string()].into_iter().chain(figures.map(digits)).collect()
+    });
+    Sheet::of(&HEADINGS, rows)
 }
 
 #[cfg(test)]
@@ -162,8 +142,8 @@ mod tests {
     #[test]
     fn the_published_ratios_are_those_of_the_published_figures() {
         let ratio = |mode, threads| {
-            let of = |mode| published(mode, threads).values_per_second;
-            digits(of(mode) / of(Mode::InTransaction))
+            let run = PUBLISHED.iter().find(|run| (run.0, run.1) == (mode, threads)).unwrap();
+            digits(ratios(threads, run.2).throughput_over_in_transaction)
         };
         assert_eq!([ratio(Mode::AsyncBatch, 10), ratio(Mode::AsyncBatch, 50)], ["15.1", "53.0"]);
         assert_eq!([ratio(Mode::Batch, 10), ratio(Mode::Batch, 50)], ["14.5", "39.1"]);

@@ -1,12 +1,67 @@
-//! What was measured, as a table and as JSON.
+//! The results: as tables, as JSON and as a picture.
 
 use serde::Serialize;
 
+use super::Seen;
 use super::published::{self, Compared};
-use super::row::Row;
-use crate::args::Bench;
+use super::subject::Subject;
+use crate::args::{Bench, Mode, spelled};
+use crate::measuring::{Counts, Percentiles, percentiles};
 use crate::opening::Measured;
 use crate::output::{Sheet, digits, rate};
+use crate::plot::{Bars, Group, bars_svg};
+
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("max", 1.0)];
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) mode: Mode,
+    pub(super) threads: u16,
+    values: u64,
+    seconds: f64,
+    pub(super) values_per_second: f64,
+    /// Times of a transaction, corrected for coordinated omission.
+    pub(super) corrected_ms: Percentiles<f64>,
+    /// Times of a transaction, as measured.
+    times_ms: Percentiles<f64>,
+    /// `null` for modes that keep nothing in memory, but for the reserves.
+    #[serde(flatten)]
+    counts: Counts,
+    retries: u64,
+}
+
+impl Row {
+    pub(super) fn new(mode: Mode, threads: u16, seen: &Seen, subject: &Subject) -> Self {
+        let seconds = seen.elapsed.as_secs_f64();
+        let in_millis = |micros: u64| micros as f64 / 1e3;
+        Self {
+            mode,
+            threads,
+            values: seen.values,
+            seconds,
+            values_per_second: seen.values as f64 / seconds,
+            corrected_ms: percentiles(&seen.corrected, &QUANTILES, in_millis),
+            times_ms: percentiles(&seen.times, &QUANTILES, in_millis),
+            counts: subject.counts(seen.times.len()),
+            retries: seen.retries,
+        }
+    }
+
+    fn times(&self) -> Vec<String> {
+        let mut cells = vec![spelled(&self.mode), self.threads.to_string(), rate(self.values_per_second)];
+        cells.extend(QUANTILES.iter().map(|(name, _)| digits(self.corrected_ms[name])));
+        cells
+    }
+
+    fn counts(&self) -> Vec<String> {
+        let mut cells = vec![spelled(&self.mode), self.threads.to_string(), self.values.to_string()];
+        cells.extend(self.counts.cells());
+        cells.push(self.retries.to_string());
+        cells
+    }
+}
 
 /// The whole of a bench. Names and meanings of the fields are stable.
 #[derive(Clone, Debug, Serialize)]
@@ -16,9 +71,9 @@ pub(super) struct Report {
     transaction_ms: f64,
     step: u64,
     watermark: u64,
-    pub(super) runs: Vec<Row>,
+    runs: Vec<Row>,
     /// `null` unless asked for.
-    pub(super) published: Option<Vec<Compared>>,
+    published: Option<Vec<Compared>>,
 }
 
 impl Report {
@@ -40,10 +95,12 @@ impl Report {
         // Without an empty line between them, Markdown takes what follows for the same paragraph.
         let gap = if markdown { "\n" } else { "" };
         let hold = digits(self.transaction_ms);
+        let times = ["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"];
+        let counts = ["MODE", "THREADS", "VALUES", "RESERVES", "WAITED", "GAPS", "LEFT", "RETRIES"];
         let mut text = format!(
             "Milliseconds a transaction that works for {hold} ms, corrected for coordinated omission:\n{gap}{}\n{}",
-            sheet(&self.times()),
-            sheet(&self.counts())
+            sheet(&Sheet::of(&times, self.runs.iter().map(Row::times))),
+            sheet(&Sheet::of(&counts, self.runs.iter().map(Row::counts)))
         );
         if let Some(compared) = &self.published {
             text += "\nBeside what was published for Cloud Spanner, each after what was measured here:\n";
@@ -52,21 +109,39 @@ impl Report {
         text
     }
 
-    fn times(&self) -> Sheet {
-        let mut sheet =
-            Sheet::new(&["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"]);
-        for row in &self.runs {
-            let mut cells = vec![row.mode.to_owned(), row.threads.to_string(), rate(row.values_per_second)];
-            cells.extend(row.corrected_ms.all().map(digits));
-            sheet.push(cells);
+    /// Throughput, and how long transactions took, by mode.
+    pub(super) fn svg(&self) -> String {
+        let shown = ["p50", "p90", "p99", "max"];
+        let rates = self.runs.iter().map(|row| (row.mode, row.threads, vec![row.values_per_second]));
+        let times = self
+            .runs
+            .iter()
+            .map(|row| (row.mode, row.threads, shown.map(|at| row.corrected_ms[at]).to_vec()));
+        let mut pictures = vec![
+            bars("Values a second", &["values/s"], rate, rates),
+            bars("Milliseconds a transaction", &shown, digits, times),
+        ];
+        if let Some(compared) = &self.published {
+            // The mode that the others are set beside would be a bar of 1 each time.
+            let others = compared.iter().filter(|run| run.mode != Mode::InTransaction);
+            pictures.push(bars(
+                "Times the values a second of in-transaction with as many threads",
+                &["here", "published, on Cloud Spanner"],
+                digits,
+                others.map(|run| (run.mode, run.threads, run.throughputs().to_vec())),
+            ));
         }
-        sheet
+        bars_svg(&pictures)
     }
+}
 
-    fn counts(&self) -> Sheet {
-        let mut sheet =
-            Sheet::new(&["MODE", "THREADS", "VALUES", "RESERVES", "WAITED", "GAPS", "LEFT", "RETRIES"]);
-        self.runs.iter().for_each(|row| sheet.push(row.counts()));
-        sheet
-    }
+fn bars(
+    title: &str,
+    legend: &[&str],
+    label: fn(f64) -> String,
+    runs: impl Iterator<Item = (Mode, u16, Vec<f64>)>,
+) -> Bars {
+    let group = |(mode, threads, values)| Group { name: format!("{} × {threads}", spelled(&mode)), values };
+    let legend = legend.iter().map(ToString::to_string).collect();
+    Bars { title: title.to_owned(), legend, log: true, label, groups: runs.map(group).collect() }
 }

@@ -17,57 +17,36 @@ use crate::opening;
 
 pub(super) struct Patient {
     url: StoreUrl,
-    ask: Ask,
+    columns: Vec<(SequenceName, ColumnUrl)>,
+    args: Doctor,
     /// Once it can be opened; with the witness, if that is open too.
     opened: Option<(Arc<dyn Store>, Option<doctor::Doctor>)>,
     earlier: Option<Reached>,
 }
 
-/// What the arguments ask.
-struct Ask {
-    columns: Vec<(SequenceName, ColumnUrl)>,
-    types: Vec<(SequenceName, (String, u64))>,
-    rates: Vec<(SequenceName, f64)>,
-    ends_within: Duration,
-    measures: bool,
-}
-
-impl Ask {
-    fn new(args: &Doctor) -> Result<Self> {
-        let column = |(name, url): &(String, String)| Ok((SequenceName::new(name)?, ColumnUrl::parse(url)?));
-        Ok(Self {
-            columns: args.check.iter().map(column).collect::<Result<_>>()?,
-            types: named(&args.types)?,
-            rates: named(&args.rate)?,
-            ends_within: args.ends_within,
-            measures: args.watch.is_some(),
-        })
+impl Patient {
+    /// Rejects invalid arguments before anything is looked at.
+    pub(super) fn new(global: &Global, args: &Doctor) -> Outcome<Self> {
+        let url = opening::url(global)?.existing();
+        let column = |(name, url): &(SequenceName, String)| Ok((name.clone(), ColumnUrl::parse(url)?));
+        let columns = args.check.iter().map(column).collect::<Result<_>>()?;
+        Ok(Self { url, columns, args: args.clone(), opened: None, earlier: None })
     }
 
-    fn of(&self, store: Arc<dyn Store>) -> doctor::Doctor {
-        let mut doctor = doctor::Doctor::new(store).ends_within(self.ends_within).measures(self.measures);
+    /// Returns the doctor that the arguments describe.
+    fn asked(&self, store: Arc<dyn Store>) -> doctor::Doctor {
+        let mut doctor = doctor::Doctor::new(store).reached_at(self.url.clone());
+        doctor = doctor.ends_within(self.args.ends_within).measures(self.args.watch.is_some());
         for (name, column) in &self.columns {
             doctor = doctor.column(name.clone(), column.clone());
         }
-        for (name, (of_type, largest)) in &self.types {
+        for (name, (of_type, largest)) in &self.args.types {
             doctor = doctor.holds(name.clone(), of_type, *largest);
         }
-        for (name, rate) in &self.rates {
+        for (name, rate) in &self.args.rate {
             doctor = doctor.rate(name.clone(), *rate);
         }
         doctor
-    }
-}
-
-fn named<T: Clone>(given: &[(String, T)]) -> Result<Vec<(SequenceName, T)>> {
-    given.iter().map(|(name, what)| Ok((SequenceName::new(name)?, what.clone()))).collect()
-}
-
-impl Patient {
-    /// What cannot be right is an error now, before anything is looked at.
-    pub(super) fn new(global: &Global, args: &Doctor) -> Outcome<Self> {
-        let url = opening::url(global)?.existing();
-        Ok(Self { url, ask: Ask::new(args)?, opened: None, earlier: None })
     }
 
     /// Looks once; with a pause, twice, to tell rates.
@@ -105,7 +84,7 @@ impl Patient {
             Some((store, None)) => store.clone(),
             _ => self.url.connect().await?,
         };
-        let asked = self.ask.of(store.clone()).reached_at(self.url.clone());
+        let asked = self.asked(store.clone());
         let whole = match opening::witness(&self.url).await {
             Ok(witness) => Some(witness.into_iter().fold(asked.clone(), doctor::Doctor::witness)),
             Err(error) => {

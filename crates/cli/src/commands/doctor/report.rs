@@ -4,11 +4,12 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 use idmill_doctor::{Examined, Finding, Remedy};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::args::Global;
 use crate::exported::Entry;
 use crate::failure::{Outcome, quoted};
-use crate::output;
+use crate::output::{self, or_dash, print_line};
 
 /// What goes before a command that begins a sequence anew.
 const EMPTIED: &str =
@@ -34,13 +35,6 @@ struct Line<'a> {
     raises: bool,
 }
 
-#[derive(Serialize)]
-struct Fixed<'a> {
-    sequence: &'a str,
-    before: Option<String>,
-    after: Option<String>,
-}
-
 pub(super) struct Report {
     json: bool,
     /// What a command needs, to be about the same store.
@@ -55,7 +49,7 @@ impl Report {
     pub(super) fn findings<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>) -> Outcome {
         findings.into_iter().try_for_each(|finding| {
             let found = self.found(finding);
-            if self.json { line(&found) } else { output::print(&text(&found)) }
+            if self.json { print_line(&found) } else { output::print(&text(&found)) }
         })
     }
 
@@ -63,19 +57,20 @@ impl Report {
         findings.into_iter().try_for_each(|finding| {
             let found = self.found(finding);
             if self.json {
-                return line(&serde_json::json!({ "resolved": found }));
+                return print_line(&json!({ "resolved": found }));
             }
             output::print(&format!("resolved {} {}: {}\n", found.kind, of(&found), found.asked))
         })
     }
 
     pub(super) fn fixed(&self, sequence: &str, before: Option<u64>, after: Option<u64>) -> Outcome {
-        let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
         if self.json {
-            return line(&serde_json::json!({ "fixed": Fixed { sequence, before, after } }));
+            let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
+            let fixed = json!({ "sequence": sequence, "before": before, "after": after });
+            return print_line(&json!({ "fixed": fixed }));
         }
-        let shown = |next: Option<String>| next.unwrap_or_else(|| "-".to_owned());
-        output::print(&format!("fixed    {sequence}: next {} -> {}\n", shown(before), shown(after)))
+        let (before, after) = (or_dash(before), or_dash(after));
+        output::print(&format!("fixed    {sequence}: next {before} -> {after}\n"))
     }
 
     pub(super) fn sound(&self, seen: &Examined) -> Outcome {
@@ -138,9 +133,4 @@ fn text(found: &Line<'_>) -> String {
     let remedies = found.advice.into_iter().chain(found.command.as_deref());
     let remedy = remedies.collect::<Vec<_>>().join("\n         ");
     format!("{severity:<8} {name}: {kind}\n  asked  {asked}\n  found  {there}\n  do     {remedy}\n")
-}
-
-fn line(value: &impl Serialize) -> Outcome {
-    let line = serde_json::to_string(value).expect("these values have a JSON form");
-    output::print(&(line + "\n"))
 }

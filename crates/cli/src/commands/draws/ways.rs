@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use idmill::{Allocator, ErrorKind, Handle, Lease, Result};
 use tokio::runtime::Runtime;
 
-/// How long a draw may take before the measurement is given up.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+use crate::measuring::PATIENCE;
 
 pub(super) trait Draw {
     /// How many draws one timed draw stands for.

@@ -9,11 +9,13 @@ use idmill::{Error, ErrorKind};
 use idmill_kit::{create_at, raise};
 use idmill_url::StoreUrl;
 use serde::Serialize;
+use serde_json::json;
 
 use self::lines::Lines;
 use crate::args::{Global, Import};
 use crate::exported::Entry;
 use crate::failure::{Failure, Outcome, quoted};
+use crate::output::or_dash;
 use crate::{opening, output, unbroken};
 
 pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
@@ -73,25 +75,9 @@ enum Became {
     Refused,
 }
 
-/// How many lines became what.
+/// How many lines became what, in the order of [`Became`].
 #[derive(Debug, Default)]
-struct Done {
-    created: u64,
-    raised: u64,
-    kept: u64,
-    refused: u64,
-}
-
-/// One line of the result. Ids are strings, as in the file.
-#[derive(Debug, Serialize)]
-struct Taken<'a> {
-    sequence: &'a str,
-    outcome: Became,
-    /// The next id before; `null` if there was no sequence, or none was left.
-    before: Option<String>,
-    /// The next id now; `null` if none is left.
-    after: Option<String>,
-}
+struct Done([u64; 4]);
 
 struct Importing {
     store: Arc<dyn Store>,
@@ -109,7 +95,7 @@ impl Importing {
         match self.place(entry).await {
             Ok((became, before, after)) => {
                 self.done.count(became);
-                self.tell(entry, became, before, after)
+                self.tell(entry, became, before, &after)
             }
             Err(failure) if is_of_one(&failure) => {
                 self.done.count(Became::Refused);
@@ -157,21 +143,22 @@ impl Importing {
         entry: &Entry,
         outcome: Became,
         before: Option<SequenceInfo>,
-        after: SequenceInfo,
+        after: &SequenceInfo,
     ) -> Outcome {
-        let next = |info: SequenceInfo| info.next.map(|next| next.to_string());
-        let (is_new, before, after) = (before.is_none(), before.and_then(next), next(after));
+        let (is_new, before) = (before.is_none(), before.and_then(|before| before.next));
+        let (name, after) = (&entry.name, after.next);
         if self.json {
-            let taken = Taken { sequence: &entry.name, outcome, before, after };
-            let line = serde_json::to_string(&taken).expect("a line has a JSON form");
-            return output::print(&format!("{line}\n"));
+            // Ids are strings, as in the file; `null` if there was no sequence, or none is left.
+            let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
+            let taken =
+                json!({ "sequence": name.as_str(), "outcome": outcome, "before": before, "after": after });
+            return output::print_line(&taken);
         }
-        let shown = |next: Option<String>| next.unwrap_or_else(|| "-".to_owned());
-        let (name, after) = (&entry.name, shown(after));
+        let (before, after) = (or_dash(before), or_dash(after));
         match outcome {
             Became::Kept => Ok(()),
             _ if is_new => output::print(&format!("created {name}: next {after}\n")),
-            _ => output::print(&format!("raised {name}: next {} -> {after}\n", shown(before))),
+            _ => output::print(&format!("raised {name}: next {before} -> {after}\n")),
         }
     }
 }
@@ -209,25 +196,21 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
 
 impl Done {
     fn count(&mut self, became: Became) {
-        *match became {
-            Became::Created => &mut self.created,
-            Became::Raised => &mut self.raised,
-            Became::Kept => &mut self.kept,
-            Became::Refused => &mut self.refused,
-        } += 1;
+        self.0[became as usize] += 1;
     }
 
     fn summary(&self, bad: u64, dry_run: bool) -> String {
-        let Self { created, raised, kept, refused } = self;
+        let Self([created, raised, kept, refused]) = self;
         let would = if dry_run { "a dry run, nothing was changed: " } else { "" };
         let bad = if bad > 0 { format!(", {bad} lines left out") } else { String::new() };
         format!("{would}{created} created, {raised} raised, {kept} as they were, {refused} refused{bad}")
     }
 
     fn verdict(&self, bad: u64) -> Outcome {
-        if self.refused > 0 {
-            let what = if self.refused == 1 { "sequence was" } else { "sequences were" };
-            return Err(Failure::refused(format!("{} {what} not imported", self.refused))
+        let refused = self.0[Became::Refused as usize];
+        if refused > 0 {
+            let what = if refused == 1 { "sequence was" } else { "sequences were" };
+            return Err(Failure::refused(format!("{refused} {what} not imported"))
                 .hint("each is told above with its remedy; the others are done"));
         }
         if bad > 0 {

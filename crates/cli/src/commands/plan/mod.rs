@@ -1,49 +1,44 @@
 //! `idmill plan`: sizes and what they cost, without a store.
 
-mod report;
 mod simulate;
 
 use std::time::Duration;
 
-use idmill::planning::{Sizes, Workload};
+use humantime::format_duration;
 use idmill::store::Bounds;
 use idmill_shared_cache::{RangeSize, Sizing};
+use serde_json::{Value, json};
 
-use self::report::Report;
 use self::simulate::Outage;
 use crate::args::{Global, Plan};
 use crate::failure::{Failure, Outcome};
-use crate::output;
+use crate::output::{self, grouped, pairs, render, settings};
+use crate::planning::{Sizes, Workload};
 use crate::plot::{Line, Plot, label};
 
-const SECONDS_A_YEAR: f64 = 365.25 * 24.0 * 3600.0;
+const SECONDS_A_DAY: f64 = 86_400.0;
+const SECONDS_A_YEAR: f64 = 365.25 * SECONDS_A_DAY;
 
 pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     if args.rate <= 0.0 {
-        return Err(
-            Failure::usage("nothing to plan for a rate of 0").hint("give --rate the ids drawn a second")
-        );
+        let failure = Failure::usage("nothing to plan for a rate of 0");
+        return Err(failure.hint("give --rate the ids drawn a second"));
     }
-    let planned = Planned::of(&args)?;
-    let (workload, bounds) = (planned.workload, planned.bounds);
+    let planned = Planned::of(args)?;
+    let (workload, away, bounds) = (planned.workload, planned.args.outage, planned.bounds);
     // Simulated time stands still for everybody on its runtime: it gets one of its own.
-    let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, args.outage, bounds));
+    let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, away, bounds));
     let outage = simulated.await.expect("the simulation does not panic")?;
-    if let Some(file) = &args.plot {
-        output::write_file(file, &plot(&planned, args.outage, &outage).svg())?;
+    if let Some(file) = &planned.args.plot {
+        output::write_file(file, &planned.plot(&outage).svg())?;
     }
-    let report = Report::new(&args, &planned, &outage);
-    if global.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&report.human())?;
-    }
-    report.verdict()
+    output::result(global.json, &planned.json(&outage), |_| planned.human(&outage))?;
+    planned.verdict(&outage)
 }
 
-/// What follows from the arguments by arithmetic alone.
-#[derive(Clone, Copy, Debug)]
+/// The part of a plan that needs no simulation.
 struct Planned {
+    args: Plan,
     /// Of one process.
     workload: Workload,
     sizes: Sizes,
@@ -56,47 +51,182 @@ struct Planned {
 }
 
 impl Planned {
-    fn of(args: &Plan) -> Outcome<Self> {
+    fn of(args: Plan) -> Outcome<Self> {
         let processes = f64::from(args.processes);
-        let mut workload = Workload::surviving(args.outage, args.rate / processes, args.latency)?;
+        let mut workload = Workload::surviving(args.outage, args.rate / processes, args.latency);
         workload.max_waste = args.max_waste.unwrap_or(workload.max_waste);
-        let sizes = workload.sizes()?;
+        let sizes = workload.sizes();
         let max = args.max.unwrap_or(u64::MAX >> (64 - args.bits));
         let window = Sizing::new(args.rate / f64::from(args.datacenters), args.isolation);
         let window = window.datacenters(args.datacenters).ids(max);
         let window = (args.datacenters > 1).then(|| window.plan()).transpose()?;
-        let restarts = args.restarts * processes * SECONDS_A_YEAR / (24.0 * 3600.0);
+        let restarts = args.restarts * processes * SECONDS_A_YEAR / SECONDS_A_DAY;
         // A crash finds memory anywhere between the watermark and its fullest.
         let lost = sizes.watermark as f64 + sizes.step as f64 / 2.0;
-        Ok(Self {
-            workload,
-            sizes,
-            bounds: Bounds::new(1, max)?,
-            window,
-            drawn: args.rate * SECONDS_A_YEAR,
-            wasted: restarts * lost,
-        })
+        let (drawn, wasted) = (args.rate * SECONDS_A_YEAR, restarts * lost);
+        Ok(Self { args, workload, sizes, bounds: Bounds::new(1, max)?, window, drawn, wasted })
+    }
+
+    /// How long memory lasts at least when the store goes away.
+    fn lasts(&self) -> Duration {
+        self.sizes.lasts(self.workload.rate)
     }
 
     fn years(&self) -> f64 {
         self.bounds.max() as f64 / (self.drawn + self.wasted)
     }
+
+    fn reserves_per_hour(&self) -> f64 {
+        3600.0 * self.args.rate / self.sizes.step as f64
+    }
+
+    /// How long a window lasts for a datacenter that is cut off.
+    fn window_lasts(&self, size: &RangeSize) -> f64 {
+        size.outlasts(self.args.rate / f64::from(self.args.datacenters)).as_secs_f64()
+    }
+
+    /// The least waste cap that leaves the outage its ids, where the one that is given does not.
+    fn needed(&self) -> Option<u64> {
+        Some(self.workload.least_waste()).filter(|needed| *needed > self.workload.max_waste)
+    }
+
+    fn survives(&self, outage: &Outage) -> bool {
+        self.lasts() >= self.args.outage && outage.dry_after.is_none()
+    }
+
+    /// Why it does not hold: the outage is not survived, or the ids do not last for a year.
+    fn broken(&self, outage: &Outage) -> Option<String> {
+        if !self.survives(outage) {
+            return Some("the plan does not survive the outage".to_owned());
+        }
+        (self.years() < 1.0).then(|| format!("the ids last {}", years(self.years())))
+    }
+
+    /// Names and meanings of the fields are stable.
+    fn json(&self, outage: &Outage) -> Value {
+        json!({
+            "ids_per_second_and_process": self.workload.rate,
+            "step": self.sizes.step,
+            "watermark": self.sizes.watermark,
+            // The most ids that a crash of one process loses.
+            "waste_bound": self.sizes.most_in_memory(),
+            "lasts_seconds": self.lasts().as_secs_f64(),
+            "reserves_per_hour": self.reserves_per_hour(),
+            "max": self.bounds.max(),
+            "drawn_per_year": self.drawn,
+            "wasted_per_year": self.wasted,
+            "years_until_exhaustion": self.years(),
+            // Of each datacenter, `held` of all; `null` for one datacenter.
+            "window": self.window.as_ref().map(|size| json!({
+                "range": size.range,
+                "threshold_percent": size.threshold,
+                "lasts_seconds": self.window_lasts(size),
+                "held": size.held,
+            })),
+            "simulated": {
+                "outage_seconds": self.args.outage.as_secs_f64(),
+                // `null` if no caller waited.
+                "dry_after_seconds": outage.dry_after.map(|after| after.as_secs_f64()),
+                "least_ids_in_memory": outage.least,
+                "reserves": outage.reserves,
+            },
+            "holds": self.broken(outage).is_none(),
+        })
+    }
+
+    fn human(&self, outage: &Outage) -> String {
+        let (work, sizes, rate) = (&self.workload, self.sizes, number(self.workload.rate));
+        let (budget, latency) = (format_duration(work.outage_budget), format_duration(work.latency));
+        let capped = if self.needed().is_some() { ", capped by --max-waste" } else { "" };
+        let (watermark, step) = (grouped(sizes.watermark), grouped(sizes.step));
+        let (drawn, wasted) = (number(self.drawn), number(self.wasted));
+        let lost = 100.0 * self.wasted / (self.drawn + self.wasted);
+        let mut rows = vec![
+            ("each process", format!("{rate} ids/s, one of {}", self.args.processes)),
+            ("watermark", format!("{watermark} ids = {rate}/s x ({budget} + 4 x {latency}){capped}")),
+            ("step", format!("{step} ids; {} reserves an hour in all", number(self.reserves_per_hour()))),
+            ("waste", format!("at most {} ids by a crash of a process", grouped(sizes.most_in_memory()))),
+            ("settings", settings(work)),
+            ("lasts", format!("{} without the store, at least", whole(self.lasts().as_secs_f64()))),
+            ("simulated", self.simulated(outage)),
+            ("a year", format!("{drawn} ids drawn, {wasted} lost by restarts ({lost:.2} %)")),
+            ("ids up to", format!("{}: {}", grouped(self.bounds.max()), years(self.years()))),
+        ];
+        rows.extend(self.window.as_ref().map(|size| ("datacenters", self.of_window(size))));
+        let why = self.broken(outage);
+        rows.push(("holds", why.map_or_else(|| "yes".to_owned(), |why| format!("NO: {why}"))));
+        render(&pairs(rows))
+    }
+
+    fn simulated(&self, outage: &Outage) -> String {
+        let (away, least) = (format_duration(self.args.outage), grouped(outage.least));
+        match outage.dry_after.map(|after| after.as_secs_f64()) {
+            None => format!("{away} away: no caller waited; at least {least} ids were in memory"),
+            Some(after) => format!("{away} away: memory was dry after {after:.1} s, and callers waited"),
+        }
+    }
+
+    fn of_window(&self, size: &RangeSize) -> String {
+        let (lasts, held) = (whole(self.window_lasts(size)), grouped(size.held));
+        let option = format!("range={}&threshold={}%25", size.range, size.threshold);
+        format!("{option}: a window lasts {lasts} cut off; all hold at most {held} ids")
+    }
+
+    /// An error where the plan does not hold.
+    fn verdict(&self, outage: &Outage) -> Outcome {
+        let Some(why) = self.broken(outage) else { return Ok(()) };
+        let hint = match self.needed() {
+            _ if self.survives(outage) => {
+                "use wider ids (--bits 63), or waste fewer by a shorter --outage".to_owned()
+            }
+            Some(needed) => format!("it needs --max-waste {needed}, or a shorter --outage"),
+            None => "give it more ids or a shorter --outage".to_owned(),
+        };
+        Err(Failure::refused(why).hint(hint))
+    }
+
+    fn plot(&self, outage: &Outage) -> Plot {
+        let watermark = outage.stock.iter().map(|(at, _)| (*at, self.sizes.watermark as f64));
+        Plot {
+            title: "Ids in memory while the store is away".to_owned(),
+            x: "seconds, from the beginning of the outage".to_owned(),
+            y: "ids in memory".to_owned(),
+            labels: [label; 2],
+            log: false,
+            band: Some((0.0, self.args.outage.as_secs_f64())),
+            lines: vec![
+                Line { name: "stock".to_owned(), points: outage.stock.clone() },
+                Line { name: "watermark".to_owned(), points: watermark.collect() },
+            ],
+        }
+    }
 }
 
-fn plot(planned: &Planned, away: Duration, outage: &Outage) -> Plot {
-    Plot {
-        title: "Ids in memory while the store is away".to_owned(),
-        x: "seconds, from the beginning of the outage".to_owned(),
-        y: "ids in memory".to_owned(),
-        labels: [label; 2],
-        log: false,
-        band: Some((0.0, away.as_secs_f64())),
-        lines: vec![
-            Line { name: "stock".to_owned(), points: outage.stock.clone() },
-            Line {
-                name: "watermark".to_owned(),
-                points: outage.stock.iter().map(|(at, _)| (*at, planned.sizes.watermark as f64)).collect(),
-            },
-        ],
+fn years(years: f64) -> String {
+    match years {
+        1000.0.. => "more than a thousand years".to_owned(),
+        1.0.. => format!("{years:.1} years"),
+        _ => match (years * SECONDS_A_YEAR / SECONDS_A_DAY).floor() {
+            0.0 => "less than a day".to_owned(),
+            1.0 => "a day".to_owned(),
+            days => format!("{days} days"),
+        },
+    }
+}
+
+/// As a span of time is printed: nobody reads its fractions, nor what is beyond some 300 years.
+fn whole(seconds: f64) -> humantime::FormattedDuration {
+    format_duration(Duration::from_secs(Duration::from_secs_f64(seconds.min(1e10)).as_secs()))
+}
+
+/// Three digits that count.
+fn number(value: f64) -> String {
+    match value {
+        1e12.. => format!("{value:.2e}"),
+        1e9.. => format!("{:.2} G", value / 1e9),
+        1e6.. => format!("{:.2} M", value / 1e6),
+        1e3.. => format!("{:.2} k", value / 1e3),
+        _ if value.fract() == 0.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
     }
 }

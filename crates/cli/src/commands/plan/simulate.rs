@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idmill::planning::Workload;
 use idmill::store::{Bounds, Capabilities, GiveBack, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{Allocator, Error, ErrorKind, Result, Sequences};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::planning::Workload;
 
 /// How finely time is cut: how many draws there are through the outage.
 const DRAWS: u32 = 4_000;
@@ -95,7 +96,7 @@ impl Simulation {
         let sequence = sequence.outage_budget(workload.outage_budget).max_waste(workload.max_waste);
         let ids = sequence.patience(PATIENCE).await?;
         ids.warm().await?;
-        let (workload, watermark) = (*workload, workload.sizes()?.watermark);
+        let (workload, watermark) = (*workload, workload.sizes().watermark);
         let mut it = Self { store, ids, workload, outage, watermark, due: Instant::now(), owed: 0.0 };
         it.settle().await?;
         let outage = it.outage().await;

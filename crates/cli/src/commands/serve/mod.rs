@@ -1,7 +1,5 @@
 //! `idmill serve`: ids for clients of Redis and of HTTP.
 
-mod begin;
-mod files;
 #[cfg(unix)]
 mod limit;
 #[cfg(not(unix))]
@@ -26,6 +24,7 @@ mod traces;
 #[path = "untraced.rs"]
 mod traces;
 
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,20 +32,40 @@ use idmill::Sequences;
 use idmill::store::Store;
 use idmill_kit::Existing;
 use idmill_server::Server;
+use idmill_url::StoreUrl;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use tokio::time::interval;
+use tokio::time::{Instant, interval, sleep};
 
 use crate::args::{Global, Serve};
 use crate::failure::{Failure, Outcome};
 use crate::{logging, opening, signalled};
 use settings::Settings;
-use systemd::Handed;
 use traces::Traces;
 
 /// A sequence that nobody draws from is let go after this long.
 const IDLE: Duration = Duration::from_secs(600);
 /// How often the recorder of metrics is tidied up, as it asks for.
 const UPKEEP: Duration = Duration::from_secs(5);
+/// How long an unreachable store is retried.
+const REACHED_WITHIN: Duration = StoreUrl::CONNECT_TIMEOUT;
+/// Between two tries.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Listeners that were open before the server began.
+#[derive(Debug, Default)]
+struct Handed {
+    resp: Option<TcpListener>,
+    http: Option<TcpListener>,
+}
+
+impl Handed {
+    fn address(listener: Option<&TcpListener>) -> Outcome<Option<SocketAddr>> {
+        let address = listener.map(TcpListener::local_addr).transpose();
+        address.map_err(|error| {
+            Failure::usage(format!("what the service manager handed over is no listener of TCP: {error}"))
+        })
+    }
+}
 
 pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     let check = args.check;
@@ -87,7 +106,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
 
 async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -> Outcome<Server> {
     let max_connections = limit::places(settings.max_connections);
-    let store = begin::store(&settings.global).await?;
+    let store = opened(&settings.global).await?;
     let administered = Sequences::new(store.clone())?;
     let drawn: Arc<dyn Store> = if settings.creates { store } else { Arc::new(Existing::of(store)) };
     let mut sequences = Sequences::builder(drawn).idle_eviction(IDLE);
@@ -118,6 +137,28 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
         (None, None) => server,
     };
     Ok(traces::adopt(server).bind().await?)
+}
+
+/// Opens the store, and retries transient failures for [`REACHED_WITHIN`].
+async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
+    let (end, mut told) = (Instant::now() + REACHED_WITHIN, false);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let failure = match opening::create(global, left).await {
+            Ok(store) => return Ok(store),
+            Err(failure) => failure,
+        };
+        if !failure.may_pass() || Instant::now() + RETRY >= end {
+            return Err(failure);
+        }
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(
+                "the store cannot be reached, and is tried for {REACHED_WITHIN:?}: {}",
+                failure.message()
+            );
+        }
+        sleep(RETRY).await;
+    }
 }
 
 fn recorder() -> Outcome<PrometheusHandle> {

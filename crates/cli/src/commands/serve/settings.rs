@@ -1,13 +1,14 @@
 //! What the command line, the environment and the file say, taken together.
 
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use idmill_server::{Access, Server, Tls};
 
-use super::files::Files;
-use super::systemd::Handed;
+use super::Handed;
 use super::tokens;
 use crate::args::{Global, Keys, LogFormat, Serve, Spot};
 use crate::failure::{Failure, Outcome};
@@ -138,6 +139,32 @@ impl Settings {
     fn expires(&self) -> Option<String> {
         let end = self.certificate.as_ref()?.tls.expires()?;
         Some(humantime::format_rfc3339_seconds(end).to_string())
+    }
+}
+
+/// Files and hashes of their contents. A new file can have the time and the size of the old one.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    paths: Vec<PathBuf>,
+    hasher: RandomState,
+    /// `None` for a file that cannot be read.
+    seen: Vec<Option<u64>>,
+}
+
+impl Files {
+    pub(super) fn of(paths: impl Iterator<Item = PathBuf>) -> Self {
+        let mut files = Self { paths: paths.collect(), hasher: RandomState::new(), seen: Vec::new() };
+        files.have_changed();
+        files
+    }
+
+    /// Whether a content differs from that of the last call.
+    pub(super) fn have_changed(&mut self) -> bool {
+        let hash = |path| fs::read(path).ok().map(|content| self.hasher.hash_one(content));
+        let now: Vec<_> = self.paths.iter().map(hash).collect();
+        let changed = now != self.seen;
+        self.seen = now;
+        changed
     }
 }
 

@@ -1,32 +1,16 @@
 //! The service manager: what it hands over, and what it is told.
 
-use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use idmill_server::Figures;
 use sd_notify::NotifyState;
 use tokio::time::interval;
 
+use super::Handed;
 use crate::failure::{Failure, Outcome};
 
 /// How often it is told how many there are.
 const TELL: Duration = Duration::from_secs(5);
-
-/// Listeners that were open before the server began.
-#[derive(Debug, Default)]
-pub(super) struct Handed {
-    pub(super) resp: Option<TcpListener>,
-    pub(super) http: Option<TcpListener>,
-}
-
-impl Handed {
-    pub(super) fn address(listener: Option<&TcpListener>) -> Outcome<Option<SocketAddr>> {
-        let address = listener.map(TcpListener::local_addr).transpose();
-        address.map_err(|error| {
-            Failure::usage(format!("what the service manager handed over is no listener of TCP: {error}"))
-        })
-    }
-}
 
 /// By their names. To be called once: it takes them.
 pub(super) fn handed() -> Outcome<Handed> {

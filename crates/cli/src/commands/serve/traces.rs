@@ -1,8 +1,9 @@
 //! Spans, to a collector of OpenTelemetry, as the variables of its specification say.
 
 use idmill_server::ServerBuilder;
-use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_http::HeaderExtractor;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -58,31 +59,9 @@ impl Traces {
 pub(super) fn adopt(server: ServerBuilder) -> ServerBuilder {
     let propagator = TraceContextPropagator::new();
     server.parents(move |span, headers| {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let parent = propagator.extract(&Given { parent: text("traceparent"), state: text("tracestate") });
         // Fails where nobody takes spans.
-        let _ = span.set_parent(parent);
+        let _ = span.set_parent(propagator.extract(&HeaderExtractor(headers)));
     })
-}
-
-/// What a request says of its trace.
-struct Given<'a> {
-    parent: Option<&'a str>,
-    state: Option<&'a str>,
-}
-
-impl Extractor for Given<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        match key {
-            "traceparent" => self.parent,
-            "tracestate" => self.state,
-            _ => None,
-        }
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        vec!["traceparent", "tracestate"]
-    }
 }
 
 /// What sends the spans: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say, else it is `idmill`.

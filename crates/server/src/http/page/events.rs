@@ -55,7 +55,7 @@ impl Reader {
         }
         let look = self.looks.borrow_and_update().clone();
         let view = View::of(&self.state, &look, &self.caller, &self.asked);
-        if is_over { (event("ending", &view), None) } else { (event("look", &view), Some(self)) }
+        if is_over { (event("ending", &view.json), None) } else { (event("look", &view.json), Some(self)) }
     }
 
     /// Tokens may be taken away while somebody watches.

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use idmill::{Gaps, Health};
-use serde::{Deserialize, Serialize};
+use idmill::Health;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::format::{self, NOTHING};
 use crate::access::{Caller, Right};
@@ -46,48 +47,50 @@ impl Asked {
     }
 }
 
-/// What rows are sorted by. What is not known comes last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+/// The order of rows: an index into [`COLUMNS`]. Unknown figures come last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub(super) struct Sort {
-    pub(super) by: Column,
+    pub(super) column: usize,
     pub(super) falling: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Column {
-    /// Those in trouble first.
-    #[default]
-    Health,
-    Name,
-    Last,
-    Rate,
-    Stock,
-    Dry,
-    Waiting,
-    Latency,
-    Gaps,
-    Used,
-    Exhausted,
+type Figure = fn(&Row) -> Option<f64>;
+
+/// The name of each column, whether it is sorted falling at first, and its figure. By health, those in trouble
+/// come first.
+pub(super) const COLUMNS: [(&str, bool, Figure); 11] = [
+    ("health", false, |_| None),
+    ("name", false, |_| None),
+    ("last", true, |row| row.last.map(|last| last as f64)),
+    ("rate", true, |row| row.rate),
+    ("stock", false, |row| Some(row.remaining as f64)),
+    ("dry", false, |row| seconds(row.to_dry)),
+    ("waiting", true, |row| Some(row.waiting as f64)),
+    ("latency", true, |row| seconds(row.latency.map(|[_, most]| most))),
+    ("gaps", true, |row| Some(row.gaps.total() as f64)),
+    ("used", true, |row| row.used),
+    ("exhausted", false, |row| seconds(row.to_exhaustion)),
+];
+
+fn seconds(time: Option<Duration>) -> Option<f64> {
+    time.map(|time| time.as_secs_f64())
 }
 
-impl Column {
-    const ALL: [(&str, Self); 11] = [
-        ("health", Self::Health),
-        ("name", Self::Name),
-        ("last", Self::Last),
-        ("rate", Self::Rate),
-        ("stock", Self::Stock),
-        ("dry", Self::Dry),
-        ("waiting", Self::Waiting),
-        ("latency", Self::Latency),
-        ("gaps", Self::Gaps),
-        ("used", Self::Used),
-        ("exhausted", Self::Exhausted),
-    ];
+impl Sort {
+    pub(super) fn by(name: &str) -> Option<usize> {
+        COLUMNS.iter().position(|(known, ..)| *known == name)
+    }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, column)| column)
+    fn ordered(self, a: &Row, b: &Row) -> Ordering {
+        let (name, _, figure) = COLUMNS[self.column];
+        let directed = |order: Ordering| if self.falling { order.reverse() } else { order };
+        match (name, figure(a), figure(b)) {
+            ("name", ..) => directed(a.name.cmp(&b.name)),
+            ("health", ..) => directed((a.health, !a.ends_soon()).cmp(&(b.health, !b.ends_soon()))),
+            (_, Some(a), Some(b)) => directed(a.total_cmp(&b)),
+            (_, a, b) => b.is_some().cmp(&a.is_some()),
+        }
     }
 }
 
@@ -99,144 +102,43 @@ impl TryFrom<String> for Sort {
             return Ok(Self::default());
         }
         let (name, falling) = text.strip_prefix('-').map_or((&*text, false), |name| (name, true));
-        let by = Column::named(name).ok_or_else(|| {
-            let known = Column::ALL.map(|(known, _)| known).join(", ");
+        let column = Self::by(name).ok_or_else(|| {
+            let known = COLUMNS.map(|(known, ..)| known).join(", ");
             format!("rows are not sorted by {name:?}; there are {known}, each with `-` before it for the largest first")
         })?;
-        Ok(Self { by, falling })
-    }
-}
-
-impl From<Sort> for String {
-    fn from(sort: Sort) -> Self {
-        sort.to_string()
+        Ok(Self { column, falling })
     }
 }
 
 impl fmt::Display for Sort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, _) = Column::ALL[self.by as usize];
-        write!(f, "{}{name}", if self.falling { "-" } else { "" })
+        write!(f, "{}{}", if self.falling { "-" } else { "" }, COLUMNS[self.column].0)
     }
 }
 
-/// All that the page shows at one time: as figures, and as text.
-#[derive(Debug, Serialize)]
-pub(super) struct View {
-    pub(super) server: Server,
-    pub(super) sequences: Vec<Sequence>,
-    pub(super) sort: Sort,
-    pub(super) page: usize,
-    pub(super) pages: usize,
-    /// How many of those that the reader may see are matched by the search.
-    matching: usize,
-    /// The number of visible sequences in trouble.
-    troubles: usize,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Server {
-    pub(super) state: State,
-    name: String,
-    at: Option<String>,
-    version: &'static str,
-    uptime_seconds: u64,
-    store: Option<String>,
-    connections: usize,
-    max_connections: usize,
-    pub(super) shown: ServerShown,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum State {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
     Ready,
     NotReady,
     Ending,
 }
 
 impl State {
-    pub(super) fn name(self) -> &'static str {
+    /// For programs, and for people.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ready => "ready",
-            Self::NotReady => "not_ready",
-            Self::Ending => "ending",
-        }
-    }
-
-    fn shown(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::NotReady => "Not ready",
-            Self::Ending => "Ending",
+            Self::Ready => ("ready", "Ready"),
+            Self::NotReady => ("not_ready", "Not ready"),
+            Self::Ending => ("ending", "Ending"),
         }
     }
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct ServerShown {
-    pub(super) state: &'static str,
-    pub(super) reason: String,
-    /// The title of the tab.
-    pub(super) title: String,
-    pub(super) name: String,
-    pub(super) at: String,
-    pub(super) uptime: String,
-    pub(super) store: String,
-    pub(super) connections: String,
-    /// The caption of the table.
-    pub(super) summary: String,
-    /// Which page of them it is; empty if there is one.
-    pub(super) pages: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Sequence {
-    pub(super) name: String,
-    pub(super) health: Health,
-    /// Whether it ends within 30 days at its present rate.
-    ends_soon: bool,
-    reason: Option<String>,
-    since: Option<String>,
-    failures_in_a_row: u64,
-    failures_per_second: Option<f64>,
-    last: Option<Number>,
-    rate: Option<f64>,
-    remaining: u64,
-    reached: Option<Number>,
-    waiting: usize,
-    seconds_to_dry: Option<f64>,
-    latency_p50_seconds: Option<f64>,
-    latency_p99_seconds: Option<f64>,
-    gaps: Gaps,
-    used: Option<f64>,
-    seconds_to_exhaustion: Option<f64>,
-    exhausted_on: Option<String>,
-    pub(super) shown: Shown,
-}
-
-/// One row, as text.
-#[derive(Debug, Serialize)]
-pub(super) struct Shown {
-    pub(super) name: String,
-    pub(super) health: &'static str,
-    pub(super) reason: String,
-    pub(super) since: String,
-    pub(super) failing: String,
-    pub(super) last: String,
-    pub(super) rate: String,
-    pub(super) stock: String,
-    pub(super) reached: String,
-    pub(super) dry: String,
-    pub(super) waiting: String,
-    pub(super) p50: String,
-    pub(super) p99: String,
-    pub(super) gaps: String,
-    pub(super) used: String,
-    /// The width of its bar, in percent.
-    pub(super) part: String,
-    pub(super) exhausted: String,
-    pub(super) exhausted_in: String,
+/// All that the page shows at one time: as figures, and as text under `shown`.
+pub(super) struct View {
+    pub(super) json: Value,
+    pub(super) page: usize,
+    pub(super) pages: usize,
 }
 
 impl View {
@@ -247,17 +149,26 @@ impl View {
         let visible: Vec<_> = look.rows.iter().chain(&more).filter(seen).collect();
         let mut rows: Vec<_> =
             visible.iter().copied().filter(|row| row.name.to_lowercase().contains(&search)).collect();
-        rows.sort_by(|a, b| ordered(a, b, asked.sort).then_with(|| a.name.cmp(&b.name)));
+        rows.sort_by(|a, b| asked.sort.ordered(a, b).then_with(|| a.name.cmp(&b.name)));
         let pages = rows.len().div_ceil(ROWS).max(1);
         let page = asked.page.clamp(1, pages);
         let from = (page - 1) * ROWS;
-        let sequences: Vec<_> =
-            rows.iter().skip(from).take(ROWS).map(|row| Sequence::of(row, look.at)).collect();
+        let sequences: Vec<_> = rows.iter().skip(from).take(ROWS).map(|row| sequence(row, look.at)).collect();
         let summary = summary(look, rows.len(), from, sequences.len(), &asked.search);
         let pages_text = if pages > 1 { format!("Page {page} of {pages}") } else { String::new() };
-        let server = Server::of(state, look, &visible, [summary, pages_text]);
         let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
-        Self { server, sequences, sort: asked.sort, page, pages, matching: rows.len(), troubles }
+        let json = json!({
+            "server": server(state, look, &visible, troubles, [summary, pages_text]),
+            "sequences": sequences,
+            "sort": asked.sort.to_string(),
+            "page": page,
+            "pages": pages,
+            // The number of visible sequences that the search matches.
+            "matching": rows.len(),
+            // The number of visible sequences in trouble.
+            "troubles": troubles,
+        });
+        Self { json, page, pages }
     }
 }
 
@@ -288,44 +199,41 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
     )
 }
 
-impl Server {
-    fn of(state: &ServerState, look: &Look, visible: &[&Row], [summary, pages]: [String; 2]) -> Self {
-        let standing = match look.fault {
-            _ if state.readiness.is_leaving() => State::Ending,
-            None => State::Ready,
-            Some(_) => State::NotReady,
-        };
-        let about = &state.status.about;
-        let (uptime, most) = (about.started.elapsed(), about.most);
-        let connections = most.saturating_sub(about.places.available_permits());
-        let at = format::stamp(look.at);
-        let troubles = visible.iter().filter(|row| row.health != Health::Serving).count();
-        let shown = ServerShown {
-            state: standing.shown(),
-            title: title(standing, troubles, &about.name),
-            name: Some(about.name.clone())
-                .filter(|name| !name.is_empty())
-                .unwrap_or_else(|| NOTHING.to_owned()),
-            reason: reason(standing, look.fault.unwrap_or_default(), visible),
-            at: at.as_deref().map_or(NOTHING.to_owned(), |at| format!("{} UTC", &at[11..19])),
-            uptime: format::span(uptime),
-            store: about.store.clone().unwrap_or_else(|| NOTHING.to_owned()),
-            connections: format!("{} of {}", format::count(connections as u64), format::count(most as u64)),
-            summary,
-            pages,
-        };
-        Self {
-            state: standing,
-            name: about.name.clone(),
-            at,
-            version: env!("CARGO_PKG_VERSION"),
-            uptime_seconds: uptime.as_secs(),
-            store: about.store.clone(),
-            connections,
-            max_connections: most,
-            shown,
-        }
-    }
+fn server(state: &ServerState, look: &Look, visible: &[&Row], troubles: usize, texts: [String; 2]) -> Value {
+    let standing = match look.fault {
+        _ if state.readiness.is_leaving() => State::Ending,
+        None => State::Ready,
+        Some(_) => State::NotReady,
+    };
+    let (about, at, [summary, pages]) = (&state.status.about, format::stamp(look.at), texts);
+    let (uptime, most) = (about.started.elapsed(), about.most);
+    let connections = most.saturating_sub(about.places.available_permits());
+    let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
+    json!({
+        "state": standing.names().0,
+        "name": about.name,
+        "at": at,
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_seconds": uptime.as_secs(),
+        "store": about.store,
+        "connections": connections,
+        "max_connections": most,
+        "shown": {
+            "state": standing.names().1,
+            "reason": reason(standing, look.fault.unwrap_or_default(), visible),
+            // Of the tab.
+            "title": title(standing, troubles, &about.name),
+            "name": known(Some(about.name.clone()).filter(|name| !name.is_empty())),
+            "at": known(at.as_deref().map(|at| format!("{} UTC", &at[11..19]))),
+            "uptime": format::span(uptime),
+            "store": known(about.store.clone()),
+            "connections": format!("{} of {}", format::count(connections as u64), format::count(most as u64)),
+            // The caption of the table.
+            "summary": summary,
+            // Which page of them it is; empty if there is one.
+            "pages": pages,
+        },
+    })
 }
 
 /// Trouble comes first: a tab shows a few words only.
@@ -333,8 +241,8 @@ fn title(state: State, troubles: usize, name: &str) -> String {
     let wrong = match (state, troubles) {
         (State::Ready, 0) => None,
         (State::Ready, many) => Some(format!("▲ {} in trouble", format::count(many as u64))),
-        (state, 0) => Some(format!("■ {}", state.shown())),
-        (state, many) => Some(format!("■ {}, {} in trouble", state.shown(), format::count(many as u64))),
+        (state, 0) => Some(format!("■ {}", state.names().1)),
+        (state, many) => Some(format!("■ {}, {} in trouble", state.names().1, format::count(many as u64))),
     };
     let parts = wrong.into_iter().chain([name.to_owned(), "idmill".to_owned()]);
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" – ")
@@ -355,77 +263,62 @@ fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     }
 }
 
-impl Sequence {
-    fn of(row: &Row, now: SystemTime) -> Self {
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-        let exhausted_on = row.to_exhaustion.and_then(|time| format::date(now, time));
-        Self {
-            name: row.name.clone(),
-            health: row.health,
-            ends_soon: row.ends_soon(),
-            reason: row.reason.clone(),
-            since: row.since.and_then(format::stamp),
-            failures_in_a_row: row.failures,
-            failures_per_second: row.failing,
-            last: row.last.map(Number),
-            rate: row.rate,
-            remaining: row.remaining,
-            reached: row.reached.map(Number),
-            waiting: row.waiting,
-            seconds_to_dry: seconds(row.to_dry),
-            latency_p50_seconds: seconds(row.latency.map(|[half, _]| half)),
-            latency_p99_seconds: seconds(row.latency.map(|[_, most]| most)),
-            gaps: row.gaps,
-            used: row.used,
-            seconds_to_exhaustion: seconds(row.to_exhaustion),
-            shown: Shown::of(row, now, exhausted_on.as_deref()),
-            exhausted_on,
-        }
-    }
+/// One row.
+fn sequence(row: &Row, now: SystemTime) -> Value {
+    let exhausted_on = row.to_exhaustion.and_then(|time| format::date(now, time));
+    json!({
+        "name": row.name,
+        "health": row.health,
+        // Whether it ends within 30 days at its present rate.
+        "ends_soon": row.ends_soon(),
+        "reason": row.reason,
+        "since": row.since.and_then(format::stamp),
+        "failures_in_a_row": row.failures,
+        "failures_per_second": row.failing,
+        "last": row.last.map(Number),
+        "rate": row.rate,
+        "remaining": row.remaining,
+        "reached": row.reached.map(Number),
+        "waiting": row.waiting,
+        "seconds_to_dry": seconds(row.to_dry),
+        "latency_p50_seconds": seconds(row.latency.map(|[half, _]| half)),
+        "latency_p99_seconds": seconds(row.latency.map(|[_, most]| most)),
+        "gaps": row.gaps,
+        "used": row.used,
+        "seconds_to_exhaustion": seconds(row.to_exhaustion),
+        "exhausted_on": exhausted_on,
+        "shown": shown(row, now, exhausted_on.as_deref()),
+    })
 }
 
-impl Shown {
-    fn of(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Self {
-        let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
-        let exhausted = match (exhausted_on, row.to_exhaustion) {
-            _ if row.health == Health::Ended => NOTHING.to_owned(),
-            (Some(date), _) => date.to_owned(),
-            (None, Some(_)) => "after 9999".to_owned(),
-            (None, None) => NOTHING.to_owned(),
-        };
-        Self {
-            health: if row.health == Health::Serving && row.ends_soon() {
-                ENDING_SOON
-            } else {
-                row.health.as_str()
-            },
-            name: format::plain(&row.name),
-            reason: why(row),
-            since: row.since.map_or_else(String::new, |since| format::since(now, since)),
-            failing: row
-                .failing
-                .filter(|rate| *rate > 0.0)
-                .map_or_else(String::new, |rate| format!("{} fail", format::rate(rate))),
-            last: known(row.last.map(format::count)),
-            rate: known(row.rate.map(format::rate)),
-            stock: format::count(row.remaining),
-            reached: row
-                .reached
-                .map_or_else(String::new, |reached| format!("up to {}", format::count(reached))),
-            dry: known(row.to_dry.map(format::span)),
-            waiting: format::count(row.waiting as u64),
-            p50: known(row.latency.map(|[half, _]| format::latency(half))),
-            p99: known(row.latency.map(|[_, most]| format::latency(most))),
-            gaps: format::count(row.gaps.total()),
-            used: known(row.used.map(format::share)),
-            part: format!("{:.2}", row.used.unwrap_or_default() * 100.0),
-            exhausted_in: row
-                .to_exhaustion
-                .filter(|_| exhausted_on.is_some() && row.health != Health::Ended)
-                .map_or_else(String::new, |time| format!("in {}", format::span(time))),
-            exhausted,
-        }
-    }
+/// One row, as text.
+fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
+    let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
+    let ends = row.to_exhaustion.filter(|_| row.health != Health::Ended);
+    let ends_soon = row.health == Health::Serving && row.ends_soon();
+    json!({
+        "name": format::plain(&row.name),
+        "health": if ends_soon { ENDING_SOON } else { row.health.as_str() },
+        "reason": why(row),
+        "since": row.since.map(|since| format::since(now, since)).unwrap_or_default(),
+        "failing": row.failing.filter(|rate| *rate > 0.0)
+            .map(|rate| format!("{} fail", format::rate(rate))).unwrap_or_default(),
+        "last": known(row.last.map(format::count)),
+        "rate": known(row.rate.map(format::rate)),
+        "stock": format::count(row.remaining),
+        "reached": row.reached.map(|reached| format!("up to {}", format::count(reached))).unwrap_or_default(),
+        "dry": known(row.to_dry.map(format::span)),
+        "waiting": format::count(row.waiting as u64),
+        "p50": known(row.latency.map(|[half, _]| format::latency(half))),
+        "p99": known(row.latency.map(|[_, most]| format::latency(most))),
+        "gaps": format::count(row.gaps.total()),
+        "used": known(row.used.map(format::share)),
+        // The width of its bar, in percent.
+        "part": format!("{:.2}", row.used.unwrap_or_default() * 100.0),
+        "exhausted": known(ends.map(|_| exhausted_on.unwrap_or("after 9999").to_owned())),
+        "exhausted_in": ends.filter(|_| exhausted_on.is_some())
+            .map(|time| format!("in {}", format::span(time))).unwrap_or_default(),
+    })
 }
 
 fn why(row: &Row) -> String {
@@ -437,43 +330,10 @@ fn why(row: &Row) -> String {
     }
 }
 
-fn ordered(a: &Row, b: &Row, Sort { by, falling }: Sort) -> Ordering {
-    let (a, b) = match by {
-        Column::Name => {
-            return if falling { b.name.cmp(&a.name) } else { a.name.cmp(&b.name) };
-        }
-        Column::Health => {
-            let (a, b) = ((a.health, !a.ends_soon()), (b.health, !b.ends_soon()));
-            return if falling { b.cmp(&a) } else { a.cmp(&b) };
-        }
-        _ => (figure(a, by), figure(b, by)),
-    };
-    match (a, b) {
-        (Some(a), Some(b)) if falling => b.total_cmp(&a),
-        (Some(a), Some(b)) => a.total_cmp(&b),
-        (a, b) => b.is_some().cmp(&a.is_some()),
-    }
-}
-
-fn figure(row: &Row, by: Column) -> Option<f64> {
-    let of = |number: u64| number as f64;
-    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-    match by {
-        Column::Health | Column::Name => None,
-        Column::Last => row.last.map(of),
-        Column::Rate => row.rate,
-        Column::Stock => Some(of(row.remaining)),
-        Column::Dry => seconds(row.to_dry),
-        Column::Waiting => Some(row.waiting as f64),
-        Column::Latency => seconds(row.latency.map(|[_, most]| most)),
-        Column::Gaps => Some(of(row.gaps.total())),
-        Column::Used => row.used,
-        Column::Exhausted => seconds(row.to_exhaustion),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use idmill::Gaps;
+
     use super::*;
 
     fn row(name: &str, rate: Option<f64>, health: Health) -> Row {
@@ -509,7 +369,7 @@ mod tests {
         {
             let sort = Sort::try_from(sort.to_owned()).unwrap();
             let mut sorted: Vec<_> = rows.iter().collect();
-            sorted.sort_by(|a, b| ordered(a, b, sort));
+            sorted.sort_by(|a, b| sort.ordered(a, b));
             assert_eq!(sorted.iter().map(|row| &*row.name).collect::<String>(), names, "{sort}");
         }
         assert!(Sort::try_from("-nothing".to_owned()).unwrap_err().contains("exhausted"));
@@ -523,16 +383,18 @@ mod tests {
         };
         let rows = [ends("a", 31), ends("b", 29), row("c", None, Health::Failing)];
         let mut sorted: Vec<_> = rows.iter().collect();
-        sorted.sort_by(|a, b| ordered(a, b, Sort::default()));
-        let shown: Vec<_> =
-            sorted.iter().map(|row| (&*row.name, Shown::of(row, SystemTime::now(), None).health)).collect();
-        assert_eq!(shown, [("c", "failing"), ("b", "ending soon"), ("a", "serving")]);
+        sorted.sort_by(|a, b| Sort::default().ordered(a, b));
+        let shown =
+            sorted.iter().map(|row| (&*row.name, shown(row, SystemTime::now(), None)["health"].clone()));
+        let expected = [("c", "failing"), ("b", "ending soon"), ("a", "serving")];
+        assert_eq!(shown.collect::<Vec<_>>(), expected.map(|(name, health)| (name, health.into())));
     }
 
     #[test]
     fn each_column_has_its_own_name() {
-        for (name, column) in Column::ALL {
-            assert_eq!(Sort { by: column, falling: true }.to_string(), format!("-{name}"));
+        for (name, ..) in COLUMNS {
+            let sort = Sort::try_from(format!("-{name}")).unwrap();
+            assert_eq!(sort.to_string(), format!("-{name}"));
         }
     }
 

@@ -1,23 +1,53 @@
-//! `idmill remove`: takes a sequence out of its store, if that is really meant.
+//! `idmill create`, `show`, `set`, `revoke` and `remove`: one sequence, and what changes it.
 
-use idmill::ErrorKind;
-use idmill::store::{SequenceInfo, Store, not_found};
+use idmill::store::{Change, SequenceInfo, Store, not_found};
+use idmill::{ErrorKind, Operation, SequenceName};
 use idmill_guard as guard;
-use serde::Serialize;
+use idmill_url::StoreUrl;
+use serde_json::json;
 
 use super::inspect;
-use crate::args::{Global, Remove};
+use crate::args::{Create, Global, Named, Remove, Set};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::opening;
 use crate::output::{self, Sequence};
 
-#[derive(Serialize)]
-struct Removed {
-    /// `null` where the store had none, and the witness was told alone.
-    removed: Option<Sequence>,
+pub(super) async fn create(global: &Global, args: &Create) -> Outcome {
+    let bounds = args.bounds.check()?;
+    let store = opening::create(global, StoreUrl::CONNECT_TIMEOUT).await?;
+    let created = Sequence::from(&store.create(&args.name, bounds).await?);
+    output::result(global.json, &created, output::sequence)
 }
 
-pub(super) async fn run(global: &Global, args: &Remove) -> Outcome {
+pub(super) async fn show(global: &Global, args: &Named) -> Outcome {
+    let store = opening::existing(global).await?;
+    let found = Sequence::from(&inspect(&*store, &args.name).await?);
+    output::result(global.json, &found, output::sequence)
+}
+
+pub(super) async fn set(global: &Global, args: &Set) -> Outcome {
+    let change = Change::new().next(args.next).max(args.max).backwards(args.backwards);
+    changed(global, &args.name, change).await
+}
+
+/// Has every process drop the ids that it has in memory.
+pub(super) async fn revoke(global: &Global, args: &Named) -> Outcome {
+    changed(global, &args.name, Change::new().revoke(true)).await
+}
+
+/// Changes a sequence, and prints it before and after.
+async fn changed(global: &Global, name: &SequenceName, change: Change) -> Outcome {
+    let store = opening::existing(global).await?;
+    let before = inspect(&*store, name).await?;
+    // The command means the sequence that was shown, not one created in its place since then.
+    let after = Sequence::from(&store.set(name, change.expect(before.identity)).await?);
+    let before = Sequence::from(&before);
+    let both = json!({ "before": before, "after": after });
+    output::result(global.json, &both, |_| output::change(&before, &after))
+}
+
+/// Takes a sequence out of its store, if that is really meant.
+pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     if args.forget && opening::url(global)?.guard().is_none() {
         let message = "--forget is about what a witness knows, and there is no guard";
         return Err(Failure::usage(message).hint("name the guard with --guard, or leave --forget out"));
@@ -29,20 +59,17 @@ pub(super) async fn run(global: &Global, args: &Remove) -> Outcome {
         }
         outcome => outcome?,
     };
-    let removed = Sequence::from(&found);
     if !args.yes {
         return Err(unsure(global, &found)?);
     }
     let was_there = store.remove(&args.name).await?;
     forget(global, args).await?;
     if !was_there {
-        return Err(not_found(&args.name).during(idmill::Operation::Remove).into());
+        return Err(not_found(&args.name).during(Operation::Remove).into());
     }
-    if global.json {
-        output::print_json(&Removed { removed: Some(removed) })
-    } else {
-        output::print(&format!("removed\n{}", output::sequence(&removed)))
-    }
+    let removed = Sequence::from(&found);
+    let human = |_: &_| format!("removed\n{}", output::sequence(&removed));
+    output::result(global.json, &json!({ "removed": removed }), human)
 }
 
 /// Of a store that was emptied, the witness alone knows the sequence: it is told that another may follow.
@@ -54,11 +81,9 @@ async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, abs
     }
     store.remove(name).await?;
     forget(global, args).await?;
-    output::note(
-        global.json,
-        &format!("the store has no `{name}`; the witness was told that another may follow"),
-    );
-    if global.json { output::print_json(&Removed { removed: None }) } else { Ok(()) }
+    let told = format!("the store has no `{name}`; the witness was told that another may follow");
+    output::note(global.json, &told);
+    output::result(global.json, &json!({ "removed": null }), |_| String::new())
 }
 
 /// With `--forget`, the next sequence of this name may start anywhere.

@@ -1,0 +1,170 @@
+//! Ids inside transactions, for the stores that have those.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use idmill::{Error, ErrorKind, Result};
+use idmill_sqlite::rusqlite::{self, Connection, ErrorCode, TransactionBehavior};
+use idmill_sqlite::{InTransaction, SqliteOptions};
+use thread_local::ThreadLocal;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "spanner"))]
+use tokio::{runtime::Handle, time};
+
+use crate::opening::Measured;
+
+/// Makes one transaction: takes this number of ids, works for this time, and commits.
+pub(super) type Transactions = Box<dyn Fn(u64, Duration) -> Result<()> + Send + Sync>;
+
+/// The stores that have them, for messages.
+pub(super) fn known() -> String {
+    let stores = [
+        ("postgres", cfg!(feature = "postgres")),
+        ("mysql", cfg!(feature = "mysql")),
+        ("spanner", cfg!(feature = "spanner")),
+    ];
+    let others = stores.iter().filter(|(_, built)| *built).map(|(scheme, _)| format!(", `{scheme}:`"));
+    format!("`sqlite:`{}", others.collect::<String>())
+}
+
+pub(super) fn are_known(store: &Measured) -> bool {
+    // A URL of a store that is not compiled in is refused before anybody asks.
+    matches!(store.url.scheme(), "sqlite" | "postgres" | "mysql" | "spanner")
+}
+
+// Spanner awaits its connection.
+#[cfg_attr(not(feature = "spanner"), allow(clippy::unused_async))]
+pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Transactions> {
+    // As it was given: the one that is printed has no password.
+    let url = store.given.as_str();
+    match store.url.scheme() {
+        "sqlite" => sqlite(url, sequence),
+        #[cfg(feature = "mysql")]
+        "mysql" => mysql(url, sequence),
+        #[cfg(feature = "spanner")]
+        "spanner" => spanner(url, sequence).await,
+        #[cfg(feature = "postgres")]
+        "postgres" => postgres(url, sequence),
+        other => Err(Error::new(ErrorKind::Unsupported, format!("`{other}:` has no transactions here"))),
+    }
+}
+
+fn failed(kind: ErrorKind) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error {
+    move |error| Error::new(kind, "the transaction failed").because(error)
+}
+
+/// On a connection for each thread.
+fn sqlite(url: &str, sequence: &str) -> Result<Transactions> {
+    let options: SqliteOptions = url.parse()?;
+    let ids = InTransaction::<u64>::new(sequence)?.table(options.table_name())?;
+    let (file, connections) = (options.path().to_owned(), ThreadLocal::new());
+    Ok(Box::new(move |values, hold| {
+        let connection = connections.get_or_try(|| connected(&file))?;
+        let mut connection = connection.borrow_mut();
+        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let transaction = begun.map_err(of_sqlite)?;
+        ids.reserve(&transaction, values)?;
+        sleep(hold);
+        transaction.commit().map_err(of_sqlite)
+    }))
+}
+
+fn connected(file: &Path) -> Result<RefCell<Connection>> {
+    let connection = Connection::open(file).map_err(of_sqlite)?;
+    connection.busy_timeout(Duration::from_secs(30)).map_err(of_sqlite)?;
+    // As durable as the store itself.
+    connection.pragma_update(None, "synchronous", "EXTRA").map_err(of_sqlite)?;
+    Ok(RefCell::new(connection))
+}
+
+fn of_sqlite(error: rusqlite::Error) -> Error {
+    failed(match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::Unavailable,
+        _ => ErrorKind::StoreViolation,
+    })(error.into())
+}
+
+/// On a connection for each thread. Takes all ids at once: each statement is a round trip, for which the
+/// others wait.
+#[cfg(feature = "postgres")]
+fn postgres(url: &str, sequence: &str) -> Result<Transactions> {
+    use idmill_postgres::{InTransaction, PostgresOptions, driver};
+
+    let options: PostgresOptions = url.parse()?;
+    let mut ids = InTransaction::<u64>::new(sequence)?.table(options.table_name())?;
+    if let Some(schema) = options.schema_name() {
+        ids = ids.schema(schema)?;
+    }
+    let (runtime, clients) = (Handle::current(), ThreadLocal::new());
+    let failed = |error: driver::Error| failed(ErrorKind::StoreViolation)(error.into());
+    let connect = async move || {
+        let client = options.client().await?;
+        // As durable as the store itself.
+        client.batch_execute("SET synchronous_commit = on").await.map_err(failed)?;
+        Ok::<_, Error>(RefCell::new(client))
+    };
+    Ok(Box::new(move |values, hold| {
+        let client = clients.get_or_try(|| runtime.block_on(connect()))?;
+        let mut client = client.borrow_mut();
+        runtime.block_on(async {
+            let transaction = client.transaction().await.map_err(failed)?;
+            ids.reserve(&transaction, values).await?;
+            time::sleep(hold).await;
+            transaction.commit().await.map_err(failed)
+        })
+    }))
+}
+
+/// Each is begun again for as long as the server chooses it to end a deadlock. A deadlock is possible where
+/// several create the sequence, and so only at the beginning.
+#[cfg(feature = "mysql")]
+fn mysql(url: &str, sequence: &str) -> Result<Transactions> {
+    use idmill_mysql::{InTransaction, MysqlOptions, driver::TxOpts};
+
+    const ATTEMPTS: usize = 10;
+
+    let options: MysqlOptions = url.parse()?;
+    let ids = InTransaction::<u64>::new(sequence)?.table(options.table_name())?;
+    let (pool, runtime) = (options.pool()?, Handle::current());
+    let attempt = async move |values, hold: Duration| {
+        let begun = pool.start_transaction(TxOpts::default()).await;
+        let mut transaction = begun.map_err(|error| failed(ErrorKind::Unavailable)(error.into()))?;
+        if let Err(error) = ids.reserve(&mut transaction, values).await {
+            // The first error has the cause.
+            let _ = transaction.rollback().await;
+            return Err(error);
+        }
+        time::sleep(hold).await;
+        transaction.commit().await.map_err(|error| failed(ErrorKind::UnknownOutcome)(error.into()))
+    };
+    Ok(Box::new(move |values, hold| {
+        let mut attempts = (1..ATTEMPTS).map(|_| runtime.block_on(attempt(values, hold)));
+        let is_over = |outcome: &Result<()>| {
+            !outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable)
+        };
+        let over = attempts.find(is_over);
+        over.unwrap_or_else(|| runtime.block_on(attempt(values, hold)))
+    }))
+}
+
+/// Each is begun again for as long as it is aborted. Takes the ids one by one, as a program does that does
+/// not know how many it will need.
+#[cfg(feature = "spanner")]
+async fn spanner(url: &str, sequence: &str) -> Result<Transactions> {
+    use idmill_spanner::{InTransaction, SequenceTransaction, SpannerOptions, SpannerStore, until_committed};
+
+    let options: SpannerOptions = url.parse()?;
+    let ids = InTransaction::<i64>::new(sequence)?.table(options.table_name())?;
+    let (store, runtime) = (SpannerStore::open_with(options).await?, Handle::current());
+    let attempt = async move |values: u64, hold: Duration| {
+        let begun = store.client().begin_read_write_transaction().await;
+        let mut transaction = SequenceTransaction::begun(begun)?;
+        for _ in 0..values {
+            transaction.next(&ids).await?;
+        }
+        time::sleep(hold).await;
+        transaction.commit().await.map(drop)
+    };
+    Ok(Box::new(move |values, hold| runtime.block_on(until_committed(|| attempt(values, hold)))))
+}
