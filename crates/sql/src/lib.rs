@@ -16,6 +16,7 @@ mod executor;
 mod fault;
 pub mod mysql;
 pub mod postgres;
+mod rows;
 pub mod sqlite;
 mod witness;
 

@@ -54,9 +54,9 @@ fn rows_that_cannot_be_are_named_and_refused() {
         ("15, 10, 20, 0, 0, 1", "incarnation 0"),
         ("15, 10, 20, -3, 0, 1", "incarnation -3"),
         ("15, 10, 20, 1, -1, 1", "epoch -1"),
-        ("'x', 10, 20, 1, 0, 1", "no integer for next"),
-        ("1.5, 1, 20, 1, 0, 1", "no integer for next"),
-        ("15, 10, x'00', 1, 0, 1", "no integer for max"),
+        ("'x', 10, 20, 1, 0, 1", "no whole number for next"),
+        ("1.5, 1, 20, 1, 0, 1", "no whole number for next"),
+        ("15, 10, x'00', 1, 0, 1", "no whole number for max"),
         ("15, 10, 20, 1, 0, 2", "another format"),
     ] {
         db.0.execute_batch(&format!("DELETE FROM t; INSERT INTO t VALUES ('s', {row})")).unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
     already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -15,10 +15,12 @@ use parking_lot::Mutex;
 use super::classify::{failed, is_duplicate};
 use super::history::{History, UNKNOWN_VARIABLE};
 use super::reserve::{DUPLICATES, TRIES, crowded, read_to_write, reserve};
+use super::rows::cursor;
 use super::run::{read, text, try_read, try_write, write};
+use super::server;
 use super::table::{Known, Table};
-use super::{rows, server};
 use crate::executor::{must_be_alone, to_write};
+use crate::rows::listing;
 use crate::{Asked, Executor};
 
 /// What a store of [`Calls`] can do.
@@ -129,14 +131,7 @@ impl Calls {
     /// Those of [`Store::list`](idmill::store::Store::list).
     pub async fn list<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Listing> {
         let found = read(executor, &self.table.select_page(page)?).await?;
-        let full = found.len() >= page.limit.max(1);
-        let mut listing = Listing::default();
-        for row in &found {
-            let name = rows::name(row);
-            listing.next = full.then(|| Cursor::of_bytes(name));
-            listing.add(String::from_utf8_lossy(name), self.table.decode(row));
-        }
-        Ok(listing.sorted())
+        Ok(listing(page, &found, cursor, |row| self.table.decode(row)))
     }
 
     /// Creates a sequence.

@@ -2,16 +2,18 @@
 //!
 //! They are bytes, as names are: no collation takes one of them for another.
 
-use idmill::store::{Cursor, Page, Records};
+use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Mode;
 
 use super::calls::Calls;
 use super::classify::{failed, is_duplicate};
+use super::rows::cursor;
 use super::run::{read, text, try_write, write};
+use super::server;
 use super::table::{LONGEST_NAME, Table, hex, within};
-use super::{rows, server};
 use crate::executor::to_write;
+use crate::rows::{legible, records};
 use crate::{Asked, Executor, Row, witness};
 
 impl Table {
@@ -58,7 +60,7 @@ impl Table {
 
     fn decode_record(&self, row: &Row) -> Result<String> {
         let record = text(row, 0).and(text(row, 1)).map(str::to_owned);
-        record.ok_or_else(|| witness::unsound(&self.to_string(), &String::from_utf8_lossy(rows::name(row))))
+        record.ok_or_else(|| witness::unsound(&self.to_string(), &legible(row, 0)))
     }
 }
 
@@ -150,14 +152,8 @@ impl Calls {
     /// # Errors
     /// Those of [`Store::list_records`](idmill::store::Store::list_records).
     pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
-        let mut records = Records::default();
-        let Some(witness) = self.witness(executor).await? else { return Ok(records) };
+        let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let found = read(executor, &witness.select_records(page)?).await?;
-        for row in &found {
-            records.add(&String::from_utf8_lossy(rows::name(row)), witness.decode_record(row));
-        }
-        let full = found.len() >= page.limit.max(1);
-        records.next = found.last().filter(|_| full).map(|row| Cursor::of_bytes(rows::name(row)));
-        Ok(records)
+        Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

@@ -9,9 +9,10 @@ use idmill_kit::history::Failover;
 use super::adopt::adopt;
 use super::classify::{failed, is_duplicate};
 use super::history::History;
-use super::reserve::{first, read_to_write, taken};
+use super::reserve::{read_to_write, taken};
 use super::run::{try_write, write};
 use super::table::{DEFAULT_TABLE, Table};
+use crate::rows::first;
 use crate::{Asked, Executor, Fault, must_be_within};
 
 /// A sequence that is drawn from inside the caller's own transactions, whatever the driver.

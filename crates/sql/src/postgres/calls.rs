@@ -13,9 +13,10 @@ use idmill_kit::history::Failover;
 use super::durable::Keeps;
 use super::history::{Adopted, History};
 use super::open::{find, must_sync};
-use super::rows::{self, reached};
+use super::rows;
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
+use crate::rows::listing;
 use crate::{Executor, Patience, Row, Statement, Value, must_be_alone};
 
 /// What a store of [`Calls`] can do.
@@ -258,13 +259,7 @@ impl Calls {
         let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
         let found = read(executor, &self.table.select_page(), values).await;
         let found = found.map_err(|error| self.located(error))?;
-        let mut listing = Listing::default();
-        for row in &found {
-            listing.add(rows::name(row), rows::decode(row));
-        }
-        let full = found.len() >= page.limit.max(1);
-        listing.next = found.last().filter(|_| full).map(|row| Cursor::new(rows::name(row)));
-        Ok(listing)
+        Ok(listing(page, &found, rows::cursor, rows::decode))
     }
 
     /// [`Store::set`](idmill::store::Store::set): reads, decides, and writes if nothing has changed
@@ -288,9 +283,9 @@ impl Calls {
                 seen.identity.incarnation.to_string().into(),
                 seen.identity.epoch.to_string().into(),
                 seen.bounds.max().to_string().into(),
-                reached(&seen).to_string().into(),
+                seen.reached().to_string().into(),
                 after.bounds.max().to_string().into(),
-                reached(&after).to_string().into(),
+                after.reached().to_string().into(),
                 after.identity.epoch.to_string().into(),
                 Value::Patience,
             ];

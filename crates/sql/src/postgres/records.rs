@@ -8,9 +8,10 @@ use super::calls::Calls;
 use super::durable::WRITTEN;
 use super::open::run_ddl;
 use super::place::{Place, look};
-use super::rows::name;
+use super::rows::{cursor, name};
 use super::run::{TRIES, crowded, read, write_rows};
 use super::table::{LONGEST_NAME, Table, session};
+use crate::rows::records;
 use crate::witness::{self, COLUMNS};
 use crate::{Executor, Row, Statement, Value};
 
@@ -159,16 +160,10 @@ impl Calls {
     /// # Errors
     /// Those of that call.
     pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
-        let mut records = Records::default();
-        let Some(witness) = self.witness(executor).await? else { return Ok(records) };
+        let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
         let found = read(executor, &witness.select_records(), values).await?;
-        for row in &found {
-            records.add(name(row), witness.decode_record(row));
-        }
-        let full = found.len() >= page.limit.max(1);
-        records.next = found.last().filter(|_| full).map(|row| Cursor::new(name(row)));
-        Ok(records)
+        Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

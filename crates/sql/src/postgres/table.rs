@@ -14,6 +14,7 @@ use super::durable::{DURABLE, SET, SETTINGS, WRITTEN};
 use super::history::{History, published};
 use super::place::Relation;
 use crate::column::quoted;
+use crate::rows::FORMAT;
 
 /// The table, where none is named.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
@@ -22,8 +23,6 @@ pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
 /// PostgreSQL cuts longer names off.
 pub(super) const LONGEST_NAME: usize = 63;
-/// The layout of a row. Another version's rows are neither matched by our writes nor read.
-pub(super) const FORMAT: &str = "1";
 const COLUMNS: [&str; 9] =
     ["name", "next", "reserved_from", "start", "max", "incarnation", "epoch", "format", "history"];
 /// The last of them, which tables of earlier versions do not have.

@@ -4,9 +4,10 @@ use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
 use idmill_kit::Mode;
 
-use super::rows::{columns, next_page, text};
+use super::rows::{columns, cursor};
 use super::session::{Session, in_transaction};
 use super::table::{LONGEST_NAME, Table, columns_of, in_main, select_page};
+use crate::rows::{legible, records};
 use crate::witness::{self, COLUMNS};
 use crate::{Answer, Executor, Row, Statement, Value};
 
@@ -73,7 +74,7 @@ impl Witness {
     fn decode(&self, row: &Row) -> Result<String> {
         match (row.get(0), row.get(1)) {
             (Value::Text(_), Value::Text(record)) => Ok(record.clone()),
-            _ => Err(witness::unsound(&self.sql(), &text(row, 0))),
+            _ => Err(witness::unsound(&self.sql(), &legible(row, 0))),
         }
     }
 }
@@ -146,15 +147,11 @@ impl<E: Executor> Session<E> {
         let witness = self.table.witness()?;
         self.check().await?;
         let columns = self.read(columns_of(&witness.0)).await?;
-        let mut records = Records::default();
         if !witness.is_there(&columns)? {
-            return Ok(records);
+            return Ok(Records::default());
         }
         let answer = self.read(select_page(&witness.sql(), &COLUMNS.join(", "), page)?).await?;
-        for row in &answer.rows {
-            records.add(&text(row, 0), witness.decode(row));
-        }
-        records.next = next_page(page, &answer, NAME_AS_BYTES);
-        Ok(records)
+        let (name, decode) = (|row: &Row| cursor(row, NAME_AS_BYTES), |row: &Row| witness.decode(row));
+        Ok(records(page, &answer.rows, name, decode))
     }
 }
