@@ -18,9 +18,11 @@ pub mod mysql;
 pub mod postgres;
 mod rows;
 pub mod sqlite;
+mod transaction;
 mod witness;
 
 pub(crate) use executor::{must_be_alone, must_be_within};
 
 pub use executor::{Answer, Asked, Executor, Patience, Row, Statement, Value};
 pub use fault::{EngineError, Fault, chain};
+pub use transaction::{Awaited, Blocking, Draws, FailsOver, InTransaction, Library, at_once};

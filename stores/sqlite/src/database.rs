@@ -8,10 +8,10 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
 use idmill_sql::sqlite::{Files, Session, Settings, failed, passes};
-use idmill_sql::{Asked, Fault};
+use idmill_sql::{Asked, Fault, at_once};
 use rusqlite::{Connection, OpenFlags};
 
-use super::executor::{Own, at_once, fault};
+use super::executor::{Own, fault};
 
 /// A database file that is open.
 #[derive(Debug)]

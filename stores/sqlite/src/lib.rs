@@ -39,13 +39,14 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
+use idmill_sql::at_once;
 use idmill_sql::sqlite::{CAPABILITIES, Session};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
 
 use self::database::Database;
-use self::executor::{Own, at_once};
+use self::executor::Own;
 
 pub use self::options::SqliteOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};

@@ -30,7 +30,7 @@ pub const CAPABILITIES: Capabilities =
 /// The sequences of a table: the calls of [`Store`](idmill::store::Store), each over an executor of the
 /// adapter's, whose connection commits each statement. Clones share what is known of the sequences.
 ///
-/// A transaction of the caller's is for [`InTransaction`](super::InTransaction); here it does not compile,
+/// A transaction of the caller's is for [`InTransaction`](crate::InTransaction); here it does not compile,
 /// since a grant must not be rolled back. Each call may be dropped at any await point.
 #[derive(Clone, Debug)]
 pub struct Calls {

@@ -26,7 +26,7 @@ pub const CAPABILITIES: Capabilities =
 /// The calls of a store over the rows of a table, which was found or created: what
 /// [`Store`](idmill::store::Store) asks for, but for the sequence and the operation in its errors.
 ///
-/// A transaction of the caller's is for [`InTransaction`](super::InTransaction); here it does not compile,
+/// A transaction of the caller's is for [`InTransaction`](crate::InTransaction); here it does not compile,
 /// since a grant must not be rolled back:
 ///
 /// ```compile_fail,E0080

@@ -17,7 +17,7 @@
 //! - A connection is kept if the statement succeeded, or its fault [`leaves_connection`]; one whose rows are
 //!   not what [`must_be_durable`] wants is best closed.
 //! - On sessions of its own it may keep the statements of reserves prepared: [`Prepared`] says how.
-//! - [`Calls`] does all else, and [`InTransaction`] in a transaction of the caller's.
+//! - [`Calls`] does all else, and [`InTransaction`](crate::InTransaction) in a transaction of the caller's.
 //!
 //! [`Value::Text`]: crate::Value::Text
 //! [`Value::Texts`]: crate::Value::Texts
@@ -58,5 +58,4 @@ pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 pub use self::run::{TRIES, crowded};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
-pub use self::transaction::InTransaction;
 pub use crate::column::quoted;

@@ -4,12 +4,12 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
     already_exists, not_found,
 };
-use idmill::{Error, Id, Operation, Range, Result, SequenceName};
+use idmill::{Range, Result, SequenceName};
 
 use super::classify::is_missing_table;
 use super::session::{Session, in_transaction};
-use super::table::Table;
-use crate::{Answer, Executor, Fault, Statement, must_be_within};
+use super::table::{DEFAULT_TABLE, Table};
+use crate::{Answer, Draws, Executor, Fault, Statement};
 
 /// What a store of this dialect can do.
 pub const CAPABILITIES: Capabilities =
@@ -108,43 +108,26 @@ impl<E: Executor> Session<E> {
     }
 }
 
-/// The next `count` ids of a sequence, exactly, inside the caller's transaction. The sequence and the table
-/// are created on first use.
+/// In a transaction of the caller's, whose table is created on first use too.
 ///
 /// It takes the write lock first of all. A deferred transaction that has read before fails here if others
 /// have written since.
-///
-/// # Errors
-/// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
-/// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type
-/// cannot hold the next id; [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the database;
-/// [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
-/// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
-pub async fn reserve_in<T: Id, E: Executor>(
-    db: &mut E,
-    table: &Table,
-    name: &SequenceName,
-    bounds: Bounds,
-    count: u64,
-) -> Result<Range<T>> {
-    let request = Reserve::new(name.clone(), count).ceiling(T::MAX).create(bounds);
-    let grant = reserve_exactly(db, table, &request, T::MIN).await;
-    let range = grant.map(|grant| grant.range.cast());
-    range.map_err(|error| error.of(name).during(Operation::Reserve))
-}
+impl Draws for Table {
+    const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
 
-async fn reserve_exactly<E: Executor>(
-    db: &mut E,
-    table: &Table,
-    request: &Reserve,
-    floor: u64,
-) -> Result<Grant> {
-    const { must_be_within::<E>() };
-    if request.count == 0 {
-        return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
+    fn of_table(table: &str) -> Result<Self> {
+        Self::new(table)
     }
-    lock(db, table).await.map_err(in_transaction)?;
-    reserve(db, table, request, Some(floor)).await.map_err(in_transaction)?
+
+    fn in_table(self, table: &str) -> Result<Self> {
+        Self::new(table)
+    }
+
+    async fn draw<E: Executor>(&self, db: &mut E, request: &Reserve, floor: u64) -> Result<Range> {
+        lock(db, self).await.map_err(in_transaction)?;
+        let grant = reserve(db, self, request, Some(floor)).await.map_err(in_transaction)?;
+        grant.map(|grant| grant.range)
+    }
 }
 
 /// The write lock, first of all; for want of a table, creating that takes it too.

@@ -335,9 +335,8 @@ mod tests {
     use idmill::SequenceName;
     use idmill::store::{Bounds, Page};
 
-    use super::super::calls::reserve_in;
     use super::*;
-    use crate::{EngineError, Row};
+    use crate::{EngineError, InTransaction, Row};
 
     /// Answers as an engine does whose table has no rows; but to some statements so, or never.
     struct Scripted<const IN_TRANSACTION: bool>(Vec<(&'static str, Option<Fault>)>);
@@ -480,6 +479,6 @@ mod tests {
         can_move(&session.create(&name, bounds));
         can_move(&session.list(&Page::default()));
         let mut callers = Scripted::<true>(Vec::new());
-        can_move(&reserve_in::<u64, _>(&mut callers, &settings.table, &name, bounds, 1));
+        can_move(&InTransaction::<u64, Table>::new("s").unwrap().draw(&mut callers, 1));
     }
 }
