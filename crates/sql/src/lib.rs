@@ -18,6 +18,7 @@ pub mod mysql;
 pub mod postgres;
 mod rows;
 pub mod sqlite;
+mod store;
 mod transaction;
 mod witness;
 
@@ -25,4 +26,5 @@ pub(crate) use executor::{must_be_alone, must_be_within};
 
 pub use executor::{Answer, Asked, Executor, Patience, Row, Statement, Value};
 pub use fault::{EngineError, Fault, chain};
+pub use store::{Dialect, Pool, SqlStore, Witnesses, each_of};
 pub use transaction::{Awaited, Blocking, Draws, FailsOver, InTransaction, Library, at_once};

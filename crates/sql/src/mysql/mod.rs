@@ -44,7 +44,7 @@ mod tests;
 mod transaction;
 
 pub use adopt::refused;
-pub use calls::{CAPABILITIES, Calls};
+pub use calls::Calls;
 pub use classify::{classify, failed, is_duplicate, leaves_connection};
 pub use largest::{end_reads_after, largest};
 pub use server::{must_be_durable, settings};

@@ -14,7 +14,7 @@ use super::server;
 use super::table::{LONGEST_NAME, Table, hex, within};
 use crate::executor::to_write;
 use crate::rows::{legible, records};
-use crate::{Asked, Executor, Row, witness};
+use crate::{Asked, Executor, Row, Witnesses, witness};
 
 impl Table {
     /// The statement that creates the table of the records where it does not exist: what a store runs before
@@ -94,21 +94,34 @@ impl Calls {
         })
     }
 
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// Those of [`Store::record`](idmill::store::Store::record).
-    pub async fn record<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
+    async fn first_record<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        wanted: &str,
+    ) -> Result<bool> {
+        let witness = self.witness_made(executor).await?;
+        match try_write(executor, &witness.insert_record(name, wanted)).await {
+            Ok(_) => Ok(true),
+            // Of this name: the last state, even where other statements are answered by a replica.
+            Err(fault) if is_duplicate(&fault) => {
+                let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
+                // Or of something that a unique index of somebody's forbids.
+                if found.is_empty() { Err(failed(fault, to_write::<E>())) } else { Ok(false) }
+            }
+            Err(fault) => Err(failed(fault, to_write::<E>())),
+        }
+    }
+}
+
+impl<E: Executor + Send> Witnesses<E> for Calls {
+    async fn record(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
         let Some(witness) = self.witness(executor).await? else { return Ok(None) };
         let found = read(executor, &witness.select_record(name)).await?;
         found.last().map(|row| witness.decode_record(row)).transpose()
     }
 
-    /// Writes a record if `seen` is still what is kept.
-    ///
-    /// # Errors
-    /// Those of [`Store::swap_record`](idmill::store::Store::swap_record).
-    pub async fn swap_record<E: Executor>(
+    async fn swap_record(
         &self,
         executor: &mut E,
         name: &SequenceName,
@@ -128,30 +141,7 @@ impl Calls {
         Ok(write(executor, &witness.replace_record(name, seen, wanted)).await?.changed == 1)
     }
 
-    async fn first_record<E: Executor>(
-        &self,
-        executor: &mut E,
-        name: &SequenceName,
-        wanted: &str,
-    ) -> Result<bool> {
-        let witness = self.witness_made(executor).await?;
-        match try_write(executor, &witness.insert_record(name, wanted)).await {
-            Ok(_) => Ok(true),
-            // Of this name: the last state, even where other statements are answered by a replica.
-            Err(fault) if is_duplicate(&fault) => {
-                let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
-                // Or of something that a unique index of somebody's forbids.
-                if found.is_empty() { Err(failed(fault, to_write::<E>())) } else { Ok(false) }
-            }
-            Err(fault) => Err(failed(fault, to_write::<E>())),
-        }
-    }
-
-    /// Reads a page of the records.
-    ///
-    /// # Errors
-    /// Those of [`Store::list_records`](idmill::store::Store::list_records).
-    pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
+    async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
         let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let found = read(executor, &witness.select_records(page)?).await?;
         Ok(records(page, &found, cursor, |row| witness.decode_record(row)))

@@ -8,7 +8,7 @@ use idmill::{ErrorKind, Range, Result, SequenceName};
 use idmill_kit::Mode;
 
 use super::{Calls, Draws, Table, must_be_durable, settings, whole};
-use crate::{Answer, EngineError, Executor, Fault, InTransaction, Row, Statement, Value};
+use crate::{Answer, Dialect, EngineError, Executor, Fault, InTransaction, Row, Statement, Value, Witnesses};
 
 /// What is answered.
 #[derive(Clone)]

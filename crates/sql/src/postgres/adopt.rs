@@ -46,7 +46,7 @@ impl Calls {
         patience: Patience,
     ) -> Result<(Option<SequenceInfo>, Adopted)> {
         let Some(here) = self.history.here else {
-            return Ok((self.inspect(executor, &request.name).await?, Adopted::Not));
+            return Ok((self.look(executor, &request.name).await?, Adopted::Not));
         };
         let rows = read(executor, &self.table.select_history(here), [request.name.as_str().into()]).await?;
         let Some(row) = rows.first() else { return Ok((None, Adopted::Not)) };

@@ -37,14 +37,14 @@ mod prepared;
 mod records;
 mod rows;
 mod run;
-mod store;
+mod sessions;
 mod table;
 #[cfg(test)]
 mod tests;
 mod transaction;
 
 pub use self::adopt::refused;
-pub use self::calls::{CAPABILITIES, Calls};
+pub use self::calls::Calls;
 pub use self::classify::{
     CANNOT_CONNECT_NOW, DATA_CORRUPTED, IS_STANDBY, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE,
     busy, classify, exhausted, failed, is_of_commit, is_read_only, leaves_connection, not_created, read_only,
@@ -57,5 +57,6 @@ pub use self::open::must_sync;
 pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 pub use self::run::{TRIES, crowded};
+pub use self::sessions::{CONNECTIONS, Driver, Sessions, Told, WAITING, halfway};
 pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
 pub use crate::column::quoted;

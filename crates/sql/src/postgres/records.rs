@@ -13,7 +13,7 @@ use super::run::{TRIES, crowded, read, write_rows};
 use super::table::{LONGEST_NAME, Table, session};
 use crate::rows::records;
 use crate::witness::{self, COLUMNS};
-use crate::{Executor, Row, Statement, Value};
+use crate::{Executor, Row, Statement, Value, Witnesses};
 
 /// Where [`WRITTEN`] begins in a row of a statement that writes.
 const DURABLE_AT: usize = 0;
@@ -119,22 +119,16 @@ impl Calls {
         }
         Err(crowded())
     }
+}
 
-    /// [`Store::record`](idmill::store::Store::record).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn record<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
+impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
+    async fn record(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
         let Some(witness) = self.witness(executor).await? else { return Ok(None) };
         let found = read(executor, &witness.select_record(), [name.as_str().into()]).await?;
         found.first().map(|row| witness.decode_record(row)).transpose()
     }
 
-    /// [`Store::swap_record`](idmill::store::Store::swap_record).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn swap_record<E: Executor>(
+    async fn swap_record(
         &self,
         executor: &mut E,
         name: &SequenceName,
@@ -155,11 +149,7 @@ impl Calls {
         Ok(!written.is_empty())
     }
 
-    /// [`Store::list_records`](idmill::store::Store::list_records).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
+    async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
         let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];

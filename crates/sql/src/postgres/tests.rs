@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 
 use super::history::History;
 use super::*;
-use crate::{Answer, EngineError, Executor, Fault, InTransaction, Patience, Row, Statement, Value};
+use crate::{
+    Answer, Dialect, EngineError, Executor, Fault, InTransaction, Patience, Row, Statement, Value, Witnesses,
+};
 
 type Answered = Result<Vec<Row>, Fault>;
 
