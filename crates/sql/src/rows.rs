@@ -10,7 +10,7 @@ use crate::{Row, Value};
 /// The layout of a row. Another version's rows are neither written nor read.
 pub(crate) const FORMAT: i64 = 1;
 
-/// What is wrong with a row of another layout.
+/// The fault of a row of another layout.
 const LATER: &str = "is in another format, perhaps a later version's";
 
 /// A row of a sequence: name, next, start, max, incarnation, epoch and format, in this order.
@@ -18,7 +18,7 @@ pub(crate) struct Stored<'a, N> {
     pub(crate) row: &'a Row,
     /// Its table, for messages, where the dialect names it.
     pub(crate) table: Option<&'a str>,
-    /// Its name, or what is wrong with that.
+    /// Its name, or the fault of that.
     pub(crate) name: Result<&'a str, &'a str>,
     /// Whether `next` says that all ids are reserved.
     pub(crate) used_up: bool,
@@ -64,7 +64,7 @@ impl<N: Fn(usize) -> Option<i128>> Stored<'_, N> {
     }
 }
 
-/// What is wrong with a row. Its name is given as far as it can be read.
+/// An error that names a row and its fault. The name is given as far as it can be read.
 pub(crate) fn unsound(kind: ErrorKind, name: &str, fault: &str) -> Error {
     Error::new(kind, format!("the row {name:?} {fault}; nothing is reserved from it"))
 }

@@ -14,7 +14,7 @@ use crate::Asked;
 
 /// Where an adapter's sessions come from.
 pub trait Pool: Send + Sync {
-    /// What the calls of the dialect run on.
+    /// The session that a call runs on.
     type Session: Send;
     /// A session in use. One that is dropped is closed where it may be in the midst of something.
     type Held: BorrowMut<Self::Session> + Send;
@@ -81,7 +81,7 @@ calls! {
     /// The calls of [`Store`] in a dialect, each on one session; their errors do not say of which sequence and
     /// during which operation they are.
     Dialect {
-        /// What a store can do.
+        /// The capabilities of a store.
         const CAPABILITIES: Capabilities;
 
         /// Whether anything may be changed: asked before a session is taken for that.

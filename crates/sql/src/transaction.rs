@@ -39,7 +39,7 @@ pub trait Draws: Clone + fmt::Debug {
 
 /// A table whose rows say which server wrote them last.
 pub trait FailsOver: Draws {
-    /// The same, with what is done about a row that another server wrote.
+    /// The same, with this policy for a row that another server wrote.
     #[must_use]
     fn failover(self, failover: Failover) -> Self;
 }
@@ -201,7 +201,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
 }
 
 fn one<T: Id>(range: Range<T>) -> T {
-    range.first().expect("a grant has as many ids as were asked for")
+    range.first().expect("one id was reserved")
 }
 
 /// The outcome of calls over an executor that blocks: they await nothing else, so nobody has to be woken, and no

@@ -9,7 +9,7 @@ use crate::rows::Stored;
 use crate::{Row, Value};
 
 impl Table {
-    /// A row as a sequence, or what is wrong with it. `next` is NULL once all ids are reserved.
+    /// A row as a sequence, or its fault. `next` is NULL once all ids are reserved.
     pub(super) fn decode(&self, row: &Row) -> Result<SequenceInfo> {
         let name = bytes(row, 0).ok_or("has no bytes for its name");
         let name = name.and_then(|name| str::from_utf8(name).map_err(|_| "has a name that is not UTF-8"));

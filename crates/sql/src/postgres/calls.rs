@@ -58,6 +58,8 @@ pub struct Calls {
     pub(super) history: History,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
+    /// The statements of reserves, built once: in a transaction or not, exactly or not.
+    pub(super) reserves: Arc<[OnceLock<String>; 4]>,
 }
 
 /// Whether fewer ids than were asked for are of use.
@@ -108,13 +110,14 @@ impl Calls {
         must_sync(executor, keeps).await?;
         let history = History::open(executor, failover).await?;
         let table = find(executor, table, mode).await?;
-        Ok(Self { table, keeps, mode, history, witness: Arc::default() })
+        Ok(Self { keeps, mode, history, ..Self::unopened(table) })
     }
 
     /// Over a table that is taken to be there.
     pub(super) fn unopened(table: Table) -> Self {
         let history = History::in_transaction(Failover::default());
-        Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, history, witness: Arc::default() }
+        let (witness, reserves) = (Arc::default(), Arc::default());
+        Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, history, witness, reserves }
     }
 
     /// The table, in its schema.
@@ -146,7 +149,9 @@ impl Calls {
         fit: Fit,
         patience: Patience,
     ) -> Result<Grant> {
-        let sql = self.writable()?.reserve(E::IN_TRANSACTION, fit.floor().is_some(), self.history);
+        let (table, exactly) = (self.writable()?, fit.floor().is_some());
+        let built = &self.reserves[2 * usize::from(E::IN_TRANSACTION) + usize::from(exactly)];
+        let sql = built.get_or_init(|| table.reserve(E::IN_TRANSACTION, exactly, self.history));
         let mut stuck = Stuck::default();
         for _ in 0..TRIES {
             let mut values = vec![
@@ -156,7 +161,7 @@ impl Calls {
                 Value::Patience,
             ];
             values.extend(fit.floor());
-            let statement = Statement::write(&sql, values).with_patience(patience).often();
+            let statement = Statement::write(sql, values).with_patience(patience).often();
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
             }

@@ -41,6 +41,7 @@ mod sessions;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod transaction;
 
 pub use self::adopt::refused;
@@ -58,5 +59,6 @@ pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 pub use self::run::{TRIES, crowded};
 pub use self::sessions::{CONNECTIONS, Driver, Sessions, Told, WAITING, halfway};
-pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
+pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name, ddl, witness_ddl};
+pub use self::text::parts;
 pub use crate::column::quoted;

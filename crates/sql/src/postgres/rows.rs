@@ -47,6 +47,7 @@ pub(super) fn name(row: &Row) -> &str {
 }
 
 /// Where a page ends.
+#[allow(clippy::unnecessary_wraps)] // not in each dialect
 pub(super) fn cursor(row: &Row) -> Option<Cursor> {
     Some(Cursor::new(name(row)))
 }

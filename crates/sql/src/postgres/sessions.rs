@@ -26,7 +26,7 @@ const BRIEFLY: Duration = Duration::from_millis(100);
 /// How long a connection may be idle. One that was for longer may have been forgotten by a firewall in between.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What a driver's connections can do.
+/// The connections of a driver.
 pub trait Driver: Send + Sync {
     /// A connection in use. One that is dropped is closed, since an answer may still be on its way.
     type Session: Send;
@@ -54,7 +54,7 @@ pub trait Driver: Send + Sync {
     ) -> impl Future<Output = bool> + Send;
 
     /// Sends a statement, once, and adds its rows, until the server is ready for another query: only then has
-    /// this one committed. What the server has warned of its commit meanwhile.
+    /// this one committed. Returns the last warning of the server that concerns the commit.
     ///
     /// # Errors
     /// How it failed.
@@ -133,7 +133,7 @@ impl<D: Driver> Sessions<D> {
         Instant::now() + self.0.timeout
     }
 
-    /// Closes those that are idle when this is over, if the store is still there.
+    /// Closes the idle sessions when this future ends, if the store is still there.
     pub fn end_with(&self, event: impl Future<Output = ()> + Send + 'static)
     where
         D: 'static,
@@ -280,7 +280,7 @@ impl<D: Driver> Sessions<D> {
         read_only(refused, rows.first().and_then(|told| told.row.text(0)))
     }
 
-    /// Gives a session back after use. Where it was lost, those that were idle meanwhile most likely are too.
+    /// Gives a session back after use. A lost session most likely means that the idle ones are lost too.
     fn put_back(&self, session: D::Session, sound: bool, fault: Option<&Fault>) {
         // Held also while the driver decides: what ends the idle ones comes before this or after it.
         let mut idle = self.0.idle.lock();
@@ -309,7 +309,7 @@ impl<D: Driver> Sessions<D> {
         if self.0.driver.is_good(&mut session, since.elapsed(), deadline).await {
             return Some(session);
         }
-        // Those that were idle beside it were lost with it. Nothing was asked of them.
+        // The other idle sessions were lost with it. Nothing was asked of them.
         self.0.idle.lock().clear();
         None
     }

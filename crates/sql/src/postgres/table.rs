@@ -293,6 +293,29 @@ impl Table {
     }
 }
 
+/// The statement that creates a table, for migrations, as a store runs it.
+///
+/// ```
+/// let ddl = idmill_sql::postgres::ddl(None, "idmill_sequences")?;
+/// assert!(ddl.starts_with("CREATE TABLE IF NOT EXISTS \"idmill_sequences\""));
+/// # Ok::<(), idmill::Error>(())
+/// ```
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
+    Ok(Table::new(schema, table)?.ddl())
+}
+
+/// The statement that creates the table of the records, for migrations, as a store runs it before it
+/// writes the first of them.
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be, or is too long for a table beside it.
+pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
+    Table::new(schema, table)?.witness_ddl()
+}
+
 /// The settings of one statement, as its first part: what its commit waits for, read back, and its patience,
 /// in this parameter; and `more` columns. The settings of a transaction of the caller's are left alone.
 pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> String {

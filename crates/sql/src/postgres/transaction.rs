@@ -1,5 +1,7 @@
 //! Draws inside a transaction of the caller's.
 
+use std::sync::Arc;
+
 use idmill::store::Reserve;
 use idmill::{Range, Result};
 use idmill_kit::history::Failover;
@@ -19,7 +21,8 @@ impl Draws for Calls {
     }
 
     fn in_table(self, table: &str) -> Result<Self> {
-        Ok(Self { table: Table::new(self.table.schema(), table)?, ..self })
+        let table = Table::new(self.table.schema(), table)?;
+        Ok(self.over(table))
     }
 
     async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<Range> {
@@ -29,12 +32,18 @@ impl Draws for Calls {
 
 impl FailsOver for Calls {
     fn failover(self, failover: Failover) -> Self {
-        Self { history: History::in_transaction(failover), ..self }
+        Self { history: History::in_transaction(failover), reserves: Arc::default(), ..self }
     }
 }
 
 impl Calls {
     pub(crate) fn in_schema(self, schema: &str) -> Result<Self> {
-        Ok(Self { table: self.table.in_schema(schema)?, ..self })
+        let table = self.table.in_schema(schema)?;
+        Ok(self.over(table))
+    }
+
+    /// Over another table, for which the statements are built anew.
+    fn over(self, table: Table) -> Self {
+        Self { table, witness: Arc::default(), reserves: Arc::default(), ..self }
     }
 }
