@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use idmill::ErrorKind;
+
 use crate::Fault;
 
 /// Runs statements: on a connection of the adapter's own, where each commits by itself, or in a transaction
@@ -54,6 +56,14 @@ pub enum Asked {
     Write,
     /// A change that takes effect with the caller's transaction, and not if that is rolled back.
     InTransaction,
+}
+
+impl Asked {
+    /// The kind of a failure that may have left a trace. Only a write of its own stays: a server rolls back the
+    /// transaction of a client that is gone.
+    pub(crate) fn doubt(self) -> ErrorKind {
+        if self == Self::Write { ErrorKind::UnknownOutcome } else { ErrorKind::Unavailable }
+    }
 }
 
 /// One statement, and what it is for.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::Error;
+use idmill::{Error, ErrorKind};
 
 /// How a statement failed. The dialect says what it means for the ids: see `classify` in its module.
 #[derive(Clone, Debug)]
@@ -96,6 +96,17 @@ impl Fault {
         Self::Broken(error.into())
     }
 
+    /// The error that it is: of this kind and in these words, with the driver's as its cause; or ours.
+    pub(crate) fn into_error(self, kind: ErrorKind, message: String) -> Error {
+        match self {
+            Self::Refused(error) => error,
+            Self::Broken(cause) | Self::Engine(EngineError { source: Some(cause), .. }) => {
+                Error::new(kind, message).because_shared(cause)
+            }
+            _ => Error::new(kind, message),
+        }
+    }
+
     /// The engine's code, if it answered with an error.
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -142,8 +153,6 @@ impl fmt::Display for EngineError {
 
 #[cfg(test)]
 mod tests {
-    use idmill::ErrorKind;
-
     use super::*;
 
     #[test]

@@ -8,6 +8,8 @@
 //!
 //! - [`Executor`] runs a [`Statement`], and answers with an [`Answer`] or a [`Fault`]. Each adapter
 //!   implements it, once for its own connections and once for a transaction of the caller's.
+//! - [`SqlStore`] is the store: a [`Pool`] has the connections, and a [`Dialect`] the calls on one of them.
+//! - [`InTransaction`] draws in a transaction of the caller's, of any [`Library`].
 //! - A module for each dialect has the table with its statements, how its rows are read, what an error means,
 //!   and the calls of [`Store`](idmill::store::Store) over any executor.
 
@@ -16,10 +18,15 @@ mod executor;
 mod fault;
 pub mod mysql;
 pub mod postgres;
+mod rows;
 pub mod sqlite;
+mod store;
+mod transaction;
 mod witness;
 
 pub(crate) use executor::{must_be_alone, must_be_within};
 
 pub use executor::{Answer, Asked, Executor, Patience, Row, Statement, Value};
 pub use fault::{EngineError, Fault, chain};
+pub use store::{Dialect, Pool, SqlStore, Witnesses, each_of};
+pub use transaction::{Awaited, Blocking, Draws, FailsOver, InTransaction, Library, at_once};

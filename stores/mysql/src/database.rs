@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idmill::{Error, Result};
 use idmill_sql::mysql::{failed, leaves_connection};
-use idmill_sql::{Answer, Asked, Executor, Fault, Statement};
+use idmill_sql::{self as sql, Answer, Asked, Executor, Fault, Statement};
 use mysql_async::{Conn, Error as Mysql, Opts, Pool};
 use parking_lot::Mutex;
 
@@ -62,7 +62,7 @@ pub(super) struct Database {
 impl Database {
     /// A connection, for one statement or a few. Where a change is to be made, one on which each
     /// statement commits by itself.
-    pub(super) async fn connect(&self, asked: Asked) -> Result<Session<'_>> {
+    pub(super) async fn connect(&self, asked: Asked) -> Result<Session> {
         let connecting = async {
             let mut connection = self.connections.pool().get_conn().await?;
             if asked == Asked::Write {
@@ -101,6 +101,21 @@ impl Database {
     }
 }
 
+impl sql::Pool for Database {
+    type Session = Session;
+    type Held = Session;
+
+    async fn take(&self, asked: Asked) -> Result<Session> {
+        self.connect(asked).await
+    }
+
+    async fn put_back(&self, session: Session) {
+        if session.refused {
+            let _ = tokio::time::timeout(self.timeout, session.connection.disconnect()).await;
+        }
+    }
+}
+
 /// Not the pool, whose options hold a password.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,14 +127,14 @@ impl fmt::Debug for Database {
 }
 
 /// A connection of the store's, on which each statement commits by itself and has its time.
-pub(super) struct Session<'a> {
-    pub(super) database: &'a Database,
+pub(super) struct Session {
+    pub(super) database: Database,
     pub(super) connection: Conn,
     /// Whether the connection is closed after use.
     refused: bool,
 }
 
-impl Executor for Session<'_> {
+impl Executor for Session {
     const IN_TRANSACTION: bool = false;
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
@@ -130,16 +145,8 @@ impl Executor for Session<'_> {
     }
 }
 
-impl<'a> Session<'a> {
-    pub(super) fn new(database: &'a Database, connection: Conn) -> Self {
-        Self { database, connection, refused: false }
-    }
-
-    /// Gives the connection back after use.
-    pub(super) async fn release<T>(self, outcome: Result<T>) -> Result<T> {
-        if self.refused {
-            let _ = tokio::time::timeout(self.database.timeout, self.connection.disconnect()).await;
-        }
-        outcome
+impl Session {
+    pub(super) fn new(database: &Database, connection: Conn) -> Self {
+        Self { database: database.clone(), connection, refused: false }
     }
 }

@@ -28,16 +28,14 @@ mod transaction;
 
 use std::time::Duration;
 
-use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
-};
-use idmill::{Error, Operation, Result, SequenceName};
+use idmill::store::Store;
+use idmill::{Error, Operation, Result};
 use idmill_kit::Scheme;
-use idmill_sql::Asked;
-use idmill_sql::mysql::{CAPABILITIES, Calls, DEFAULT_TABLE, Table};
+use idmill_sql::mysql::{Calls, DEFAULT_TABLE, Table};
+use idmill_sql::{Asked, SqlStore};
 use mysql_async::Pool;
 
-use self::database::{Connections, Database, Session};
+use self::database::{Connections, Database};
 
 pub use self::options::MysqlOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
@@ -75,10 +73,7 @@ struct Opening {
 ///
 /// Clones share the connections.
 #[derive(Clone, Debug)]
-pub struct MysqlStore {
-    database: Database,
-    calls: Calls,
-}
+pub struct MysqlStore(SqlStore<Database, Calls>);
 
 impl MysqlStore {
     /// Uses the caller's pool and the table `idmill_sequences`, which is created if it does not exist.
@@ -110,7 +105,7 @@ impl MysqlStore {
     /// 10 s. A reserve is usually one statement.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.database.timeout = timeout.max(Duration::from_millis(1));
+        self.0.pool_mut().timeout = timeout.max(Duration::from_millis(1));
         self
     }
 
@@ -144,89 +139,12 @@ impl MysqlStore {
         let mut session = database.connect(Asked::Read).await?;
         let calls = Calls::open(&mut session, table, mode, &database.place, failover).await?;
         drop(session);
-        Ok(Self { database, calls })
-    }
-
-    async fn reading(&self) -> Result<Session<'_>> {
-        self.database.connect(Asked::Read).await
-    }
-
-    async fn writing(&self) -> Result<Session<'_>> {
-        self.calls.may_write()?;
-        self.database.connect(Asked::Write).await
-    }
-
-    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
-        let mut session = self.writing().await?;
-        let outcome = self.calls.reserve(&mut session, request).await;
-        session.release(outcome).await
-    }
-
-    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
-        let mut session = self.writing().await?;
-        let outcome = self.calls.give_back(&mut session, back).await;
-        session.release(outcome).await
-    }
-
-    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        let mut session = self.writing().await?;
-        let outcome = self.calls.create(&mut session, name, bounds).await;
-        session.release(outcome).await
-    }
-
-    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        let mut session = self.reading().await?;
-        let outcome = self.calls.inspect(&mut session, name).await;
-        session.release(outcome).await
-    }
-
-    async fn try_list(&self, page: &Page) -> Result<Listing> {
-        let mut session = self.reading().await?;
-        let outcome = self.calls.list(&mut session, page).await;
-        session.release(outcome).await
-    }
-
-    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        let mut session = self.writing().await?;
-        let outcome = self.calls.set(&mut session, name, change).await;
-        session.release(outcome).await
-    }
-
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        let mut session = self.writing().await?;
-        let outcome = self.calls.remove(&mut session, name).await;
-        session.release(outcome).await
-    }
-
-    async fn try_server(&self) -> Result<Option<String>> {
-        let mut session = self.reading().await?;
-        let outcome = self.calls.server(&mut session).await;
-        session.release(outcome).await
-    }
-
-    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let mut session = self.reading().await?;
-        let outcome = self.calls.record(&mut session, name).await;
-        session.release(outcome).await
-    }
-
-    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        let mut session = self.writing().await?;
-        let outcome = self.calls.swap_record(&mut session, name, seen, wanted).await;
-        session.release(outcome).await
-    }
-
-    async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let mut session = self.reading().await?;
-        let outcome = self.calls.list_records(&mut session, page).await;
-        session.release(outcome).await
+        Ok(Self(SqlStore::new(database, calls)))
     }
 }
 
 impl Store for MysqlStore {
-    fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
-    }
-
-    idmill::store_calls!(reserve give_back create inspect list set remove server record swap_record list_records);
+    idmill::store_calls!(|this| this.0 =>
+        capabilities reserve reserve_many give_back create inspect list set remove
+        server record swap_record list_records);
 }

@@ -58,7 +58,7 @@ pub async fn reserve_in<T: Id>(
 ///
 /// A commit is as durable as the server makes it: this is looked at by the store, and not here.
 #[derive(Clone, Debug)]
-pub struct InTransaction<T>(mysql::InTransaction<T>);
+pub struct InTransaction<T>(idmill_sql::InTransaction<T, mysql::Draws>);
 
 impl<T: Id> InTransaction<T> {
     /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
@@ -66,7 +66,7 @@ impl<T: Id> InTransaction<T> {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
     pub fn new(name: &str) -> Result<Self> {
-        mysql::InTransaction::new(name).map(Self)
+        idmill_sql::InTransaction::new(name).map(Self)
     }
 
     /// The bounds with which to create the sequence, should it not exist yet.
@@ -97,7 +97,8 @@ impl<T: Id> InTransaction<T> {
     /// # Errors
     /// Those of [`reserve`](Self::reserve).
     pub async fn next(&self, transaction: &mut Transaction<'_>) -> Result<T> {
-        self.0.next(&mut Bare(transaction)).await
+        let range = self.reserve(transaction, 1).await?;
+        Ok(range.first().expect("a grant has as many ids as were asked for"))
     }
 
     /// The next `count` ids, exactly. After an error, and after this future was dropped, roll the transaction
@@ -116,6 +117,6 @@ impl<T: Id> InTransaction<T> {
     /// [`failover`](Self::failover); and if the server had ended the transaction before, after an
     /// error that it should have been rolled back for: the ids then are a gap.
     pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<Range<T>> {
-        self.0.reserve(&mut Bare(transaction), count).await
+        self.0.draw(&mut Bare(transaction), count).await
     }
 }

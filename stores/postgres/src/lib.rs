@@ -30,13 +30,14 @@ mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::store::Store;
 use idmill::{Operation, Result};
 use idmill_kit::Scheme;
-use idmill_sql::Asked;
-use idmill_sql::postgres::{Calls, DEFAULT_TABLE, Table, failed};
+use idmill_sql::postgres::{Calls, DEFAULT_TABLE, Driver, Table, failed};
+use idmill_sql::{Asked, SqlStore};
 use tokio_postgres::{Client, Config};
 
-use self::session::Sessions;
+use self::session::{Sessions, connecting, given};
 use self::tls::connector;
 
 pub use self::native::NativeSequences;
@@ -73,11 +74,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sequences in a table of a PostgreSQL database. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share their connections: at most four, and four more to wait for locks, or the caller's one client.
-#[derive(Clone)]
-pub struct PostgresStore {
-    sessions: Sessions,
-    calls: Calls,
-}
+#[derive(Clone, Debug)]
+pub struct PostgresStore(SqlStore<Sessions, Calls>);
 
 impl PostgresStore {
     /// Connects to the database that a URL names. See [`PostgresOptions`].
@@ -116,7 +114,7 @@ impl PostgresStore {
     /// # Errors
     /// As [`open_with`](Self::open_with).
     pub async fn new(client: impl Into<Arc<Client>>) -> Result<Self> {
-        Self::beside(Sessions::given(client.into(), DEFAULT_TIMEOUT)).await
+        Self::beside(given(client.into(), DEFAULT_TIMEOUT)).await
     }
 
     /// Connects as this configuration says, and reconnects when a connection is lost. The table is
@@ -139,7 +137,7 @@ impl PostgresStore {
     pub async fn with_config(config: Config) -> Result<Self> {
         let tls = connector(SslMode::Prefer, None)?;
         let place = PostgresOptions::place(&config);
-        Self::beside(Sessions::connect(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
+        Self::beside(connecting(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
     }
 
     /// Uses the connections of the caller's pool, up to four at a time and four more while locks are waited
@@ -152,7 +150,7 @@ impl PostgresStore {
     /// As [`open_with`](Self::open_with).
     #[cfg(feature = "deadpool")]
     pub async fn from_pool(pool: deadpool_postgres::Pool) -> Result<Self> {
-        Self::beside(Sessions::pooled(pool, DEFAULT_TIMEOUT)).await
+        Self::beside(session::pooled(pool, DEFAULT_TIMEOUT)).await
     }
 
     async fn beside(sessions: Sessions) -> Result<Self> {
@@ -161,12 +159,16 @@ impl PostgresStore {
     }
 
     async fn over(sessions: Sessions, table: Table, mode: Mode, failover: Option<Failover>) -> Result<Self> {
-        if mode != Mode::ReadOnly {
+        if mode != Mode::ReadOnly && !sessions.driver().has_several() {
             sessions.must_be_outside().await.map_err(|fault| failed(fault, Asked::Read))?;
         }
         let calls = Calls::open(&mut &sessions, table, mode, sessions.keeps(), failover).await?;
-        Ok(Self { sessions, calls })
+        Ok(Self(SqlStore::new(sessions, calls)))
     }
 }
 
-idmill_sql::postgres_store!(PostgresStore);
+impl Store for PostgresStore {
+    idmill::store_calls!(|this| this.0 =>
+        capabilities reserve reserve_many give_back create inspect list set remove
+        server record swap_record list_records);
+}

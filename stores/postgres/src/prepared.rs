@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::TryStreamExt;
-use idmill_sql::postgres::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
+use idmill_sql::postgres::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER, Told};
 use idmill_sql::{Row, Statement, Value};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{Client, Error, Row as PgRow, SimpleQueryMessage, SimpleQueryRow};
@@ -105,28 +105,19 @@ fn is_elsewhere(error: &Error) -> bool {
     error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
 }
 
-/// A row, all of whose columns are texts, with the columns about its commit.
-pub(super) struct Told {
-    pub(super) row: Row,
-    pub(super) durable: Option<String>,
-    pub(super) xid: Option<String>,
+fn typed(row: &PgRow) -> Told {
+    Told { row: row_of(row), durable: value(row, "durable"), xid: value(row, "xid") }
 }
 
-impl Told {
-    pub(super) fn typed(row: &PgRow) -> Self {
-        Self { row: row_of(row), durable: value(row, "durable"), xid: value(row, "xid") }
-    }
-
-    fn simple(row: &SimpleQueryRow) -> Self {
-        let text = |column| row.get(column).map(str::to_owned);
-        let named = |name| row.columns().iter().position(|column| column.name() == name).and_then(text);
-        let values = (0..row.len()).map(|column| text(column).map_or(Value::Null, Value::Text));
-        Self { row: Row::new(values.collect()), durable: named("durable"), xid: named("xid") }
-    }
+fn simple(row: &SimpleQueryRow) -> Told {
+    let text = |column| row.get(column).map(str::to_owned);
+    let named = |name| row.columns().iter().position(|column| column.name() == name).and_then(text);
+    let values = (0..row.len()).map(|column| text(column).map_or(Value::Null, Value::Text));
+    Told { row: Row::new(values.collect()), durable: named("durable"), xid: named("xid") }
 }
 
 /// Until the server is ready for another query: only then has this one committed.
-pub(super) async fn collect(
+async fn collect(
     client: &Client,
     sql: &str,
     parameters: &[Parameter<'_>],
@@ -135,7 +126,7 @@ pub(super) async fn collect(
     let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
     let mut answers = pin!(client.query_typed_raw(sql, parameters).await?);
     while let Some(row) = answers.try_next().await? {
-        rows.push(Told::typed(&row));
+        rows.push(typed(&row));
     }
     Ok(())
 }
@@ -145,7 +136,7 @@ async fn execute(client: &Client, sql: &str, rows: &mut Vec<Told>) -> Result<(),
     let mut answers = pin!(client.simple_query_raw(sql).await?);
     while let Some(answer) = answers.try_next().await? {
         if let SimpleQueryMessage::Row(row) = answer {
-            rows.push(Told::simple(&row));
+            rows.push(simple(&row));
         }
     }
     Ok(())

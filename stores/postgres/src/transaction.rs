@@ -1,10 +1,8 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use idmill::store::Bounds;
 use idmill::{Id, Range, Result};
-use idmill_kit::history::Failover;
-use idmill_sql::postgres::{InTransaction as Draws, Table};
-use idmill_sql::{Answer, Executor, Fault, Statement};
+use idmill_sql::postgres::{Calls, Table};
+use idmill_sql::{Answer, Executor, Fault, Library, Statement};
 use tokio_postgres::Transaction;
 
 use super::convert::{fault_of, parameters, row_of};
@@ -73,74 +71,25 @@ pub fn next_in_sql(table: &str) -> Result<String> {
 /// READ COMMITTED, PostgreSQL's default, is the isolation to use. In a stricter one a transaction that
 /// waited for another hears that it could not be serialised
 /// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
-#[derive(Clone, Debug)]
-pub struct InTransaction<T>(Draws<T>);
+pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, TokioPostgres>;
 
-impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn new(name: &str) -> Result<Self> {
-        Draws::new(name).map(Self)
-    }
+/// The library `tokio-postgres`.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum TokioPostgres {}
 
-    /// The bounds with which to create the sequence, should it not exist yet.
-    #[must_use]
-    pub fn bounds(self, bounds: Bounds) -> Self {
-        Self(self.0.bounds(bounds))
-    }
+impl Library for TokioPostgres {
+    type Transaction<'a> = &'a Transaction<'a>;
+    type Within<'a> = Within<'a>;
 
-    /// Another table, as in [`PostgresOptions::table`](super::PostgresOptions::table).
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn table(self, table: &str) -> Result<Self> {
-        self.0.table(table).map(Self)
-    }
-
-    /// The schema of the table; without it, the `search_path` of the transaction finds the table.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn schema(self, schema: &str) -> Result<Self> {
-        self.0.schema(schema).map(Self)
-    }
-
-    /// What happens if the sequence was last written on another cluster or timeline, whose last writes may be
-    /// missing here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the
-    /// transaction. With [`Failover::Allow`] the server is not asked, so that no right to ask is needed.
-    #[must_use]
-    pub fn failover(self, failover: Failover) -> Self {
-        Self(self.0.failover(failover))
-    }
-
-    /// The next id.
-    ///
-    /// # Errors
-    /// Those of [`reserve`](Self::reserve).
-    pub async fn next(&self, transaction: &Transaction<'_>) -> Result<T> {
-        self.0.next(&mut Within(transaction)).await
-    }
-
-    /// The next `count` ids, exactly. If this future was dropped, roll the transaction back: one that is
-    /// committed all the same may have a gap.
-    ///
-    /// # Errors
-    /// Nothing is taken in any of these cases. The transaction goes on after
-    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left, and
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0 or the type cannot hold the next
-    /// id; all others have ended it: [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun
-    /// again or the server cannot be reached; [`NotFound`](idmill::ErrorKind::NotFound) if there is no
-    /// table; [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation)
-    /// if what is stored cannot be.
-    pub async fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<Range<T>> {
-        self.0.reserve(&mut Within(transaction), count).await
+    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
+        Within(transaction)
     }
 }
 
 /// Runs statements in a transaction of the caller's.
-struct Within<'a>(&'a Transaction<'a>);
+#[allow(missing_debug_implementations)] // the driver's transaction has none
+pub struct Within<'a>(&'a Transaction<'a>);
 
 impl Executor for Within<'_> {
     const IN_TRANSACTION: bool = true;

@@ -8,10 +8,10 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
 use idmill_sql::sqlite::{Files, Session, Settings, failed, passes};
-use idmill_sql::{Asked, Fault};
+use idmill_sql::{Asked, Fault, at_once};
 use rusqlite::{Connection, OpenFlags};
 
-use super::executor::{Own, at_once, fault};
+use super::executor::{Own, fault};
 
 /// A database file that is open.
 #[derive(Debug)]
@@ -104,8 +104,8 @@ fn flags(mode: Mode) -> OpenFlags {
 mod tests {
     use idmill::SequenceName;
     use idmill::store::Bounds;
-    use idmill_sql::sqlite::{Table, make_durable, verify_durable};
-    use idmill_sql::{Answer, Executor, Statement};
+    use idmill_sql::sqlite::{Calls, Table, make_durable, verify_durable};
+    use idmill_sql::{Answer, Dialect, Executor, Statement};
 
     use super::*;
     use crate::SqliteOptions;
@@ -128,8 +128,8 @@ mod tests {
             .unwrap()
     }
 
-    fn create<E: Executor>(session: &mut Session<E>) -> Result<()> {
-        at_once(session.create(&SequenceName::new("s")?, Bounds::of::<u64>())).map(drop)
+    fn create<E: Executor + Send>(session: &mut Session<E>) -> Result<()> {
+        at_once(Calls(Mode::Create).create(session, &SequenceName::new("s")?, Bounds::of::<u64>())).map(drop)
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! rusqlite, as what runs the statements of the dialect.
 
 use std::future::ready;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use idmill::{Error, ErrorKind};
 use idmill_sql::{Answer, EngineError, Executor, Fault, Row, Statement, Value};
@@ -32,17 +30,6 @@ impl Executor for Callers<'_> {
 
     fn execute(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Answer, Fault>> + Send {
         ready(run(self.0, &statement).map_err(fault))
-    }
-}
-
-/// The outcome of a call of the dialect over one of the executors above.
-///
-/// It is there when the call is first polled: the calls await nothing but their executor, and SQLite has
-/// answered before `execute` returns its future. So nobody has to be woken, and no runtime is needed.
-pub(super) fn at_once<R>(call: impl Future<Output = R>) -> R {
-    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => unreachable!("the call waited for something else than its executor"),
     }
 }
 

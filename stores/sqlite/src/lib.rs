@@ -39,13 +39,14 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
-use idmill_sql::sqlite::{CAPABILITIES, Session};
+use idmill_sql::sqlite::{Calls, Session};
+use idmill_sql::{Dialect, Witnesses, at_once, each_of};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
 
 use self::database::Database;
-use self::executor::{Own, at_once};
+use self::executor::Own;
 
 pub use self::options::SqliteOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
@@ -72,7 +73,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 pub struct SqliteStore {
     // Of tokio's kind, so that calls await their turn; the blocking pool holds one thread per store at most.
     database: Arc<Mutex<Database>>,
-    mode: Mode,
+    calls: Calls,
 }
 
 impl SqliteStore {
@@ -100,93 +101,94 @@ impl SqliteStore {
 
     async fn try_open(options: SqliteOptions) -> Result<Self> {
         let settings = options.check()?;
-        let mode = settings.mode;
+        let calls = Calls(settings.mode);
         let opening = runtime()?.spawn_blocking(move || Database::open(settings)).await;
         let database = opening.map_err(|error| died(ErrorKind::Unavailable, error))??;
-        Ok(Self { database: Arc::new(Mutex::new(database)), mode })
+        Ok(Self { database: Arc::new(Mutex::new(database)), calls })
     }
 
     /// A call that asks for nothing, so that nothing is unknown.
     async fn read<R: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Session<Own>) -> Result<R> + Send + 'static,
+        job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         self.run(job).await?.map_err(|error| died(ErrorKind::Unavailable, error))?
     }
 
     async fn write<R: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Session<Own>) -> Result<R> + Send + 'static,
+        job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         self.run(job).await?.map_err(|error| died(ErrorKind::UnknownOutcome, error))?
     }
 
     async fn run<R: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Session<Own>) -> Result<R> + Send + 'static,
+        job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
     ) -> Result<Result<Result<R>, JoinError>> {
         let runtime = runtime()?;
         // Moves into the job: a call that is dropped does not let another at the
         // connection before the job ends.
         let mut database = Arc::clone(&self.database).lock_owned().await;
-        Ok(runtime.spawn_blocking(move || database.run(job)).await)
+        let calls = self.calls;
+        Ok(runtime.spawn_blocking(move || database.run(|session| job(session, calls))).await)
     }
 
     async fn try_reserve_many(&self, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
         let requests = requests.to_vec();
-        self.write(move |session| at_once(session.reserve_many(&requests))).await
+        self.write(move |session, calls| at_once(calls.reserve_many(session, &requests))).await
     }
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let back = back.clone();
-        self.write(move |session| at_once(session.give_back(&back))).await
+        self.write(move |session, calls| at_once(calls.give_back(session, &back))).await
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         let name = name.clone();
-        self.write(move |session| at_once(session.create(&name, bounds))).await
+        self.write(move |session, calls| at_once(calls.create(session, &name, bounds))).await
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
         let name = name.clone();
-        self.read(move |session| at_once(session.inspect(&name))).await
+        self.read(move |session, calls| at_once(calls.inspect(session, &name))).await
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
         let page = page.clone();
-        self.read(move |session| at_once(session.list(&page))).await
+        self.read(move |session, calls| at_once(calls.list(session, &page))).await
     }
 
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let name = name.clone();
-        self.write(move |session| at_once(session.set(&name, &change))).await
+        self.write(move |session, calls| at_once(calls.set(session, &name, change))).await
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let name = name.clone();
-        self.write(move |session| at_once(session.remove(&name))).await
+        self.write(move |session, calls| at_once(calls.remove(session, &name))).await
     }
 
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         let name = name.clone();
-        self.read(move |session| at_once(session.record(&name))).await
+        self.read(move |session, calls| at_once(calls.record(session, &name))).await
     }
 
     async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
         let (name, seen, wanted) = (name.clone(), seen.map(str::to_owned), wanted.to_owned());
-        let mode = self.mode;
-        self.write(move |session| at_once(session.swap_record(&name, seen.as_deref(), &wanted, mode))).await
+        self.write(move |session, calls| at_once(calls.swap_record(session, &name, seen.as_deref(), &wanted)))
+            .await
     }
 
     async fn try_list_records(&self, page: &Page) -> Result<Records> {
         let page = page.clone();
-        self.read(move |session| at_once(session.list_records(&page))).await
+        self.read(move |session, calls| at_once(calls.list_records(session, &page))).await
     }
 }
 
 impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+        <Calls as Dialect<Session<Own>>>::CAPABILITIES
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
@@ -197,16 +199,7 @@ impl Store for SqliteStore {
     }
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
-        Box::pin(async move {
-            let outcomes = match self.try_reserve_many(requests).await {
-                Ok(outcomes) => outcomes,
-                Err(error) => vec![Err(error); requests.len()],
-            };
-            let named = |(outcome, request): (Result<Grant>, &Reserve)| {
-                outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
-            };
-            outcomes.into_iter().zip(requests).map(named).collect()
-        })
+        Box::pin(async move { each_of(requests, self.try_reserve_many(requests).await) })
     }
 
     idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
@@ -237,9 +230,9 @@ mod tests {
     async fn a_write_whose_thread_died_is_unknown_and_the_store_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(dir.path().join("ids.db")).await.unwrap();
-        let error = store.write(|_| -> Result<()> { panic!("injected") }).await.unwrap_err();
+        let error = store.write(|_, _| -> Result<()> { panic!("injected") }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
-        let error = store.read(|_| -> Result<()> { panic!("injected") }).await.unwrap_err();
+        let error = store.read(|_, _| -> Result<()> { panic!("injected") }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(store.list_all().await.unwrap(), []);
     }

@@ -21,7 +21,6 @@ use rusqlite::InterruptHandle;
 use tokio::sync::oneshot;
 
 use super::database::open_to_look;
-use super::executor::at_once;
 use super::{SqliteStore, look};
 
 const OPTIONS: Options<SqliteOptions> = Options(&[
@@ -163,7 +162,7 @@ impl Target for SqliteOptions {
                 if tell.send(own.0.get_interrupt_handle()).is_err() {
                     return Err(Error::from(ErrorKind::Unavailable));
                 }
-                at_once(largest(&mut own, &column))
+                idmill_sql::at_once(largest(&mut own, &column))
             });
             let _interrupt = Interrupt(opened);
             scan.await

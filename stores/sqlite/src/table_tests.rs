@@ -2,12 +2,12 @@
 
 use idmill::store::{Bounds, Identity, Page, SequenceInfo};
 use idmill::{ErrorKind, SequenceName};
-use idmill_sql::sqlite::{Table, reserve_in};
-use idmill_sql::{Answer, Executor, Statement};
+use idmill_sql::sqlite::Table;
+use idmill_sql::{Answer, Executor, InTransaction, Statement, at_once};
 use proptest::prelude::*;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::executor::{Callers, Own, at_once};
+use super::executor::{Callers, Own};
 
 fn table() -> (Own, Table) {
     let (db, table) = (Connection::open_in_memory().unwrap(), Table::new("t").unwrap());
@@ -54,9 +54,9 @@ fn rows_that_cannot_be_are_named_and_refused() {
         ("15, 10, 20, 0, 0, 1", "incarnation 0"),
         ("15, 10, 20, -3, 0, 1", "incarnation -3"),
         ("15, 10, 20, 1, -1, 1", "epoch -1"),
-        ("'x', 10, 20, 1, 0, 1", "no integer for next"),
-        ("1.5, 1, 20, 1, 0, 1", "no integer for next"),
-        ("15, 10, x'00', 1, 0, 1", "no integer for max"),
+        ("'x', 10, 20, 1, 0, 1", "no whole number for next"),
+        ("1.5, 1, 20, 1, 0, 1", "no whole number for next"),
+        ("15, 10, x'00', 1, 0, 1", "no whole number for max"),
         ("15, 10, 20, 1, 0, 2", "another format"),
     ] {
         db.0.execute_batch(&format!("DELETE FROM t; INSERT INTO t VALUES ('s', {row})")).unwrap();
@@ -85,9 +85,9 @@ fn the_table_itself_refuses_what_cannot_be() {
 #[test]
 fn a_silent_trigger_is_noticed() {
     let (Own(mut db), table) = table();
-    let (s, bounds) = (SequenceName::new("s").unwrap(), Bounds::new(1, 100).unwrap());
+    let ids = InTransaction::<u64, Table>::new("s").unwrap().table(table.name()).unwrap();
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-    let reserve = || at_once(reserve_in::<u64, _>(&mut Callers(&transaction), &table, &s, bounds, 5));
+    let reserve = || at_once(ids.draw(&mut Callers(&transaction), 5));
     reserve().unwrap();
     transaction
         .execute_batch("CREATE TRIGGER no BEFORE UPDATE ON t BEGIN SELECT RAISE(IGNORE); END")

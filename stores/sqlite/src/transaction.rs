@@ -1,13 +1,12 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use std::marker::PhantomData;
-
 use idmill::store::Bounds;
-use idmill::{Id, Range, Result, SequenceName};
-use idmill_sql::sqlite::{self, DEFAULT_TABLE, Table};
+use idmill::{Id, Range, Result};
+use idmill_sql::at_once;
+use idmill_sql::sqlite::Table;
 use rusqlite::Transaction;
 
-use super::executor::{Callers, at_once};
+use super::executor::Callers;
 
 /// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
 /// with everything at its default.
@@ -58,12 +57,7 @@ pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) 
 /// error that says so ([`Unavailable`](idmill::ErrorKind::Unavailable)); then roll it back and begin it
 /// again.
 #[derive(Clone, Debug)]
-pub struct InTransaction<T> {
-    name: SequenceName,
-    bounds: Bounds,
-    table: Table,
-    of: PhantomData<fn() -> T>,
-}
+pub struct InTransaction<T>(idmill_sql::InTransaction<T, Table>);
 
 impl<T: Id> InTransaction<T> {
     /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
@@ -71,24 +65,21 @@ impl<T: Id> InTransaction<T> {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
     pub fn new(name: &str) -> Result<Self> {
-        let (name, table) = (SequenceName::new(name)?, Table::new(DEFAULT_TABLE)?);
-        Ok(Self { name, bounds: Bounds::of::<T>(), table, of: PhantomData })
+        idmill_sql::InTransaction::new(name).map(Self)
     }
 
     /// The bounds with which to create the sequence, should it not exist yet.
     #[must_use]
-    pub fn bounds(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
-        self
+    pub fn bounds(self, bounds: Bounds) -> Self {
+        Self(self.0.bounds(bounds))
     }
 
     /// Another table, as in [`SqliteOptions::table`](super::SqliteOptions::table).
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn table(mut self, table: &str) -> Result<Self> {
-        self.table = Table::new(table)?;
-        Ok(self)
+    pub fn table(self, table: &str) -> Result<Self> {
+        self.0.table(table).map(Self)
     }
 
     /// The next id.
@@ -109,7 +100,6 @@ impl<T: Id> InTransaction<T> {
     /// [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
     /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
     pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<Range<T>> {
-        let mut caller = Callers(transaction);
-        at_once(sqlite::reserve_in(&mut caller, &self.table, &self.name, self.bounds, count))
+        at_once(self.0.draw(&mut Callers(transaction), count))
     }
 }

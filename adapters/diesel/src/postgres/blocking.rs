@@ -20,17 +20,15 @@
 //! }
 //! ```
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use diesel::connection::TransactionManager;
 use diesel::{Connection, PgConnection, RunQueryDsl};
 use idmill::{Id, Range, Result};
-use idmill_sql::{Answer, Executor, Fault, Statement};
+use idmill_sql::{Answer, Blocking, Executor, Fault, Library, Statement};
 
 use super::InTransaction;
 use super::convert::{fault_of, must_be_inside};
 use super::query::{Sent, Texts, answer};
+use super::transaction::Diesel;
 
 /// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
 /// default.
@@ -50,41 +48,18 @@ pub fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count: u64)
     InTransaction::new(name)?.reserve_blocking(transaction, count)
 }
 
-impl<T: Id> InTransaction<T> {
-    /// The next id. The thread waits for the server.
-    ///
-    /// # Errors
-    /// Those of [`reserve_blocking`](Self::reserve_blocking).
-    pub fn next_blocking(&self, transaction: &mut PgConnection) -> Result<T> {
-        now(self.0.next(&mut Within(transaction)))
-    }
+impl Library<Blocking> for Diesel {
+    type Transaction<'a> = &'a mut PgConnection;
+    type Within<'a> = Within<'a>;
 
-    /// The next `count` ids, exactly. The thread waits for the server.
-    ///
-    /// # Errors
-    /// Nothing is taken in any of these cases. The transaction goes on after
-    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left, and
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0, the type cannot hold the next id,
-    /// or the connection is in no transaction that diesel began; all others have ended it:
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again, the server cannot be
-    /// reached, or diesel does not say what is wrong; [`NotFound`](idmill::ErrorKind::NotFound) if there is
-    /// no table; [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation)
-    /// if what is stored cannot be.
-    pub fn reserve_blocking(&self, transaction: &mut PgConnection, count: u64) -> Result<Range<T>> {
-        now(self.0.reserve(&mut Within(transaction), count))
-    }
-}
-
-/// Nothing that is waited for here leaves the thread.
-fn now<T>(call: impl Future<Output = T>) -> T {
-    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("every statement was answered before its future returned"),
+    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
+        Within(transaction)
     }
 }
 
 /// Runs statements in a transaction of the caller's.
-struct Within<'a>(&'a mut PgConnection);
+#[allow(missing_debug_implementations)] // the driver's connection has none
+pub struct Within<'a>(&'a mut PgConnection);
 
 type Manager = <PgConnection as Connection>::TransactionManager;
 

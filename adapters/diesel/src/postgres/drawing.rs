@@ -2,11 +2,12 @@
 
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, TransactionManager};
 use idmill::{Id, Range, Result};
-use idmill_sql::{Answer, Executor, Fault, Statement};
+use idmill_sql::{Answer, Executor, Fault, Library, Statement};
 
 use super::InTransaction;
 use super::convert::{fault_of, must_be_inside};
 use super::query::{Sent, Texts, answer};
+use super::transaction::Diesel;
 
 /// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
 /// default.
@@ -49,34 +50,18 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
-impl<T: Id> InTransaction<T> {
-    /// The next id.
-    ///
-    /// # Errors
-    /// Those of [`reserve`](Self::reserve).
-    pub async fn next(&self, transaction: &mut AsyncPgConnection) -> Result<T> {
-        self.0.next(&mut Within(transaction)).await
-    }
+impl Library for Diesel {
+    type Transaction<'a> = &'a mut AsyncPgConnection;
+    type Within<'a> = Within<'a>;
 
-    /// The next `count` ids, exactly. If this future was dropped, roll the transaction back: one that is
-    /// committed all the same may have a gap.
-    ///
-    /// # Errors
-    /// Nothing is taken in any of these cases. The transaction goes on after
-    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left, and
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0, the type cannot hold the next id,
-    /// or the connection is in no transaction that diesel began; all others have ended it:
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again, the server cannot be
-    /// reached, or diesel does not say what is wrong; [`NotFound`](idmill::ErrorKind::NotFound) if there is
-    /// no table; [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation)
-    /// if what is stored cannot be.
-    pub async fn reserve(&self, transaction: &mut AsyncPgConnection, count: u64) -> Result<Range<T>> {
-        self.0.reserve(&mut Within(transaction), count).await
+    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
+        Within(transaction)
     }
 }
 
 /// Runs statements in a transaction of the caller's.
-struct Within<'a>(&'a mut AsyncPgConnection);
+#[allow(missing_debug_implementations)] // the driver's connection has none
+pub struct Within<'a>(&'a mut AsyncPgConnection);
 
 type Manager = <AsyncPgConnection as AsyncConnection>::TransactionManager;
 

@@ -6,7 +6,7 @@ use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::QueryResult;
 use diesel::row::NamedRow;
 use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text, Untyped};
-use idmill::{Error, ErrorKind};
+use idmill_sql::postgres::parts;
 use idmill_sql::{Answer, Fault, Row, Statement, Value};
 
 const NULL: &Option<String> = &None;
@@ -16,53 +16,15 @@ const NULL: &Option<String> = &None;
 /// text of the caller's.
 #[derive(Debug)]
 pub(super) struct Sent<'a> {
-    parts: Vec<Part<'a>>,
+    parts: Vec<(&'a str, Option<&'a Value>)>,
     again: bool,
-}
-
-#[derive(Debug, PartialEq)]
-enum Part<'a> {
-    Text(&'a str),
-    Value(&'a Value),
 }
 
 impl<'a> Sent<'a> {
     /// # Errors
     /// [`Fault::Refused`] for a text that PostgreSQL cannot hold.
     pub(super) fn new(statement: &'a Statement<'_>) -> Result<Self, Fault> {
-        statement.values.iter().try_for_each(check)?;
-        let (mut parts, mut rest, mut from) = (Vec::new(), &*statement.sql, 0);
-        while let Some(at) = rest[from..].find(['$', '\'', '"']) {
-            let at = from + at;
-            if !rest[at..].starts_with('$') {
-                from = at + quoted(&rest[at..]);
-                continue;
-            }
-            let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
-            let number: usize = rest[at + 1..][..digits].parse().expect("a placeholder has a number");
-            parts.extend([Part::Text(&rest[..at]), Part::Value(&statement.values[number - 1])]);
-            (rest, from) = (&rest[at + 1 + digits..], 0);
-        }
-        parts.push(Part::Text(rest));
-        Ok(Self { parts, again: statement.again })
-    }
-}
-
-/// How long what is in quotes is, with these. A quote within is written twice, and so begins another.
-fn quoted(from: &str) -> usize {
-    let quote = from.as_bytes()[0];
-    let end = from.bytes().skip(1).position(|byte| byte == quote);
-    end.map_or(from.len(), |end| end + 2)
-}
-
-/// The server would refuse it, and end the transaction.
-fn check(value: &Value) -> Result<(), Fault> {
-    match value {
-        Value::Text(text) if text.contains('\0') => {
-            let message = format!("{text:?} has a NUL in it, which PostgreSQL cannot hold");
-            Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)))
-        }
-        _ => Ok(()),
+        Ok(Self { parts: parts(statement)?, again: statement.again })
     }
 }
 
@@ -71,13 +33,10 @@ impl QueryFragment<Pg> for Sent<'_> {
         if !self.again {
             out.unsafe_to_cache_prepared();
         }
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => out.push_sql(text),
-                Part::Value(value) => push(&mut out, value)?,
-            }
-        }
-        Ok(())
+        self.parts.iter().try_for_each(|(text, value)| {
+            out.push_sql(text);
+            value.map_or(Ok(()), |value| push(&mut out, value))
+        })
     }
 }
 
@@ -125,6 +84,7 @@ pub(super) fn answer(rows: Vec<Texts>) -> Answer {
 #[cfg(test)]
 mod tests {
     use diesel::debug_query;
+    use idmill::ErrorKind;
 
     use super::*;
 

@@ -1,9 +1,6 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use idmill::store::Bounds;
-use idmill::{Id, Result};
-use idmill_kit::history::Failover;
-use idmill_sql::postgres::InTransaction as Draws;
+use idmill_sql::postgres::Calls;
 
 /// A sequence that is drawn from inside the caller's own transactions: pass the connection that
 /// `conn.transaction(…)` passes.
@@ -26,45 +23,9 @@ use idmill_sql::postgres::InTransaction as Draws;
 /// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
 ///
 /// See the [crate](crate) for what is dropped halfway.
-#[derive(Clone, Debug)]
-pub struct InTransaction<T>(pub(super) Draws<T>);
+pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Diesel>;
 
-impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn new(name: &str) -> Result<Self> {
-        Draws::new(name).map(Self)
-    }
-
-    /// The bounds with which to create the sequence, should it not exist yet.
-    #[must_use]
-    pub fn bounds(self, bounds: Bounds) -> Self {
-        Self(self.0.bounds(bounds))
-    }
-
-    /// Another table than `idmill_sequences`.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn table(self, table: &str) -> Result<Self> {
-        self.0.table(table).map(Self)
-    }
-
-    /// The schema of the table; without it, the `search_path` of the transaction finds the table.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn schema(self, schema: &str) -> Result<Self> {
-        self.0.schema(schema).map(Self)
-    }
-
-    /// What happens if the sequence was last written on another cluster or timeline, whose last writes may be
-    /// missing here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the
-    /// transaction. With [`Failover::Allow`] the server is not asked, so that no right to ask is needed.
-    #[must_use]
-    pub fn failover(self, failover: Failover) -> Self {
-        Self(self.0.failover(failover))
-    }
-}
+/// The library diesel, with PostgreSQL.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Diesel {}

@@ -1,10 +1,8 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use idmill::store::Bounds;
 use idmill::{Error, ErrorKind, Id, Range, Result};
-use idmill_kit::history::Failover;
-use idmill_sql::postgres::InTransaction as Draws;
-use idmill_sql::{Answer, Executor, Fault, Statement};
+use idmill_sql::postgres::Calls;
+use idmill_sql::{Answer, Executor, Fault, Library, Statement};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
 
 use super::convert::{fault_of, row_of, sent};
@@ -80,85 +78,31 @@ pub async fn reserve_in<T: Id>(
 /// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
 ///
 /// See the [module](super) for what is dropped halfway.
-#[derive(Clone, Debug)]
-pub struct InTransaction<T>(Draws<T>);
+pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, SeaOrm>;
 
-impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn new(name: &str) -> Result<Self> {
-        Draws::new(name).map(Self)
-    }
+/// The library SeaORM.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum SeaOrm {}
 
-    /// The bounds with which to create the sequence, should it not exist yet.
-    #[must_use]
-    pub fn bounds(self, bounds: Bounds) -> Self {
-        Self(self.0.bounds(bounds))
-    }
+impl Library for SeaOrm {
+    type Transaction<'a> = &'a DatabaseTransaction;
+    type Within<'a> = Within<'a>;
 
-    /// Another table, as in [`PostgresOptions::table`](super::PostgresOptions::table).
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn table(self, table: &str) -> Result<Self> {
-        self.0.table(table).map(Self)
-    }
-
-    /// The schema of the table; without it, the `search_path` of the transaction finds the table.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn schema(self, schema: &str) -> Result<Self> {
-        self.0.schema(schema).map(Self)
-    }
-
-    /// What happens if the sequence was last written on another cluster or timeline, whose last writes may be
-    /// missing here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the
-    /// transaction. With [`Failover::Allow`] the server is not asked, so that no right to ask is needed.
-    #[must_use]
-    pub fn failover(self, failover: Failover) -> Self {
-        Self(self.0.failover(failover))
-    }
-
-    /// The next id.
-    ///
-    /// # Errors
-    /// Those of [`reserve`](Self::reserve).
-    pub async fn next(&self, transaction: &DatabaseTransaction) -> Result<T> {
-        self.0.next(&mut Within::new(transaction)).await
-    }
-
-    /// The next `count` ids, exactly. If this future was dropped, roll the transaction back: one that is
-    /// committed all the same may have a gap.
-    ///
-    /// # Errors
-    /// Nothing is taken in any of these cases. The transaction goes on after
-    /// [`Exhausted`](idmill::ErrorKind::Exhausted), if fewer than `count` ids are left, and
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), if `count` is 0, the type cannot hold the next id,
-    /// or the transaction is none of PostgreSQL; all others have ended it:
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again, has ended before, or the
-    /// server cannot be reached; [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what
-    /// is stored cannot be.
-    pub async fn reserve(&self, transaction: &DatabaseTransaction, count: u64) -> Result<Range<T>> {
-        self.0.reserve(&mut Within::new(transaction), count).await
+    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
+        Within { transaction, open: false }
     }
 }
 
 /// Runs the statements of one draw in a transaction of the caller's.
-struct Within<'a> {
+#[derive(Debug)]
+pub struct Within<'a> {
     transaction: &'a DatabaseTransaction,
     /// Whether the server said that it is in a transaction.
     open: bool,
 }
 
-impl<'a> Within<'a> {
-    fn new(transaction: &'a DatabaseTransaction) -> Self {
-        Self { transaction, open: false }
-    }
-
+impl Within<'_> {
     /// SeaORM's transaction may have ended without its knowing.
     async fn must_be_open(&mut self) -> Result<(), Fault> {
         let backend = self.transaction.get_database_backend();

@@ -38,31 +38,4 @@ pub use self::convert::fault_of;
 pub use self::options::PostgresOptions;
 pub use self::store::PostgresStore;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
-pub use idmill_sql::postgres::{DEFAULT_TABLE, Keeps};
-
-use idmill::Result;
-use idmill_sql::postgres::Table;
-
-/// The statement that creates the table, for migrations: what [`PostgresStore`] would run.
-///
-/// ```
-/// let ddl = idmill_sqlx::postgres::ddl(None, "idmill_sequences")?;
-/// assert!(ddl.starts_with("CREATE TABLE IF NOT EXISTS \"idmill_sequences\""));
-/// # Ok::<(), idmill_sqlx::idmill::Error>(())
-/// ```
-///
-/// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
-    Ok(Table::new(schema, table)?.ddl())
-}
-
-/// The statement that creates the table of the records, for migrations: what [`PostgresStore`] would run
-/// before it writes the first of them.
-///
-/// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be, or is too long for a table
-/// beside it.
-pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
-    Table::new(schema, table)?.witness_ddl()
-}
+pub use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, ddl, witness_ddl};

@@ -1,11 +1,13 @@
 //! The store.
 
+use idmill::store::Store;
 use idmill::{Operation, Result};
+use idmill_sql::SqlStore;
 use idmill_sql::postgres::Calls;
 use sqlx::PgPool;
 
 use super::options::PostgresOptions;
-use super::sessions::Sessions;
+use super::sessions::{Sessions, sessions};
 
 /// Sequences in a table of the database that a [`PgPool`] leads to.
 ///
@@ -14,11 +16,8 @@ use super::sessions::Sessions;
 /// that callers hold while they wait for that refill. They stay when the pool is closed, and end with the
 /// last clone of the store, unless [`PostgresOptions::close_with_pool`] says otherwise. See
 /// [`PostgresOptions::share_pool`] for the other way.
-#[derive(Clone)]
-pub struct PostgresStore {
-    sessions: Sessions,
-    calls: Calls,
-}
+#[derive(Clone, Debug)]
+pub struct PostgresStore(SqlStore<Sessions, Calls>);
 
 impl PostgresStore {
     /// Beside this pool, in the table `idmill_sequences` that the `search_path` leads to, or else of its
@@ -48,10 +47,14 @@ impl PostgresStore {
 
     async fn open(pool: &PgPool, options: &PostgresOptions) -> Result<Self> {
         let table = options.check()?;
-        let sessions = Sessions::new(pool, options);
+        let sessions = sessions(pool, options);
         let calls = Calls::open(&mut &sessions, table, options.mode, options.keeps, options.failover).await?;
-        Ok(Self { sessions, calls })
+        Ok(Self(SqlStore::new(sessions, calls)))
     }
 }
 
-idmill_sql::postgres_store!(PostgresStore);
+impl Store for PostgresStore {
+    idmill::store_calls!(|this| this.0 =>
+        capabilities reserve reserve_many give_back create inspect list set remove
+        server record swap_record list_records);
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use idmill::{Error, ErrorKind};
+use idmill_sql::postgres::parts;
 use idmill_sql::{Fault, Statement, Value};
 
 /// The statement as one text, which may wait for locks for so long.
@@ -10,52 +10,24 @@ use idmill_sql::{Fault, Statement, Value};
 /// # Errors
 /// [`Fault::Refused`] for a value that PostgreSQL has no text for.
 pub(super) fn inlined(statement: &Statement<'_>, lock_timeout: &str) -> Result<String, Fault> {
-    let sql = &*statement.sql;
-    if statement.values.is_empty() {
-        return Ok(sql.to_owned());
+    let mut sql = String::with_capacity(statement.sql.len() * 2);
+    for (text, value) in parts(statement)? {
+        sql.push_str(text);
+        sql.extend(value.map(|value| literal(value, lock_timeout)));
     }
-    let literals: Vec<_> =
-        statement.values.iter().map(|value| literal(value, lock_timeout)).collect::<Result<_, _>>()?;
-    let (mut text, mut rest) = (String::with_capacity(sql.len() * 2), sql);
-    while let Some(at) = rest.find(['$', '\'', '"']) {
-        let (before, from) = rest.split_at(at);
-        text.push_str(before);
-        let taken =
-            if from.starts_with('$') { placeholder(from, &literals, &mut text) } else { quoted(from) };
-        if !from.starts_with('$') {
-            text.push_str(&from[..taken]);
-        }
-        rest = &from[taken..];
-    }
-    text.push_str(rest);
-    Ok(text)
-}
-
-/// How long what is in quotes is, with these. A quote within is written twice, and so begins another.
-fn quoted(from: &str) -> usize {
-    let quote = from.as_bytes()[0];
-    let end = from.bytes().skip(1).position(|byte| byte == quote);
-    end.map_or(from.len(), |end| end + 2)
-}
-
-/// Writes the literal that the placeholder stands for, and says how long that is.
-fn placeholder(from: &str, literals: &[String], text: &mut String) -> usize {
-    let digits = from.bytes().skip(1).take_while(u8::is_ascii_digit).count();
-    let number: usize = from[1..=digits].parse().expect("a placeholder has a number");
-    text.push_str(&literals[number - 1]);
-    digits + 1
+    Ok(sql)
 }
 
 /// A value, with its type.
-fn literal(value: &Value, lock_timeout: &str) -> Result<String, Fault> {
+fn literal(value: &Value, lock_timeout: &str) -> String {
     match value {
-        Value::Null => Ok("NULL::text".to_owned()),
-        Value::Integer(integer) => Ok(format!("'{integer}'::bigint")),
+        Value::Null => "NULL::text".to_owned(),
+        Value::Integer(integer) => format!("'{integer}'::bigint"),
         Value::Text(text) => text_literal(text),
-        Value::Bytes(bytes) => Ok(format!("decode('{}', 'hex')", hex(bytes))),
+        Value::Bytes(bytes) => format!("decode('{}', 'hex')", hex(bytes)),
         Value::Texts(texts) => {
-            let texts: Vec<_> = texts.iter().map(|text| text_literal(text)).collect::<Result<_, _>>()?;
-            Ok(format!("ARRAY[{}]::text[]", texts.join(", ")))
+            let texts: Vec<_> = texts.iter().map(|text| text_literal(text)).collect();
+            format!("ARRAY[{}]::text[]", texts.join(", "))
         }
         Value::Patience => text_literal(lock_timeout),
         _ => unreachable!("no statement for PostgreSQL has such a value"),
@@ -64,15 +36,11 @@ fn literal(value: &Value, lock_timeout: &str) -> Result<String, Fault> {
 
 /// Between quotes there is nothing that could end them, whatever the session's settings are. All else is
 /// digits.
-fn text_literal(text: &str) -> Result<String, Fault> {
-    if text.contains('\0') {
-        let message = format!("{text:?} has a NUL in it, which PostgreSQL cannot hold");
-        return Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)));
-    }
+fn text_literal(text: &str) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\')) {
-        return Ok(format!("'{text}'::text"));
+        return format!("'{text}'::text");
     }
-    Ok(format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex(text.as_bytes())))
+    format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex(text.as_bytes()))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -84,6 +52,8 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use idmill::ErrorKind;
+
     use super::*;
 
     fn text(sql: &str, values: impl Into<Vec<Value>>) -> String {

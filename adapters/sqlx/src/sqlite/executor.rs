@@ -23,7 +23,8 @@ impl Executor for Own {
 }
 
 /// A connection of the caller's, in a transaction.
-pub(super) struct Within<'a>(pub(super) &'a mut SqliteConnection);
+#[derive(Debug)]
+pub struct Within<'a>(pub(super) &'a mut SqliteConnection);
 
 impl Executor for Within<'_> {
     const IN_TRANSACTION: bool = true;

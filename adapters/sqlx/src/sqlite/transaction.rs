@@ -1,10 +1,8 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use std::marker::PhantomData;
-
-use idmill::store::Bounds;
-use idmill::{Id, Range, Result, SequenceName};
-use idmill_sql::sqlite::{self, DEFAULT_TABLE, Table};
+use idmill::{Id, Range, Result};
+use idmill_sql::Library;
+use idmill_sql::sqlite::Table;
 use sqlx::SqliteConnection;
 
 use super::executor::Within;
@@ -56,61 +54,18 @@ pub async fn reserve_in<T: Id>(
 /// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred one, which `begin` begins, works
 /// too if it reads nothing before its first id. After a read, SQLite refuses its write if others have written
 /// since ([`Unavailable`](idmill::ErrorKind::Unavailable)). Then roll it back and begin it again.
-#[derive(Clone, Debug)]
-pub struct InTransaction<T> {
-    name: SequenceName,
-    bounds: Bounds,
-    table: Table,
-    of: PhantomData<fn() -> T>,
-}
+pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Sqlx>;
 
-impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn new(name: &str) -> Result<Self> {
-        let (name, table) = (SequenceName::new(name)?, Table::new(DEFAULT_TABLE)?);
-        Ok(Self { name, bounds: Bounds::of::<T>(), table, of: PhantomData })
-    }
+/// The library `sqlx`, with SQLite.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Sqlx {}
 
-    /// The bounds with which to create the sequence, should it not exist yet.
-    #[must_use]
-    pub fn bounds(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
-        self
-    }
+impl Library for Sqlx {
+    type Transaction<'a> = &'a mut SqliteConnection;
+    type Within<'a> = Within<'a>;
 
-    /// Another table, as in [`SqliteOptions::table`](super::SqliteOptions::table).
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
-    pub fn table(mut self, table: &str) -> Result<Self> {
-        self.table = Table::new(table)?;
-        Ok(self)
-    }
-
-    /// The next id.
-    ///
-    /// # Errors
-    /// Those of [`reserve`](Self::reserve).
-    pub async fn next(&self, transaction: &mut SqliteConnection) -> Result<T> {
-        let range = self.reserve(transaction, 1).await?;
-        Ok(range.first().expect("a grant has as many ids as were asked for"))
-    }
-
-    /// The next `count` ids, exactly. If this future was dropped, roll the transaction back: one that is
-    /// committed all the same may have a gap.
-    ///
-    /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
-    /// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type
-    /// cannot hold the next id, or the connection is in no transaction that sqlx began;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the database;
-    /// [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
-    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
-    pub async fn reserve(&self, transaction: &mut SqliteConnection, count: u64) -> Result<Range<T>> {
-        let mut within = Within(transaction);
-        sqlite::reserve_in(&mut within, &self.table, &self.name, self.bounds, count).await
+    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
+        Within(transaction)
     }
 }

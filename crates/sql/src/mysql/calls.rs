@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
     already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -15,20 +15,18 @@ use parking_lot::Mutex;
 use super::classify::{failed, is_duplicate};
 use super::history::{History, UNKNOWN_VARIABLE};
 use super::reserve::{DUPLICATES, TRIES, crowded, read_to_write, reserve};
+use super::rows::cursor;
 use super::run::{read, text, try_read, try_write, write};
+use super::server;
 use super::table::{Known, Table};
-use super::{rows, server};
 use crate::executor::{must_be_alone, to_write};
-use crate::{Asked, Executor};
-
-/// What a store of [`Calls`] can do.
-pub const CAPABILITIES: Capabilities =
-    Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true);
+use crate::rows::listing;
+use crate::{Asked, Dialect, Executor};
 
 /// The sequences of a table: the calls of [`Store`](idmill::store::Store), each over an executor of the
 /// adapter's, whose connection commits each statement. Clones share what is known of the sequences.
 ///
-/// A transaction of the caller's is for [`InTransaction`](super::InTransaction); here it does not compile,
+/// A transaction of the caller's is for [`InTransaction`](crate::InTransaction); here it does not compile,
 /// since a grant must not be rolled back. Each call may be dropped at any await point.
 #[derive(Clone, Debug)]
 pub struct Calls {
@@ -85,12 +83,17 @@ impl Calls {
         const { must_be_alone::<E>() };
         self.may_write()
     }
+}
 
-    /// Reserves the next range: one round trip as a rule.
-    ///
-    /// # Errors
-    /// Those of [`Store::reserve`](idmill::store::Store::reserve).
-    pub async fn reserve<E: Executor>(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
+impl<E: Executor + Send> Dialect<E> for Calls {
+    const CAPABILITIES: Capabilities =
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true);
+
+    fn may_write(&self) -> Result<()> {
+        Self::may_write(self)
+    }
+
+    async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
         self.writing::<E>()?;
         let before = self.known.lock().get(&request.name).copied();
         let mut known = before;
@@ -101,54 +104,26 @@ impl Calls {
         outcome
     }
 
-    /// Takes back the unused rest of a range, if it is the end of all that was reserved.
-    ///
-    /// # Errors
-    /// Those of [`Store::give_back`](idmill::store::Store::give_back).
-    pub async fn give_back<E: Executor>(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
+    async fn reserve_many(&self, _: &mut E, _: &[Reserve]) -> Result<Vec<Result<Grant>>> {
+        Err(Error::new(ErrorKind::Unsupported, "there are no batches: reserve for one sequence at a time"))
+    }
+
+    async fn give_back(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
         self.writing::<E>()?;
         Ok(write(executor, &self.table.give_back(back, self.history)).await?.changed == 1)
     }
 
-    /// Reads a sequence.
-    ///
-    /// # Errors
-    /// Those of [`Store::inspect`](idmill::store::Store::inspect).
-    pub async fn inspect<E: Executor>(
-        &self,
-        executor: &mut E,
-        name: &SequenceName,
-    ) -> Result<Option<SequenceInfo>> {
+    async fn inspect(&self, executor: &mut E, name: &SequenceName) -> Result<Option<SequenceInfo>> {
         let found = read(executor, &self.table.select(name)).await?;
         found.last().map(|row| self.table.decode(row)).transpose()
     }
 
-    /// Reads a page of the sequences.
-    ///
-    /// # Errors
-    /// Those of [`Store::list`](idmill::store::Store::list).
-    pub async fn list<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Listing> {
+    async fn list(&self, executor: &mut E, page: &Page) -> Result<Listing> {
         let found = read(executor, &self.table.select_page(page)?).await?;
-        let full = found.len() >= page.limit.max(1);
-        let mut listing = Listing::default();
-        for row in &found {
-            let name = rows::name(row);
-            listing.next = full.then(|| Cursor::of_bytes(name));
-            listing.add(String::from_utf8_lossy(name), self.table.decode(row));
-        }
-        Ok(listing.sorted())
+        Ok(listing(page, &found, cursor, |row| self.table.decode(row)))
     }
 
-    /// Creates a sequence.
-    ///
-    /// # Errors
-    /// Those of [`Store::create`](idmill::store::Store::create).
-    pub async fn create<E: Executor>(
-        &self,
-        executor: &mut E,
-        name: &SequenceName,
-        bounds: Bounds,
-    ) -> Result<SequenceInfo> {
+    async fn create(&self, executor: &mut E, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         self.writing::<E>()?;
         let info = SequenceInfo::new(name.clone(), bounds);
         let insert = self.table.insert(&info, self.history);
@@ -166,16 +141,7 @@ impl Calls {
         Ok(info)
     }
 
-    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
-    ///
-    /// # Errors
-    /// Those of [`Store::set`](idmill::store::Store::set).
-    pub async fn set<E: Executor>(
-        &self,
-        executor: &mut E,
-        name: &SequenceName,
-        change: Change,
-    ) -> Result<SequenceInfo> {
+    async fn set(&self, executor: &mut E, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         self.writing::<E>()?;
         // A person who sets `next` has looked.
         let anew = change.decides_history();
@@ -194,21 +160,12 @@ impl Calls {
         Err(crowded())
     }
 
-    /// Removes a sequence; `false` if there was none.
-    ///
-    /// # Errors
-    /// Those of [`Store::remove`](idmill::store::Store::remove).
-    pub async fn remove<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
+    async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
         self.writing::<E>()?;
         Ok(write(executor, &self.table.delete(name)).await?.changed > 0)
     }
 
-    /// MySQL's `server_uuid`, for [`Store::server`](idmill::store::Store::server). MariaDB has nothing that is
-    /// unique.
-    ///
-    /// # Errors
-    /// Those of the executor.
-    pub async fn server<E: Executor>(&self, executor: &mut E) -> Result<Option<String>> {
+    async fn server(&self, executor: &mut E) -> Result<Option<String>> {
         match try_read(executor, "SELECT CONCAT('MySQL server ', @@server_uuid)").await {
             Ok(rows) => Ok(rows.first().and_then(|row| text(row, 0)).map(str::to_owned)),
             Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(None),

@@ -39,21 +39,12 @@ pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
             _ => ErrorKind::UnknownOutcome,
         },
         Fault::Answer(_) => ErrorKind::StoreViolation,
-        Fault::Broken(_) | Fault::Silent(_) | Fault::Warned(_) => silent(asked),
+        Fault::Broken(_) | Fault::Silent(_) | Fault::Warned(_) => asked.doubt(),
     }
 }
 
 fn number(fault: &Fault) -> Option<u16> {
     fault.code()?.parse().ok()
-}
-
-/// No answer, or none to the end.
-fn silent(asked: Asked) -> ErrorKind {
-    match asked {
-        Asked::Write => ErrorKind::UnknownOutcome,
-        // The server rolls back what its client has left.
-        Asked::Connect | Asked::Read | Asked::InTransaction => ErrorKind::Unavailable,
-    }
 }
 
 /// The server's own: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and MySQL's reference.
@@ -81,15 +72,12 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
         1064 | 1264 | 1366 | 1406 | 1690 => ErrorKind::StoreViolation,
         // 1180 (commit failed); 1053, 1317, 1927, 1969, 3024 (shut down, killed, out of time), perhaps while
         // it committed; and what is not known here.
-        _ => silent(asked),
+        _ => asked.doubt(),
     }
 }
 
 /// An error for the caller, with what to do about it.
 pub fn failed(fault: Fault, asked: Asked) -> Error {
-    if let Fault::Refused(ours) = fault {
-        return ours;
-    }
     let kind = classify(&fault, asked);
     let mut message = words(&fault);
     if kind == ErrorKind::UnknownOutcome {
@@ -99,16 +87,7 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
         message.push_str("; ");
         message.push_str(remedy);
     }
-    let source = match fault {
-        Fault::Engine(error) => error.source,
-        Fault::Broken(error) => Some(error),
-        _ => None,
-    };
-    let error = Error::new(kind, message);
-    match source {
-        Some(source) => error.because_shared(source),
-        None => error,
-    }
+    fault.into_error(kind, message)
 }
 
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {

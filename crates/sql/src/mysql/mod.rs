@@ -1,6 +1,6 @@
 //! MySQL and MariaDB: one row a sequence in a table of InnoDB, and one `UPDATE` a reserve.
 //!
-//! - [`Calls`] has the calls of a store, over connections of the adapter's, and [`InTransaction`] draws
+//! - [`Calls`] has the calls of a store, over connections of the adapter's, and [`Draws`] is for drawing
 //!   ids in a transaction of the caller's.
 //! - [`classify`] says what a fault means for the ids, and [`failed`] says it to the caller.
 //! - [`must_be_durable`] and [`settings`] are for each connection that an adapter makes.
@@ -44,9 +44,9 @@ mod tests;
 mod transaction;
 
 pub use adopt::refused;
-pub use calls::{CAPABILITIES, Calls};
+pub use calls::Calls;
 pub use classify::{classify, failed, is_duplicate, leaves_connection};
 pub use largest::{end_reads_after, largest};
 pub use server::{must_be_durable, settings};
 pub use table::{DEFAULT_TABLE, NAME, Table, whole};
-pub use transaction::InTransaction;
+pub use transaction::Draws;

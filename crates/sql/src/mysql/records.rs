@@ -2,17 +2,19 @@
 //!
 //! They are bytes, as names are: no collation takes one of them for another.
 
-use idmill::store::{Cursor, Page, Records};
+use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Mode;
 
 use super::calls::Calls;
 use super::classify::{failed, is_duplicate};
+use super::rows::cursor;
 use super::run::{read, text, try_write, write};
+use super::server;
 use super::table::{LONGEST_NAME, Table, hex, within};
-use super::{rows, server};
 use crate::executor::to_write;
-use crate::{Asked, Executor, Row, witness};
+use crate::rows::{legible, records};
+use crate::{Asked, Executor, Row, Witnesses, witness};
 
 impl Table {
     /// The statement that creates the table of the records where it does not exist: what a store runs before
@@ -58,7 +60,7 @@ impl Table {
 
     fn decode_record(&self, row: &Row) -> Result<String> {
         let record = text(row, 0).and(text(row, 1)).map(str::to_owned);
-        record.ok_or_else(|| witness::unsound(&self.to_string(), &String::from_utf8_lossy(rows::name(row))))
+        record.ok_or_else(|| witness::unsound(&self.to_string(), &legible(row, 0)))
     }
 }
 
@@ -92,21 +94,34 @@ impl Calls {
         })
     }
 
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// Those of [`Store::record`](idmill::store::Store::record).
-    pub async fn record<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
+    async fn first_record<E: Executor>(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        wanted: &str,
+    ) -> Result<bool> {
+        let witness = self.witness_made(executor).await?;
+        match try_write(executor, &witness.insert_record(name, wanted)).await {
+            Ok(_) => Ok(true),
+            // Of this name: the last state, even where other statements are answered by a replica.
+            Err(fault) if is_duplicate(&fault) => {
+                let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
+                // Or of something that a unique index of somebody's forbids.
+                if found.is_empty() { Err(failed(fault, to_write::<E>())) } else { Ok(false) }
+            }
+            Err(fault) => Err(failed(fault, to_write::<E>())),
+        }
+    }
+}
+
+impl<E: Executor + Send> Witnesses<E> for Calls {
+    async fn record(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
         let Some(witness) = self.witness(executor).await? else { return Ok(None) };
         let found = read(executor, &witness.select_record(name)).await?;
         found.last().map(|row| witness.decode_record(row)).transpose()
     }
 
-    /// Writes a record if `seen` is still what is kept.
-    ///
-    /// # Errors
-    /// Those of [`Store::swap_record`](idmill::store::Store::swap_record).
-    pub async fn swap_record<E: Executor>(
+    async fn swap_record(
         &self,
         executor: &mut E,
         name: &SequenceName,
@@ -126,38 +141,9 @@ impl Calls {
         Ok(write(executor, &witness.replace_record(name, seen, wanted)).await?.changed == 1)
     }
 
-    async fn first_record<E: Executor>(
-        &self,
-        executor: &mut E,
-        name: &SequenceName,
-        wanted: &str,
-    ) -> Result<bool> {
-        let witness = self.witness_made(executor).await?;
-        match try_write(executor, &witness.insert_record(name, wanted)).await {
-            Ok(_) => Ok(true),
-            // Of this name: the last state, even where other statements are answered by a replica.
-            Err(fault) if is_duplicate(&fault) => {
-                let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
-                // Or of something that a unique index of somebody's forbids.
-                if found.is_empty() { Err(failed(fault, to_write::<E>())) } else { Ok(false) }
-            }
-            Err(fault) => Err(failed(fault, to_write::<E>())),
-        }
-    }
-
-    /// Reads a page of the records.
-    ///
-    /// # Errors
-    /// Those of [`Store::list_records`](idmill::store::Store::list_records).
-    pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
-        let mut records = Records::default();
-        let Some(witness) = self.witness(executor).await? else { return Ok(records) };
+    async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
+        let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let found = read(executor, &witness.select_records(page)?).await?;
-        for row in &found {
-            records.add(&String::from_utf8_lossy(rows::name(row)), witness.decode_record(row));
-        }
-        let full = found.len() >= page.limit.max(1);
-        records.next = found.last().filter(|_| full).map(|row| Cursor::of_bytes(rows::name(row)));
-        Ok(records)
+        Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

@@ -20,6 +20,7 @@ use super::history::History;
 use super::run::{read, try_write, write};
 use super::table::{Known, Table};
 use crate::executor::to_write;
+use crate::rows::first;
 use crate::{Answer, Executor, Fault};
 
 /// How often others may get in between before a call gives up. Each time one of them makes progress.
@@ -100,13 +101,6 @@ pub(super) fn taken(answer: &Answer, count: u64, (low, high): (u64, u64)) -> Res
             answer.changed
         ))),
     }
-}
-
-/// A new sequence from which the first range is taken.
-pub(super) fn first(request: &Reserve) -> Result<(SequenceInfo, Grant)> {
-    let mut info = SequenceInfo::new(request.name.clone(), request.creation()?);
-    let grant = info.grant(request.count, request.ceiling)?;
-    Ok((info, grant))
 }
 
 /// Takes what step 1 does not: less than was asked for, or all up to the end, or the id 0. `None` if there is

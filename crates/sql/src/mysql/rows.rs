@@ -1,70 +1,34 @@
 //! How rows are read.
 
-use std::borrow::Cow;
-
-use idmill::store::{Bounds, Identity, SequenceInfo};
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill::Result;
+use idmill::store::{Cursor, SequenceInfo};
 
 use super::run::{bytes, unsigned};
-use super::table::{FORMAT, Table};
+use super::table::Table;
+use crate::rows::Stored;
 use crate::{Row, Value};
 
-/// What is wrong with a row of another layout.
-const LATER: &str = "is in another format, perhaps a later version's";
-
 impl Table {
-    /// A row as a sequence, or what is wrong with it.
+    /// A row as a sequence, or its fault. `next` is NULL once all ids are reserved.
     pub(super) fn decode(&self, row: &Row) -> Result<SequenceInfo> {
-        decode(row).map_err(|fault| {
-            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
-            let (name, table) = (legible(row.get(0)), self.name());
-            Error::new(kind, format!("the row {name:?} of `{table}` {fault}; nothing is reserved from it"))
-        })
+        let name = bytes(row, 0).ok_or("has no bytes for its name");
+        let name = name.and_then(|name| str::from_utf8(name).map_err(|_| "has a name that is not UTF-8"));
+        let (used_up, number) = (*row.get(1) == Value::Null, |column| unsigned(row, column).map(i128::from));
+        Stored { row, table: Some(self.name()), name, used_up, number }.decode()
     }
 }
 
-fn decode(row: &Row) -> Result<SequenceInfo, String> {
-    let integer = |column: usize, what: &str| {
-        unsigned(row, column).ok_or_else(|| format!("has no whole number for {what}"))
-    };
-    if integer(6, "format")? != FORMAT {
-        return Err(LATER.to_owned());
-    }
-    let name = bytes(row, 0).ok_or("has no bytes for its name")?;
-    let name = str::from_utf8(name).map_err(|_| "has a name that is not UTF-8")?;
-    let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
-    let (start, max) = (integer(2, "start")?, integer(3, "max")?);
-    let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
-    let next = match row.get(1) {
-        Value::Null => None,
-        _ => Some(integer(1, "next")?),
-    };
-    if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
-        return Err(format!("has next {next} outside its bounds {start}..={max}"));
-    }
-    let identity = Identity { incarnation: integer(4, "incarnation")?, epoch: integer(5, "epoch")? };
-    if identity.incarnation == 0 {
-        return Err("has incarnation 0, which never is".to_owned());
-    }
-    Ok(SequenceInfo::stored(name, next, bounds, identity))
-}
-
-/// The name of a row, in its bytes.
-pub(super) fn name(row: &Row) -> &[u8] {
-    bytes(row, 0).unwrap_or_default()
-}
-
-/// Text as it is, or whatever else there is, legibly.
-fn legible(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::Bytes(bytes) => String::from_utf8_lossy(bytes),
-        Value::Text(text) => text.into(),
-        other => format!("{other:?}").into(),
-    }
+/// Where a page ends: the bytes of a name, which may be no UTF-8.
+#[allow(clippy::unnecessary_wraps)] // not in each dialect
+pub(super) fn cursor(row: &Row) -> Option<Cursor> {
+    Some(Cursor::of_bytes(bytes(row, 0).unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
+    use idmill::ErrorKind;
+    use idmill::store::{Bounds, Identity};
+
     use super::*;
     use proptest::prelude::*;
 
@@ -122,7 +86,7 @@ mod tests {
             (named(), 2, Value::Null, "has no whole number for start"),
             (named(), 2, digits(101), "has bounds 101..=100 without ids"),
             (named(), 3, Value::from("18446744073709551616"), "has no whole number for max"),
-            (named(), 4, digits(0), "has incarnation 0, which never is"),
+            (named(), 4, digits(0), "has incarnation 0 and epoch 2, which never are"),
             (named(), 5, Value::from("1.5"), "has no whole number for epoch"),
             (named(), 6, Value::Null, "has no whole number for format"),
         ] {
@@ -146,7 +110,7 @@ mod tests {
         fn every_number_is_read_as_it_was_written(start: u64, length: u64, offset: u64, incarnation in 1..=u64::MAX, epoch: u64) {
             let max = start.saturating_add(length);
             let next = start + offset % (max - start).max(1);
-            let numbers = [next, start, max, incarnation, epoch, FORMAT].map(digits);
+            let numbers = [next, start, max, incarnation, epoch, 1].map(digits);
             let info = table().decode(&row("s", numbers)).unwrap();
             prop_assert_eq!((info.next, info.bounds), (Some(next), Bounds::new(start, max).unwrap()));
             prop_assert_eq!(info.identity, Identity { incarnation, epoch });

@@ -16,6 +16,7 @@ use idmill::{Error, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 
 use super::history::{HERE, History};
+use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
 /// The table that sequences are kept in, unless another is named.
@@ -23,8 +24,6 @@ pub const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 64 ASCII letters, digits and _, not beginning with a digit";
-/// The layout of a row. Another version's rows are refused.
-pub(super) const FORMAT: u64 = 1;
 const COLUMNS: &str = "`name`, `next`, `start`, `max`, `incarnation`, `epoch`, `format`";
 /// The last column, which tables of earlier versions do not have.
 const ADDED: &str = "`history` VARBINARY(100) NULL COMMENT 'which server wrote this last'";

@@ -7,8 +7,8 @@ use idmill::store::{Bounds, Change, GiveBack, Page, Reserve, SequenceInfo};
 use idmill::{ErrorKind, Range, Result, SequenceName};
 use idmill_kit::Mode;
 
-use super::{Calls, InTransaction, Table, must_be_durable, settings, whole};
-use crate::{Answer, EngineError, Executor, Fault, Row, Statement, Value};
+use super::{Calls, Draws, Table, must_be_durable, settings, whole};
+use crate::{Answer, Dialect, EngineError, Executor, Fault, InTransaction, Row, Statement, Value, Witnesses};
 
 /// What is answered.
 #[derive(Clone)]
@@ -306,10 +306,10 @@ fn the_server_gives_up_on_a_lock_before_the_client_does() {
 
 #[tokio::test]
 async fn in_a_transaction_all_or_nothing_is_taken() {
-    let ids = InTransaction::<u64>::new("s").unwrap().table("t").unwrap();
+    let ids = InTransaction::<u64, Draws, Within>::new("s").unwrap().table("t").unwrap();
     let mut server = Within::new([changed(1, 11), changed(0, 0), found([row(99)]), changed(1, 0)]);
-    assert_eq!(ids.next(&mut server).await.unwrap(), 11);
-    assert_eq!(ids.reserve(&mut server, 2).await.unwrap(), Range::new(99, 2).unwrap());
+    assert_eq!(ids.draw(&mut server, 1).await.unwrap(), Range::new(11, 1).unwrap());
+    assert_eq!(ids.draw(&mut server, 2).await.unwrap(), Range::new(99, 2).unwrap());
     for (answers, kind, hint) in [
         (vec![changed(0, 0), found([row(99)])], ErrorKind::Exhausted, "only 2 are left"),
         (vec![fails(Fault::Uncommitted)], ErrorKind::Conflict, "roll it back and begin it again"),
@@ -321,14 +321,14 @@ async fn in_a_transaction_all_or_nothing_is_taken() {
         ),
         (vec![changed(0, 0), nothing(), says(1213)], ErrorKind::Unavailable, "begin it again"),
     ] {
-        let error = ids.reserve(&mut Within::new(answers), 3).await.unwrap_err();
+        let error = ids.draw(&mut Within::new(answers), 3).await.unwrap_err();
         assert!(error.kind() == kind && error.to_string().contains(hint), "{error}");
         assert_eq!(error.sequence(), Some("s"));
     }
     let unseen = [changed(0, 0), nothing(), says(1062)];
     let mut server = Within::new(unseen.clone().into_iter().chain(unseen));
-    assert_eq!(ids.next(&mut server).await.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(ids.reserve(&mut server, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(ids.draw(&mut server, 1).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(ids.draw(&mut server, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use idmill_kit::history::{Failover, Histories};
 use super::calls::Calls;
 use super::history::{Adopted, History};
 use super::open::find;
-use super::rows::{self, reached};
+use super::rows;
 use super::run::read;
 use super::table::Table;
 use crate::{Executor, Patience, Statement, Value};
@@ -46,7 +46,7 @@ impl Calls {
         patience: Patience,
     ) -> Result<(Option<SequenceInfo>, Adopted)> {
         let Some(here) = self.history.here else {
-            return Ok((self.inspect(executor, &request.name).await?, Adopted::Not));
+            return Ok((self.look(executor, &request.name).await?, Adopted::Not));
         };
         let rows = read(executor, &self.table.select_history(here), [request.name.as_str().into()]).await?;
         let Some(row) = rows.first() else { return Ok((None, Adopted::Not)) };
@@ -74,9 +74,9 @@ impl Calls {
             seen.name.as_str().into(),
             seen.identity.incarnation.to_string().into(),
             seen.identity.epoch.to_string().into(),
-            reached(seen).to_string().into(),
+            seen.reached().to_string().into(),
             histories.was.into(),
-            reached(&after).to_string().into(),
+            after.reached().to_string().into(),
             Value::Patience,
         ];
         let sql = self.table.adopt(E::IN_TRANSACTION, self.history);

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idmill::store::{Grant, Reserve};
-use idmill::{Error, ErrorKind, Operation, Result};
+use idmill::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
 use super::calls::{Calls, Fit};
 use super::rows::{self, granted};
-use crate::{Executor, Patience, Row, Statement, Value};
+use crate::{Executor, Patience, Row, Statement, Value, each_of};
 
 /// After which pauses rows are looked at that others held.
 const PAUSES: [Duration; 4] = [
@@ -41,11 +41,7 @@ impl Calls {
         executor: &E,
         requests: &[Reserve],
     ) -> Vec<Result<Grant>> {
-        let outcomes = self.reserve_each(executor, requests).await.into_iter().zip(requests);
-        let named = |(outcome, request): (Result<Grant>, &Reserve)| {
-            outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
-        };
-        outcomes.map(named).collect()
+        each_of(requests, Ok(self.reserve_each(executor, requests).await))
     }
 
     /// The outcomes, in the order of the requests.

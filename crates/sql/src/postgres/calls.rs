@@ -11,28 +11,26 @@ use idmill_kit::Mode;
 use idmill_kit::history::Failover;
 
 use super::durable::Keeps;
-use super::history::{Adopted, History};
+use super::history::{Adopted, History, server};
 use super::open::{find, must_sync};
-use super::rows::{self, reached};
+use super::rows;
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
-use crate::{Executor, Patience, Row, Statement, Value, must_be_alone};
-
-/// What a store of [`Calls`] can do.
-pub const CAPABILITIES: Capabilities =
-    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
+use crate::rows::listing;
+use crate::{Dialect, Executor, Patience, Row, Statement, Value, must_be_alone};
 
 /// The calls of a store over the rows of a table, which was found or created: what
 /// [`Store`](idmill::store::Store) asks for, but for the sequence and the operation in its errors.
 ///
-/// A transaction of the caller's is for [`InTransaction`](super::InTransaction); here it does not compile,
+/// A transaction of the caller's is for [`InTransaction`](crate::InTransaction); here it does not compile,
 /// since a grant must not be rolled back:
 ///
 /// ```compile_fail,E0080
 /// # use idmill::store::{Grant, Reserve};
-/// # use idmill_sql::{Answer, Executor, Fault, Statement};
+/// # use idmill_sql::{Answer, Dialect, Executor, Fault, Statement};
 /// use idmill_sql::postgres::Calls;
 ///
+/// #[derive(Clone)]
 /// struct Callers;
 ///
 /// impl Executor for Callers {
@@ -60,6 +58,8 @@ pub struct Calls {
     pub(super) history: History,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
+    /// The statements of reserves, built once: in a transaction or not, exactly or not.
+    pub(super) reserves: Arc<[OnceLock<String>; 4]>,
 }
 
 /// Whether fewer ids than were asked for are of use.
@@ -110,13 +110,14 @@ impl Calls {
         must_sync(executor, keeps).await?;
         let history = History::open(executor, failover).await?;
         let table = find(executor, table, mode).await?;
-        Ok(Self { table, keeps, mode, history, witness: Arc::default() })
+        Ok(Self { keeps, mode, history, ..Self::unopened(table) })
     }
 
     /// Over a table that is taken to be there.
     pub(super) fn unopened(table: Table) -> Self {
         let history = History::in_transaction(Failover::default());
-        Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, history, witness: Arc::default() }
+        let (witness, reserves) = (Arc::default(), Arc::default());
+        Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, history, witness, reserves }
     }
 
     /// The table, in its schema.
@@ -138,15 +139,6 @@ impl Calls {
         Ok(&self.table)
     }
 
-    /// [`Store::reserve`](idmill::store::Store::reserve).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn reserve<E: Executor>(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
-        const { must_be_alone::<E>() };
-        self.reserve_with(executor, request, Fit::UpTo, Patience::Full).await
-    }
-
     /// Reserves, in one round trip as a rule: `next` moves on if the row has ids, and was written in this
     /// history. If no row was changed, it is read, and created with the first range taken if it is missing; a
     /// process that loses that race begins again.
@@ -157,7 +149,9 @@ impl Calls {
         fit: Fit,
         patience: Patience,
     ) -> Result<Grant> {
-        let sql = self.writable()?.reserve(E::IN_TRANSACTION, fit.floor().is_some(), self.history);
+        let (table, exactly) = (self.writable()?, fit.floor().is_some());
+        let built = &self.reserves[2 * usize::from(E::IN_TRANSACTION) + usize::from(exactly)];
+        let sql = built.get_or_init(|| table.reserve(E::IN_TRANSACTION, exactly, self.history));
         let mut stuck = Stuck::default();
         for _ in 0..TRIES {
             let mut values = vec![
@@ -167,7 +161,7 @@ impl Calls {
                 Value::Patience,
             ];
             values.extend(fit.floor());
-            let statement = Statement::write(&sql, values).with_patience(patience).often();
+            let statement = Statement::write(sql, values).with_patience(patience).often();
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
             }
@@ -197,49 +191,8 @@ impl Calls {
         Err(crowded())
     }
 
-    /// [`Store::give_back`](idmill::store::Store::give_back).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn give_back<E: Executor>(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
-        let table = self.writing::<E>()?;
-        if back.rest.is_empty() {
-            return Ok(false);
-        }
-        let values = [
-            back.name.as_str().into(),
-            back.identity.incarnation.to_string().into(),
-            back.identity.epoch.to_string().into(),
-            back.rest.start().to_string().into(),
-            back.rest.end().to_string().into(),
-            Value::Patience,
-        ];
-        self.wrote(executor, Statement::write(table.give_back(self.history), values)).await
-    }
-
-    /// [`Store::create`](idmill::store::Store::create).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn create<E: Executor>(
-        &self,
-        executor: &mut E,
-        name: &SequenceName,
-        bounds: Bounds,
-    ) -> Result<SequenceInfo> {
-        self.writing::<E>()?;
-        let info = SequenceInfo::new(name.clone(), bounds);
-        match self.insert(executor, &info, None, Patience::Full).await? {
-            Some(_) => Ok(info),
-            None => Err(already_exists(name)),
-        }
-    }
-
-    /// [`Store::inspect`](idmill::store::Store::inspect).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn inspect<E: Executor>(
+    /// Reads a sequence.
+    pub(super) async fn look<E: Executor>(
         &self,
         executor: &mut E,
         name: &SequenceName,
@@ -247,67 +200,6 @@ impl Calls {
         let found = read(executor, &self.table.select(), [name.as_str().into()]).await;
         let found = found.map_err(|error| self.located(error))?;
         found.first().map(rows::decode).transpose()
-    }
-
-    /// [`Store::list`](idmill::store::Store::list).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn list<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Listing> {
-        let after = page.after.as_ref().map_or("", Cursor::as_str);
-        let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
-        let found = read(executor, &self.table.select_page(), values).await;
-        let found = found.map_err(|error| self.located(error))?;
-        let mut listing = Listing::default();
-        for row in &found {
-            listing.add(rows::name(row), rows::decode(row));
-        }
-        let full = found.len() >= page.limit.max(1);
-        listing.next = found.last().filter(|_| full).map(|row| Cursor::new(rows::name(row)));
-        Ok(listing)
-    }
-
-    /// [`Store::set`](idmill::store::Store::set): reads, decides, and writes if nothing has changed
-    /// meanwhile; if something has, begins again.
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn set<E: Executor>(
-        &self,
-        executor: &mut E,
-        name: &SequenceName,
-        change: Change,
-    ) -> Result<SequenceInfo> {
-        let sql = self.writing::<E>()?.replace(self.history, change.decides_history());
-        for _ in 0..TRIES {
-            let seen = self.inspect(executor, name).await?.ok_or_else(|| not_found(name))?;
-            let mut after = seen.clone();
-            after.apply(&change)?;
-            let values = [
-                name.as_str().into(),
-                seen.identity.incarnation.to_string().into(),
-                seen.identity.epoch.to_string().into(),
-                seen.bounds.max().to_string().into(),
-                reached(&seen).to_string().into(),
-                after.bounds.max().to_string().into(),
-                reached(&after).to_string().into(),
-                after.identity.epoch.to_string().into(),
-                Value::Patience,
-            ];
-            if self.wrote(executor, Statement::write(&sql, values)).await? {
-                return Ok(after);
-            }
-        }
-        Err(crowded())
-    }
-
-    /// [`Store::remove`](idmill::store::Store::remove).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn remove<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
-        let values = [name.as_str().into(), Value::Patience];
-        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), values)).await
     }
 
     /// Adds a row, of which the ids from there on are reserved, and says how it is stored; `None` if there is
@@ -346,6 +238,91 @@ impl Calls {
             return error;
         }
         Error::new(ErrorKind::Denied, format!("{message}; the table is {}", self.table.sql())).because(error)
+    }
+}
+
+impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
+    const CAPABILITIES: Capabilities =
+        Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
+
+    async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
+        const { must_be_alone::<E>() };
+        self.reserve_with(executor, request, Fit::UpTo, Patience::Full).await
+    }
+
+    async fn reserve_many(&self, executor: &mut E, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
+        self.writable()?;
+        Ok(Self::reserve_many(self, executor, requests).await)
+    }
+
+    async fn inspect(&self, executor: &mut E, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        self.look(executor, name).await
+    }
+
+    async fn server(&self, executor: &mut E) -> Result<Option<String>> {
+        server(executor).await
+    }
+
+    async fn give_back(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
+        let table = self.writing::<E>()?;
+        if back.rest.is_empty() {
+            return Ok(false);
+        }
+        let values = [
+            back.name.as_str().into(),
+            back.identity.incarnation.to_string().into(),
+            back.identity.epoch.to_string().into(),
+            back.rest.start().to_string().into(),
+            back.rest.end().to_string().into(),
+            Value::Patience,
+        ];
+        self.wrote(executor, Statement::write(table.give_back(self.history), values)).await
+    }
+
+    async fn create(&self, executor: &mut E, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        self.writing::<E>()?;
+        let info = SequenceInfo::new(name.clone(), bounds);
+        match self.insert(executor, &info, None, Patience::Full).await? {
+            Some(_) => Ok(info),
+            None => Err(already_exists(name)),
+        }
+    }
+
+    async fn list(&self, executor: &mut E, page: &Page) -> Result<Listing> {
+        let after = page.after.as_ref().map_or("", Cursor::as_str);
+        let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
+        let found = read(executor, &self.table.select_page(), values).await;
+        let found = found.map_err(|error| self.located(error))?;
+        Ok(listing(page, &found, rows::cursor, rows::decode))
+    }
+
+    async fn set(&self, executor: &mut E, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        let sql = self.writing::<E>()?.replace(self.history, change.decides_history());
+        for _ in 0..TRIES {
+            let seen = self.look(executor, name).await?.ok_or_else(|| not_found(name))?;
+            let mut after = seen.clone();
+            after.apply(&change)?;
+            let values = [
+                name.as_str().into(),
+                seen.identity.incarnation.to_string().into(),
+                seen.identity.epoch.to_string().into(),
+                seen.bounds.max().to_string().into(),
+                seen.reached().to_string().into(),
+                after.bounds.max().to_string().into(),
+                after.reached().to_string().into(),
+                after.identity.epoch.to_string().into(),
+                Value::Patience,
+            ];
+            if self.wrote(executor, Statement::write(&sql, values)).await? {
+                return Ok(after);
+            }
+        }
+        Err(crowded())
+    }
+
+    async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
+        let values = [name.as_str().into(), Value::Patience];
+        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), values)).await
     }
 }
 

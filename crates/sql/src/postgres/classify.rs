@@ -38,10 +38,7 @@ pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
         // An answer that cannot be read may stand for a commit all the same.
         Fault::Broken(_) | Fault::Silent(_) | Fault::Warned(_) => ErrorKind::UnknownOutcome,
     };
-    match kind {
-        ErrorKind::UnknownOutcome if asked != Asked::Write => ErrorKind::Unavailable,
-        kind => kind,
-    }
+    if kind == ErrorKind::UnknownOutcome { asked.doubt() } else { kind }
 }
 
 fn of_engine(error: &EngineError, asked: Asked) -> ErrorKind {
@@ -81,11 +78,7 @@ pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
         "{}; default_transaction_read_only is on for this user, database or server: turn it off",
         describe(&fault)
     );
-    let error = Error::new(ErrorKind::Denied, message);
-    Fault::Refused(match fault {
-        Fault::Engine(EngineError { source: Some(source), .. }) => error.because_shared(source),
-        _ => error,
-    })
+    Fault::Refused(fault.into_error(ErrorKind::Denied, message))
 }
 
 /// All connections of a store are in use, each by a statement, and none was free within this time.
@@ -169,14 +162,7 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     if let Some(remedy) = remedy(&fault, kind, asked) {
         let _ = write!(message, "; {remedy}");
     }
-    let error = Error::new(kind, message);
-    match fault {
-        Fault::Refused(error) => error,
-        Fault::Broken(cause) | Fault::Engine(EngineError { source: Some(cause), .. }) => {
-            error.because_shared(cause)
-        }
-        _ => error,
-    }
+    fault.into_error(kind, message)
 }
 
 /// As [`failed`], for a statement that creates a table or a sequence: the missing right is CREATE.

@@ -17,7 +17,7 @@
 //! - A connection is kept if the statement succeeded, or its fault [`leaves_connection`]; one whose rows are
 //!   not what [`must_be_durable`] wants is best closed.
 //! - On sessions of its own it may keep the statements of reserves prepared: [`Prepared`] says how.
-//! - [`Calls`] does all else, and [`InTransaction`] in a transaction of the caller's.
+//! - [`Calls`] does all else, and [`InTransaction`](crate::InTransaction) in a transaction of the caller's.
 //!
 //! [`Value::Text`]: crate::Value::Text
 //! [`Value::Texts`]: crate::Value::Texts
@@ -37,14 +37,15 @@ mod prepared;
 mod records;
 mod rows;
 mod run;
-mod store;
+mod sessions;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod transaction;
 
 pub use self::adopt::refused;
-pub use self::calls::{CAPABILITIES, Calls};
+pub use self::calls::Calls;
 pub use self::classify::{
     CANNOT_CONNECT_NOW, DATA_CORRUPTED, IS_STANDBY, LOCK_NOT_AVAILABLE, SEQUENCE_LIMIT, UNDEFINED_TABLE,
     busy, classify, exhausted, failed, is_of_commit, is_read_only, leaves_connection, not_created, read_only,
@@ -57,6 +58,7 @@ pub use self::open::must_sync;
 pub use self::place::{Place, Relation, look, lookalikes};
 pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 pub use self::run::{TRIES, crowded};
-pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name};
-pub use self::transaction::InTransaction;
+pub use self::sessions::{CONNECTIONS, Driver, Sessions, Told, WAITING, halfway};
+pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name, ddl, witness_ddl};
+pub use self::text::parts;
 pub use crate::column::quoted;

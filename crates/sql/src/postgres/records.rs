@@ -8,11 +8,12 @@ use super::calls::Calls;
 use super::durable::WRITTEN;
 use super::open::run_ddl;
 use super::place::{Place, look};
-use super::rows::name;
+use super::rows::{cursor, name};
 use super::run::{TRIES, crowded, read, write_rows};
 use super::table::{LONGEST_NAME, Table, session};
+use crate::rows::records;
 use crate::witness::{self, COLUMNS};
-use crate::{Executor, Row, Statement, Value};
+use crate::{Executor, Row, Statement, Value, Witnesses};
 
 /// Where [`WRITTEN`] begins in a row of a statement that writes.
 const DURABLE_AT: usize = 0;
@@ -118,22 +119,16 @@ impl Calls {
         }
         Err(crowded())
     }
+}
 
-    /// [`Store::record`](idmill::store::Store::record).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn record<E: Executor>(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
+impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
+    async fn record(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
         let Some(witness) = self.witness(executor).await? else { return Ok(None) };
         let found = read(executor, &witness.select_record(), [name.as_str().into()]).await?;
         found.first().map(|row| witness.decode_record(row)).transpose()
     }
 
-    /// [`Store::swap_record`](idmill::store::Store::swap_record).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn swap_record<E: Executor>(
+    async fn swap_record(
         &self,
         executor: &mut E,
         name: &SequenceName,
@@ -154,21 +149,11 @@ impl Calls {
         Ok(!written.is_empty())
     }
 
-    /// [`Store::list_records`](idmill::store::Store::list_records).
-    ///
-    /// # Errors
-    /// Those of that call.
-    pub async fn list_records<E: Executor>(&self, executor: &mut E, page: &Page) -> Result<Records> {
-        let mut records = Records::default();
-        let Some(witness) = self.witness(executor).await? else { return Ok(records) };
+    async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
+        let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
         let found = read(executor, &witness.select_records(), values).await?;
-        for row in &found {
-            records.add(name(row), witness.decode_record(row));
-        }
-        let full = found.len() >= page.limit.max(1);
-        records.next = found.last().filter(|_| full).map(|row| Cursor::new(name(row)));
-        Ok(records)
+        Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

@@ -14,6 +14,7 @@ use super::durable::{DURABLE, SET, SETTINGS, WRITTEN};
 use super::history::{History, published};
 use super::place::Relation;
 use crate::column::quoted;
+use crate::rows::FORMAT;
 
 /// The table, where none is named.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
@@ -22,8 +23,6 @@ pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
 /// PostgreSQL cuts longer names off.
 pub(super) const LONGEST_NAME: usize = 63;
-/// The layout of a row. Another version's rows are neither matched by our writes nor read.
-pub(super) const FORMAT: &str = "1";
 const COLUMNS: [&str; 9] =
     ["name", "next", "reserved_from", "start", "max", "incarnation", "epoch", "format", "history"];
 /// The last of them, which tables of earlier versions do not have.
@@ -292,6 +291,29 @@ impl Table {
         );
         Err(Error::new(ErrorKind::Conflict, message))
     }
+}
+
+/// The statement that creates a table, for migrations, as a store runs it.
+///
+/// ```
+/// let ddl = idmill_sql::postgres::ddl(None, "idmill_sequences")?;
+/// assert!(ddl.starts_with("CREATE TABLE IF NOT EXISTS \"idmill_sequences\""));
+/// # Ok::<(), idmill::Error>(())
+/// ```
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
+    Ok(Table::new(schema, table)?.ddl())
+}
+
+/// The statement that creates the table of the records, for migrations, as a store runs it before it
+/// writes the first of them.
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be, or is too long for a table beside it.
+pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
+    Table::new(schema, table)?.witness_ddl()
 }
 
 /// The settings of one statement, as its first part: what its commit waits for, read back, and its patience,

@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 
 use super::history::History;
 use super::*;
-use crate::{Answer, EngineError, Executor, Fault, Patience, Row, Statement, Value};
+use crate::{
+    Answer, Dialect, EngineError, Executor, Fault, InTransaction, Patience, Row, Statement, Value, Witnesses,
+};
 
 type Answered = Result<Vec<Row>, Fault>;
 
@@ -141,9 +143,14 @@ async fn a_write_that_is_not_durable_is_refused() {
 
 #[tokio::test]
 async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
-    let draws = InTransaction::<i32>::new("s").unwrap().schema("app").unwrap().table("t").unwrap();
+    let draws = InTransaction::<i32, Calls, Script<true>>::new("s")
+        .unwrap()
+        .schema("app")
+        .unwrap()
+        .table("t")
+        .unwrap();
     let mut transaction = Transaction::of([Ok(vec![row("s", "1", "4", "on")])]);
-    let drawn = draws.reserve(&mut transaction, 3).await.unwrap();
+    let drawn = draws.draw(&mut transaction, 3).await.unwrap();
     assert_eq!((drawn.start(), drawn.len()), (1, 3));
     let statement = transaction.heard().remove(0);
     assert!(statement.writes && !statement.sql.contains("set_config"), "{}", statement.sql);
@@ -152,13 +159,13 @@ async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
     assert_eq!(statement.values[..5], values);
     // Fewer are left.
     let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![seen("99")])]);
-    let error = draws.reserve(&mut transaction, 3).await.unwrap_err();
+    let error = draws.draw(&mut transaction, 3).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Exhausted, Some("s")), "{error}");
-    assert_eq!(draws.reserve(&mut transaction, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(draws.draw(&mut transaction, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(transaction.heard().len(), 2);
     // What is unknown elsewhere is not here: the caller has not committed.
     let lost = EngineError::new("57P01", "its words").ending_session();
-    let error = draws.next(&mut Transaction::of([Err(lost.into())])).await.unwrap_err();
+    let error = draws.draw(&mut Transaction::of([Err(lost.into())]), 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("roll the transaction back"), "{error}");
 }

@@ -4,41 +4,95 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
     already_exists, not_found,
 };
-use idmill::{Error, Id, Operation, Range, Result, SequenceName};
+use idmill::{Range, Result, SequenceName};
+use idmill_kit::Mode;
 
 use super::classify::is_missing_table;
 use super::session::{Session, in_transaction};
-use super::table::Table;
-use crate::{Answer, Executor, Fault, Statement, must_be_within};
+use super::table::{DEFAULT_TABLE, Table};
+use crate::{Answer, Dialect, Draws, Executor, Fault, Statement};
 
-/// What a store of this dialect can do.
-pub const CAPABILITIES: Capabilities =
-    Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
+/// The calls of a store, each that writes in one transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls(pub Mode);
 
-/// As the methods of [`Store`](idmill::store::Store) of the same names; the errors do not yet say during
-/// which operation.
-#[allow(clippy::missing_errors_doc)] // they are those of the trait
-impl<E: Executor> Session<E> {
-    /// Reserves for several sequences in one transaction. The outer error is that of all of them.
-    pub async fn reserve_many(&mut self, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
-        self.begin().await?;
+impl<E: Executor + Send> Dialect<Session<E>> for Calls {
+    const CAPABILITIES: Capabilities =
+        Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
+
+    async fn reserve(&self, session: &mut Session<E>, request: &Reserve) -> Result<Grant> {
+        let mut grants = self.reserve_many(session, std::slice::from_ref(request)).await?;
+        grants.pop().expect("one outcome for each request")
+    }
+
+    async fn reserve_many(
+        &self,
+        session: &mut Session<E>,
+        requests: &[Reserve],
+    ) -> Result<Vec<Result<Grant>>> {
+        session.begin().await?;
         let mut grants = Vec::with_capacity(requests.len());
         for request in requests {
-            match reserve(&mut self.db, &self.table, request, None).await {
+            match reserve(&mut session.db, &session.table, request, None).await {
                 Ok(grant) => grants.push(grant),
-                Err(fault) => return self.end(Err(in_transaction(fault))).await,
+                Err(fault) => return session.end(Err(in_transaction(fault))).await,
             }
         }
-        self.end(Ok(grants)).await
+        session.end(Ok(grants)).await
     }
 
-    /// Takes back the rest of a range.
-    pub async fn give_back(&mut self, back: &GiveBack) -> Result<bool> {
-        self.begin().await?;
-        let outcome = self.try_give_back(back).await;
-        self.end(outcome).await
+    async fn server(&self, _: &mut Session<E>) -> Result<Option<String>> {
+        Ok(None)
     }
 
+    async fn give_back(&self, session: &mut Session<E>, back: &GiveBack) -> Result<bool> {
+        session.begin().await?;
+        let outcome = session.try_give_back(back).await;
+        session.end(outcome).await
+    }
+
+    async fn create(
+        &self,
+        session: &mut Session<E>,
+        name: &SequenceName,
+        bounds: Bounds,
+    ) -> Result<SequenceInfo> {
+        session.begin().await?;
+        let outcome = session.try_create(name, bounds).await;
+        session.end(outcome).await
+    }
+
+    async fn inspect(&self, session: &mut Session<E>, name: &SequenceName) -> Result<Option<SequenceInfo>> {
+        session.check().await?;
+        let answer = session.read(session.table.select(name)).await?;
+        sequence(&session.table, &answer)
+    }
+
+    async fn list(&self, session: &mut Session<E>, page: &Page) -> Result<Listing> {
+        session.check().await?;
+        let answer = session.read(session.table.select_page(page)?).await?;
+        Ok(session.table.listing(page, &answer))
+    }
+
+    async fn set(
+        &self,
+        session: &mut Session<E>,
+        name: &SequenceName,
+        change: Change,
+    ) -> Result<SequenceInfo> {
+        session.begin().await?;
+        let outcome = session.try_set(name, &change).await;
+        session.end(outcome).await
+    }
+
+    async fn remove(&self, session: &mut Session<E>, name: &SequenceName) -> Result<bool> {
+        session.begin().await?;
+        let removed = session.db.execute(session.table.delete(name)).await;
+        session.end(removed.map(|answer| answer.changed > 0).map_err(in_transaction)).await
+    }
+}
+
+impl<E: Executor> Session<E> {
     async fn try_give_back(&mut self, back: &GiveBack) -> Result<bool> {
         let Some(mut info) = self.stored(&back.name).await? else { return Ok(false) };
         let taken = info.take_back(back);
@@ -46,13 +100,6 @@ impl<E: Executor> Session<E> {
             self.write(self.table.update(&info)).await?;
         }
         Ok(taken)
-    }
-
-    /// Creates a sequence.
-    pub async fn create(&mut self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        self.begin().await?;
-        let outcome = self.try_create(name, bounds).await;
-        self.end(outcome).await
     }
 
     async fn try_create(&mut self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
@@ -64,39 +111,11 @@ impl<E: Executor> Session<E> {
         Ok(info)
     }
 
-    /// Reads a sequence.
-    pub async fn inspect(&mut self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        self.check().await?;
-        let answer = self.read(self.table.select(name)).await?;
-        sequence(&self.table, &answer)
-    }
-
-    /// Reads a page of the sequences.
-    pub async fn list(&mut self, page: &Page) -> Result<Listing> {
-        self.check().await?;
-        let answer = self.read(self.table.select_page(page)?).await?;
-        Ok(self.table.listing(page, &answer))
-    }
-
-    /// Changes a sequence.
-    pub async fn set(&mut self, name: &SequenceName, change: &Change) -> Result<SequenceInfo> {
-        self.begin().await?;
-        let outcome = self.try_set(name, change).await;
-        self.end(outcome).await
-    }
-
     async fn try_set(&mut self, name: &SequenceName, change: &Change) -> Result<SequenceInfo> {
         let mut info = self.stored(name).await?.ok_or_else(|| not_found(name))?;
         info.apply(change)?;
         self.write(self.table.update(&info)).await?;
         Ok(info)
-    }
-
-    /// Removes a sequence.
-    pub async fn remove(&mut self, name: &SequenceName) -> Result<bool> {
-        self.begin().await?;
-        let removed = self.db.execute(self.table.delete(name)).await;
-        self.end(removed.map(|answer| answer.changed > 0).map_err(in_transaction)).await
     }
 
     async fn stored(&mut self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -108,43 +127,26 @@ impl<E: Executor> Session<E> {
     }
 }
 
-/// The next `count` ids of a sequence, exactly, inside the caller's transaction. The sequence and the table
-/// are created on first use.
+/// In a transaction of the caller's, whose table is created on first use too.
 ///
 /// It takes the write lock first of all. A deferred transaction that has read before fails here if others
 /// have written since.
-///
-/// # Errors
-/// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
-/// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type
-/// cannot hold the next id; [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the database;
-/// [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
-/// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
-pub async fn reserve_in<T: Id, E: Executor>(
-    db: &mut E,
-    table: &Table,
-    name: &SequenceName,
-    bounds: Bounds,
-    count: u64,
-) -> Result<Range<T>> {
-    let request = Reserve::new(name.clone(), count).ceiling(T::MAX).create(bounds);
-    let grant = reserve_exactly(db, table, &request, T::MIN).await;
-    let range = grant.map(|grant| grant.range.cast());
-    range.map_err(|error| error.of(name).during(Operation::Reserve))
-}
+impl Draws for Table {
+    const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
 
-async fn reserve_exactly<E: Executor>(
-    db: &mut E,
-    table: &Table,
-    request: &Reserve,
-    floor: u64,
-) -> Result<Grant> {
-    const { must_be_within::<E>() };
-    if request.count == 0 {
-        return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
+    fn of_table(table: &str) -> Result<Self> {
+        Self::new(table)
     }
-    lock(db, table).await.map_err(in_transaction)?;
-    reserve(db, table, request, Some(floor)).await.map_err(in_transaction)?
+
+    fn in_table(self, table: &str) -> Result<Self> {
+        Self::new(table)
+    }
+
+    async fn draw<E: Executor>(&self, db: &mut E, request: &Reserve, floor: u64) -> Result<Range> {
+        lock(db, self).await.map_err(in_transaction)?;
+        let grant = reserve(db, self, request, Some(floor)).await.map_err(in_transaction)?;
+        grant.map(|grant| grant.range)
+    }
 }
 
 /// The write lock, first of all; for want of a table, creating that takes it too.

@@ -3,7 +3,7 @@
 use idmill::{Error, ErrorKind, Result};
 
 use super::classify::failed;
-use super::rows::text;
+use crate::rows::legible;
 use crate::{Asked, Executor, Statement, Value};
 
 /// FULL, and the directory too: without the latter a rollback journal that is already deleted can come back
@@ -56,7 +56,7 @@ pub async fn verify_durable<E: Executor>(db: &mut E) -> Result<()> {
 /// Where the connection keeps what it has not committed yet.
 pub(super) async fn journal<E: Executor>(db: &mut E) -> Result<String> {
     let answer = run(db, Statement::read("PRAGMA journal_mode", []).once()).await?;
-    Ok(answer.rows.first().map(|row| text(row, 0)).unwrap_or_default())
+    Ok(answer.rows.first().map(|row| legible(row, 0).into_owned()).unwrap_or_default())
 }
 
 /// Sets how long statements of this connection wait for others: at most 24 days, since SQLite counts

@@ -1,7 +1,7 @@
 //! SQLite.
 //!
-//! A [`Session`] is one connection to a database file that is watched, and has the calls of
-//! [`Store`](idmill::store::Store). [`reserve_in`] draws in a transaction of the caller's. The adapter opens
+//! A [`Session`] is one connection to a database file that is watched, on which [`Calls`] are those of
+//! [`Store`](idmill::store::Store). A [`Table`] is drawn from in a transaction of the caller's. The adapter opens
 //! connections, and has each used by one call at a time.
 //!
 //! # What the executor answers
@@ -42,7 +42,7 @@ mod rows;
 mod session;
 mod table;
 
-pub use calls::{CAPABILITIES, reserve_in};
+pub use calls::Calls;
 pub use classify::{classify, commit_failed, failed, passes};
 pub use durable::{make_durable, verify_durable};
 pub use file::Files;

@@ -4,11 +4,13 @@ use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
 use idmill_kit::Mode;
 
-use super::rows::{columns, next_page, text};
+use super::calls::Calls;
+use super::rows::{columns, cursor};
 use super::session::{Session, in_transaction};
 use super::table::{LONGEST_NAME, Table, columns_of, in_main, select_page};
+use crate::rows::{legible, records};
 use crate::witness::{self, COLUMNS};
-use crate::{Answer, Executor, Row, Statement, Value};
+use crate::{Answer, Executor, Row, Statement, Value, Witnesses};
 
 /// Where a row of a page has its name as bytes.
 const NAME_AS_BYTES: usize = 2;
@@ -73,42 +75,50 @@ impl Witness {
     fn decode(&self, row: &Row) -> Result<String> {
         match (row.get(0), row.get(1)) {
             (Value::Text(_), Value::Text(record)) => Ok(record.clone()),
-            _ => Err(witness::unsound(&self.sql(), &text(row, 0))),
+            _ => Err(witness::unsound(&self.sql(), &legible(row, 0))),
         }
     }
 }
 
-/// As the methods of [`Store`](idmill::store::Store) of the same names; the errors do not yet say during
-/// which operation.
-#[allow(clippy::missing_errors_doc)] // they are those of the trait
-impl<E: Executor> Session<E> {
-    /// Reads a record.
-    pub async fn record(&mut self, name: &SequenceName) -> Result<Option<String>> {
-        let witness = self.table.witness()?;
-        self.check().await?;
-        let columns = self.read(columns_of(&witness.0)).await?;
+impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
+    async fn record(&self, session: &mut Session<E>, name: &SequenceName) -> Result<Option<String>> {
+        let witness = session.table.witness()?;
+        session.check().await?;
+        let columns = session.read(columns_of(&witness.0)).await?;
         if !witness.is_there(&columns)? {
             return Ok(None);
         }
-        let answer = self.read(witness.select(name)).await?;
+        let answer = session.read(witness.select(name)).await?;
         answer.rows.first().map(|row| witness.decode(row)).transpose()
     }
 
-    /// Writes a record if `seen` is still what is kept. The table is created for the first of them, where the
-    /// mode says so.
-    pub async fn swap_record(
-        &mut self,
+    async fn swap_record(
+        &self,
+        session: &mut Session<E>,
         name: &SequenceName,
         seen: Option<&str>,
         wanted: &str,
-        mode: Mode,
     ) -> Result<bool> {
-        let witness = self.table.witness()?;
-        self.begin().await?;
-        let outcome = self.try_swap_record(&witness, name, (seen, wanted), mode).await;
-        self.end(outcome).await
+        let witness = session.table.witness()?;
+        session.begin().await?;
+        let outcome = session.try_swap_record(&witness, name, (seen, wanted), self.0).await;
+        session.end(outcome).await
     }
 
+    async fn list_records(&self, session: &mut Session<E>, page: &Page) -> Result<Records> {
+        let witness = session.table.witness()?;
+        session.check().await?;
+        let columns = session.read(columns_of(&witness.0)).await?;
+        if !witness.is_there(&columns)? {
+            return Ok(Records::default());
+        }
+        let answer = session.read(select_page(&witness.sql(), &COLUMNS.join(", "), page)?).await?;
+        let (name, decode) = (|row: &Row| cursor(row, NAME_AS_BYTES), |row: &Row| witness.decode(row));
+        Ok(records(page, &answer.rows, name, decode))
+    }
+}
+
+impl<E: Executor> Session<E> {
     async fn try_swap_record(
         &mut self,
         witness: &Witness,
@@ -139,22 +149,5 @@ impl<E: Executor> Session<E> {
         }
         let created = self.db.execute(Statement::write(witness.ddl(), []).once()).await;
         created.map(drop).map_err(in_transaction)
-    }
-
-    /// Reads a page of the records.
-    pub async fn list_records(&mut self, page: &Page) -> Result<Records> {
-        let witness = self.table.witness()?;
-        self.check().await?;
-        let columns = self.read(columns_of(&witness.0)).await?;
-        let mut records = Records::default();
-        if !witness.is_there(&columns)? {
-            return Ok(records);
-        }
-        let answer = self.read(select_page(&witness.sql(), &COLUMNS.join(", "), page)?).await?;
-        for row in &answer.rows {
-            records.add(&text(row, 0), witness.decode(row));
-        }
-        records.next = next_page(page, &answer, NAME_AS_BYTES);
-        Ok(records)
     }
 }

@@ -4,13 +4,13 @@
 //! `sqlite3` shell as what it is, and what is above reads as itself minus 2^64 (`u64::MAX` is -1).
 //! Nothing is compared or added in SQL.
 
-use idmill::store::{Bounds, Cursor, Identity, Listing, Page, SequenceInfo};
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill::store::{Cursor, Listing, Page, SequenceInfo};
+use idmill::{Error, ErrorKind, Result};
 
-use super::table::{COLUMNS, FORMAT, Table};
+use super::table::{COLUMNS, Table};
+use crate::rows::{Stored, legible, listing};
 use crate::{Answer, Row, Value};
 
-const LATER: &str = "is in another format, perhaps a later version's";
 /// Where a row of a page has its name as bytes.
 const NAME_AS_BYTES: usize = 7;
 
@@ -21,24 +21,22 @@ impl Table {
     /// [`StoreViolation`](ErrorKind::StoreViolation) for a row that cannot be;
     /// [`Unsupported`](ErrorKind::Unsupported) for one of another version.
     pub fn decode(&self, row: &Row) -> Result<SequenceInfo> {
-        let name = text(row, 0);
-        decode(row).map_err(|fault| {
-            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
-            Error::new(
-                kind,
-                format!("the row {name:?} of `{}` {fault}; nothing is reserved from it", self.name()),
-            )
-        })
+        let number = |column| match row.get(column) {
+            Value::Integer(stored) if (1..4).contains(&column) => Some(decode_u64(*stored).into()),
+            Value::Integer(stored) => Some((*stored).into()),
+            _ => None,
+        };
+        let text = legible(row, 0);
+        // Made legible, it would be another name.
+        let is_text = !matches!(row.get(0), Value::Bytes(_));
+        let name = if is_text { Ok(&*text) } else { Err("has a name that is no UTF-8") };
+        let used_up = *row.get(1) == Value::Null;
+        Stored { row, table: Some(self.name()), name, used_up, number }.decode()
     }
 
-    /// A page of rows. Sorted here: in a database of UTF-16, SQLite's own order is another.
+    /// A page of rows.
     pub fn listing(&self, page: &Page, answer: &Answer) -> Listing {
-        let mut listing = Listing::default();
-        for row in &answer.rows {
-            listing.add(text(row, 0), self.decode(row));
-        }
-        listing.next = next_page(page, answer, NAME_AS_BYTES);
-        listing.sorted()
+        listing(page, &answer.rows, |row| cursor(row, NAME_AS_BYTES), |row| self.decode(row))
     }
 
     /// Whether there is such a table; an error if there is one that is not of idmill's making.
@@ -55,58 +53,18 @@ impl Table {
     }
 }
 
-/// Where the next page begins, if the rows fill this one. Each has its name as bytes in this column.
-pub(super) fn next_page(page: &Page, answer: &Answer, name: usize) -> Option<Cursor> {
-    let full = i32::try_from(answer.rows.len()).is_ok_and(|read| read == page.rows());
-    match answer.rows.last().map(|last| last.get(name)) {
-        Some(Value::Bytes(last)) if full => Some(Cursor::of_bytes(last)),
+/// Where a page ends: the bytes of a name, which are in this column.
+pub(super) fn cursor(row: &Row, name: usize) -> Option<Cursor> {
+    match row.get(name) {
+        Value::Bytes(bytes) => Some(Cursor::of_bytes(bytes)),
         _ => None,
     }
 }
 
 /// The names of the columns of a table; empty if it is not there.
 pub(super) fn columns(answer: &Answer) -> String {
-    let names: Vec<_> = answer.rows.iter().map(|row| text(row, 0)).collect();
+    let names: Vec<_> = answer.rows.iter().map(|row| legible(row, 0)).collect();
     names.join(", ")
-}
-
-fn decode(row: &Row) -> Result<SequenceInfo, String> {
-    let integer = |column: usize, what: &str| match row.get(column) {
-        Value::Integer(value) => Ok(*value),
-        _ => Err(format!("has no integer for {what}")),
-    };
-    if integer(6, "format")? != FORMAT {
-        return Err(LATER.to_owned());
-    }
-    // Made legible, it would be another name.
-    if matches!(row.get(0), Value::Bytes(_)) {
-        return Err("has a name that is no UTF-8".to_owned());
-    }
-    let name = SequenceName::new(&text(row, 0)).map_err(|error| format!("has no valid name: {error}"))?;
-    let (start, max) = (decode_u64(integer(2, "start")?), decode_u64(integer(3, "max")?));
-    let bounds = Bounds::new(start, max).map_err(|_| format!("has bounds {start}..={max} without ids"))?;
-    let next = match row.get(1) {
-        Value::Null => None,
-        _ => Some(decode_u64(integer(1, "next")?)),
-    };
-    if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
-        return Err(format!("has next {next} outside its bounds {start}..={max}"));
-    }
-    let (incarnation, epoch) = (integer(4, "incarnation")?, integer(5, "epoch")?);
-    if incarnation <= 0 || epoch < 0 {
-        return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
-    }
-    let identity = Identity { incarnation: decode_u64(incarnation), epoch: decode_u64(epoch) };
-    Ok(SequenceInfo::stored(name, next, bounds, identity))
-}
-
-/// Text as it is, or whatever else there is, legibly.
-pub(super) fn text(row: &Row, column: usize) -> String {
-    match row.get(column) {
-        Value::Text(text) => text.clone(),
-        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        other => format!("{other:?}"),
-    }
 }
 
 fn decode_u64(stored: i64) -> u64 {
@@ -116,6 +74,9 @@ fn decode_u64(stored: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use idmill::SequenceName;
+    use idmill::store::{Bounds, Identity};
 
     use super::super::table::encode;
     use super::*;
@@ -160,9 +121,9 @@ mod tests {
             (integers([15, 10, 20, 0, 0, 1]), "incarnation 0"),
             (integers([15, 10, 20, -3, 0, 1]), "incarnation -3"),
             (integers([15, 10, 20, 1, -1, 1]), "epoch -1"),
-            (row("x".into(), 10, 20.into(), 1, 0, 1), "no integer for next"),
-            (row("1.5".into(), 1, 20.into(), 1, 0, 1), "no integer for next"),
-            (row(15.into(), 10, Value::Bytes(vec![0]), 1, 0, 1), "no integer for max"),
+            (row("x".into(), 10, 20.into(), 1, 0, 1), "no whole number for next"),
+            (row("1.5".into(), 1, 20.into(), 1, 0, 1), "no whole number for next"),
+            (row(15.into(), 10, Value::Bytes(vec![0]), 1, 0, 1), "no whole number for max"),
             (integers([15, 10, 20, 1, 0, 2]), "another format"),
         ] {
             let error = table.decode(&row).unwrap_err();

@@ -335,9 +335,9 @@ mod tests {
     use idmill::SequenceName;
     use idmill::store::{Bounds, Page};
 
-    use super::super::calls::reserve_in;
+    use super::super::Calls;
     use super::*;
-    use crate::{EngineError, Row};
+    use crate::{Dialect, EngineError, InTransaction, Row};
 
     /// Answers as an engine does whose table has no rows; but to some statements so, or never.
     struct Scripted<const IN_TRANSACTION: bool>(Vec<(&'static str, Option<Fault>)>);
@@ -372,7 +372,7 @@ mod tests {
     /// What the removal of a sequence that is there comes to, if it comes to anything.
     fn remove(session: &mut Session<Scripted<false>>) -> Poll<Result<bool, ErrorKind>> {
         let name = SequenceName::new("s").unwrap();
-        let removal = pin!(session.remove(&name));
+        let removal = pin!(Calls(Mode::ReadWrite).remove(session, &name));
         removal.poll(&mut Context::from_waker(Waker::noop())).map_err(|error| error.kind())
     }
 
@@ -452,7 +452,8 @@ mod tests {
             let Session { db, table, files, idle } = session(&[]);
             let mut session = Session { db: Failing(db, fault), table, files, idle };
             let name = SequenceName::new("s").unwrap();
-            let removal = pin!(session.remove(&name)).poll(&mut Context::from_waker(Waker::noop()));
+            let removal = pin!(Calls(Mode::ReadWrite).remove(&mut session, &name))
+                .poll(&mut Context::from_waker(Waker::noop()));
             let Poll::Ready(Err(error)) = removal else { panic!("{removal:?}") };
             assert_eq!(error.kind(), kind, "{error}");
             assert!(session.is_idle());
@@ -475,11 +476,12 @@ mod tests {
         let (mut session, settings) = (session(&[]), settings());
         let (name, bounds) = (SequenceName::new("s").unwrap(), Bounds::of::<u64>());
         let connect = |_| std::future::ready(Ok(Scripted::<false>(Vec::new())));
+        let calls = Calls(Mode::ReadWrite);
         can_move(&Session::open(&settings, connect));
-        can_move(&session.reserve_many(&[]));
-        can_move(&session.create(&name, bounds));
-        can_move(&session.list(&Page::default()));
+        can_move(&calls.reserve_many(&mut session, &[]));
+        can_move(&calls.create(&mut session, &name, bounds));
+        can_move(&calls.list(&mut session, &Page::default()));
         let mut callers = Scripted::<true>(Vec::new());
-        can_move(&reserve_in::<u64, _>(&mut callers, &settings.table, &name, bounds, 1));
+        can_move(&InTransaction::<u64, Table>::new("s").unwrap().draw(&mut callers, 1));
     }
 }

@@ -4,6 +4,7 @@ use idmill::store::{Cursor, Page, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 
+use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
 /// The table of sequences unless told otherwise.
@@ -15,9 +16,6 @@ const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a d
 pub(super) const LONGEST_NAME: usize = 63;
 /// The columns, in the order in which rows are read.
 pub(super) const COLUMNS: &str = "name, next, start, max, incarnation, epoch, format";
-
-/// The layout of a row. Another version's rows are refused, and so is this version's insert into its table.
-pub(super) const FORMAT: i64 = 1;
 
 /// A table's name that was checked, since it becomes part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]

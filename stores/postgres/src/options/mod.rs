@@ -16,7 +16,7 @@ use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
 use super::PostgresStore;
-use super::session::Sessions;
+use super::session::{Sessions, client, connecting};
 use super::tls::{SslMode, connector};
 use url::OPTIONS;
 
@@ -207,7 +207,7 @@ impl PostgresOptions {
     /// # Errors
     /// Those of [`PostgresStore::open_with`], except those about the table.
     pub async fn client(&self) -> Result<Client> {
-        self.sessions()?.client().await.map_err(|error| error.during(Operation::Connect))
+        client(&self.sessions()?).await.map_err(|error| error.during(Operation::Connect))
     }
 
     /// As the driver wants it.
@@ -254,7 +254,7 @@ impl PostgresOptions {
         let config = self.check()?;
         let tls = connector(self.ssl_mode, self.ssl_root.as_deref())?;
         let place = Self::place(&config);
-        Ok(Sessions::connect(config, tls, place, self.timeout, self.keeps))
+        Ok(connecting(config, tls, place, self.timeout, self.keeps))
     }
 
     pub(super) async fn open(&self) -> Result<PostgresStore> {

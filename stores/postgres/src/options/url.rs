@@ -135,7 +135,9 @@ impl Target for PostgresOptions {
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
-            let sessions = self.sessions()?.to_scan(self.timeout.min(StoreUrl::CONNECT_TIMEOUT)).await?;
+            let sessions =
+                crate::session::to_scan(&self.sessions()?, self.timeout.min(StoreUrl::CONNECT_TIMEOUT))
+                    .await?;
             largest(&mut &sessions, column).await
         })
     }

@@ -1,0 +1,46 @@
+//! Statements as text: where their placeholders are, for drivers that number them otherwise or have none.
+
+use idmill::{Error, ErrorKind};
+
+use crate::{Fault, Statement, Value};
+
+/// The text up to each placeholder, with the value in its place; and what is behind the last one. What is in
+/// quotes is no placeholder.
+///
+/// # Errors
+/// [`Fault::Refused`] for a text that PostgreSQL cannot hold: the server would end the transaction for it.
+pub fn parts<'a>(statement: &'a Statement<'_>) -> Result<Vec<(&'a str, Option<&'a Value>)>, Fault> {
+    statement.values.iter().try_for_each(must_be_held)?;
+    let (mut parts, mut rest, mut from) = (Vec::new(), &*statement.sql, 0);
+    while let Some(at) = rest[from..].find(['$', '\'', '"']).filter(|_| !statement.values.is_empty()) {
+        let at = from + at;
+        if !rest[at..].starts_with('$') {
+            from = at + quoted(&rest[at..]);
+            continue;
+        }
+        let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let number: usize = rest[at + 1..][..digits].parse().expect("a placeholder has a number");
+        parts.push((&rest[..at], Some(&statement.values[number - 1])));
+        (rest, from) = (&rest[at + 1 + digits..], 0);
+    }
+    parts.push((rest, None));
+    Ok(parts)
+}
+
+/// How long what is in quotes is, with these. A quote within is written twice, and so begins another.
+fn quoted(from: &str) -> usize {
+    let quote = from.as_bytes()[0];
+    let end = from.bytes().skip(1).position(|byte| byte == quote);
+    end.map_or(from.len(), |end| end + 2)
+}
+
+fn must_be_held(value: &Value) -> Result<(), Fault> {
+    let texts = match value {
+        Value::Text(text) => std::slice::from_ref(text),
+        Value::Texts(texts) => texts,
+        _ => return Ok(()),
+    };
+    let Some(text) = texts.iter().find(|text| text.contains('\0')) else { return Ok(()) };
+    let message = format!("{text:?} has a NUL in it, which PostgreSQL cannot hold");
+    Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)))
+}

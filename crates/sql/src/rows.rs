@@ -1,0 +1,121 @@
+//! Rows as sequences, checked as they are read. Dialects differ in how they write numbers and names.
+
+use std::borrow::Cow;
+
+use idmill::store::{Bounds, Cursor, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo};
+use idmill::{Error, ErrorKind, Result, SequenceName};
+
+use crate::{Row, Value};
+
+/// The layout of a row. Another version's rows are neither written nor read.
+pub(crate) const FORMAT: i64 = 1;
+
+/// The fault of a row of another layout.
+const LATER: &str = "is in another format, perhaps a later version's";
+
+/// A row of a sequence: name, next, start, max, incarnation, epoch and format, in this order.
+pub(crate) struct Stored<'a, N> {
+    pub(crate) row: &'a Row,
+    /// Its table, for messages, where the dialect names it.
+    pub(crate) table: Option<&'a str>,
+    /// Its name, or the fault of that.
+    pub(crate) name: Result<&'a str, &'a str>,
+    /// Whether `next` says that all ids are reserved.
+    pub(crate) used_up: bool,
+    /// The whole number of a column, if it has one.
+    pub(crate) number: N,
+}
+
+impl<N: Fn(usize) -> Option<i128>> Stored<'_, N> {
+    /// # Errors
+    /// [`StoreViolation`](ErrorKind::StoreViolation) for a row that cannot be;
+    /// [`Unsupported`](ErrorKind::Unsupported) for one of another version.
+    pub(crate) fn decode(&self) -> Result<SequenceInfo> {
+        self.try_decode().map_err(|fault| {
+            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
+            let of = self.table.map(|table| format!("of `{table}` ")).unwrap_or_default();
+            unsound(kind, &legible(self.row, 0), &format!("{of}{fault}"))
+        })
+    }
+
+    fn try_decode(&self) -> Result<SequenceInfo, String> {
+        let whole = |column: usize, what: &str| {
+            (self.number)(column).ok_or_else(|| format!("has no whole number for {what}"))
+        };
+        if whole(6, "format")? != i128::from(FORMAT) {
+            return Err(LATER.to_owned());
+        }
+        let name = SequenceName::new(self.name?).map_err(|error| format!("has no valid name: {error}"))?;
+        let (start, max) = (whole(2, "start")?, whole(3, "max")?);
+        let bounds = u64::try_from(start).ok().zip(u64::try_from(max).ok());
+        let bounds = bounds.and_then(|(start, max)| Bounds::new(start, max).ok());
+        let bounds = bounds.ok_or_else(|| format!("has bounds {start}..={max} without ids"))?;
+        let next = if self.used_up { None } else { Some(whole(1, "next")?) };
+        if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
+            return Err(format!("has next {next} outside its bounds {start}..={max}"));
+        }
+        let (incarnation, epoch) = (whole(4, "incarnation")?, whole(5, "epoch")?);
+        let numbers = u64::try_from(incarnation).ok().zip(u64::try_from(epoch).ok());
+        let Some((incarnation, epoch)) = numbers.filter(|(incarnation, _)| *incarnation > 0) else {
+            return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
+        };
+        let next = next.and_then(|next| u64::try_from(next).ok());
+        Ok(SequenceInfo::stored(name, next, bounds, Identity { incarnation, epoch }))
+    }
+}
+
+/// An error that names a row and its fault. The name is given as far as it can be read.
+pub(crate) fn unsound(kind: ErrorKind, name: &str, fault: &str) -> Error {
+    Error::new(kind, format!("the row {name:?} {fault}; nothing is reserved from it"))
+}
+
+/// Text as it is, or whatever else there is, legibly.
+pub(crate) fn legible(row: &Row, column: usize) -> Cow<'_, str> {
+    match row.get(column) {
+        Value::Text(text) => text.into(),
+        Value::Bytes(bytes) => String::from_utf8_lossy(bytes),
+        other => format!("{other:?}").into(),
+    }
+}
+
+/// A page of rows. `name` is the one by which the next page begins. They are sorted here: a database of UTF-16
+/// has another order.
+pub(crate) fn listing(
+    page: &Page,
+    rows: &[Row],
+    name: impl Fn(&Row) -> Option<Cursor>,
+    decode: impl Fn(&Row) -> Result<SequenceInfo>,
+) -> Listing {
+    let mut listing = Listing::default();
+    for row in rows {
+        listing.add(legible(row, 0), decode(row));
+    }
+    listing.next = next_page(page, rows, name);
+    listing.sorted()
+}
+
+/// The same of the records: a name, and a text as the dialect reads it.
+pub(crate) fn records(
+    page: &Page,
+    rows: &[Row],
+    name: impl Fn(&Row) -> Option<Cursor>,
+    decode: impl Fn(&Row) -> Result<String>,
+) -> Records {
+    let mut records = Records::default();
+    for row in rows {
+        records.add(&legible(row, 0), decode(row));
+    }
+    records.next = next_page(page, rows, name);
+    records
+}
+
+fn next_page(page: &Page, rows: &[Row], name: impl Fn(&Row) -> Option<Cursor>) -> Option<Cursor> {
+    rows.last().filter(|_| rows.len() >= page.limit.max(1)).and_then(name)
+}
+
+/// A new sequence from which the first range is taken.
+pub(crate) fn first(request: &Reserve) -> Result<(SequenceInfo, Grant)> {
+    let mut info = SequenceInfo::new(request.name.clone(), request.creation()?);
+    let grant = info.grant(request.count, request.ceiling)?;
+    Ok((info, grant))
+}

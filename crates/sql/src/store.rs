@@ -1,0 +1,148 @@
+//! The store over any driver: connections of an adapter's, and the calls of a dialect on one of them.
+
+use std::borrow::BorrowMut;
+use std::fmt;
+use std::future::ready;
+
+use idmill::store::{
+    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
+    StoreFuture,
+};
+use idmill::{Operation, Result, SequenceName};
+
+use crate::Asked;
+
+/// Where an adapter's sessions come from.
+pub trait Pool: Send + Sync {
+    /// The session that a call runs on.
+    type Session: Send;
+    /// A session in use. One that is dropped is closed where it may be in the midst of something.
+    type Held: BorrowMut<Self::Session> + Send;
+
+    /// One for a call that reads, or writes.
+    fn take(&self, asked: Asked) -> impl Future<Output = Result<Self::Held>> + Send;
+
+    /// Takes it back after its call.
+    fn put_back(&self, _: Self::Held) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+}
+
+/// A store of sessions and the calls of a dialect. Clones share what the two share.
+#[derive(Clone)]
+pub struct SqlStore<P, D> {
+    pool: P,
+    calls: D,
+}
+
+impl<P, D> SqlStore<P, D> {
+    /// A store over a table that was looked at.
+    pub fn new(pool: P, calls: D) -> Self {
+        Self { pool, calls }
+    }
+
+    /// Where its sessions come from.
+    pub fn pool_mut(&mut self) -> &mut P {
+        &mut self.pool
+    }
+}
+
+/// A trait of calls on one session, and the same of a store: each takes a session, makes the call, and gives the
+/// session back.
+macro_rules! calls {
+    ($(#[$of_trait:meta])* $trait:ident { $($more:tt)* }
+     $($asked:ident $try:ident: $call:ident($($name:ident: $of:ty),*) -> $outcome:ty;)*) => {
+        $(#[$of_trait])*
+        #[allow(clippy::missing_errors_doc)] // they are those of the trait `Store`
+        pub trait $trait<S>: Send + Sync {
+            $($more)*
+
+            $(
+                #[doc = concat!("[`Store::", stringify!($call), "`].")]
+                fn $call(&self, session: &mut S $(, $name: $of)*) -> impl Future<Output = Result<$outcome>> + Send;
+            )*
+        }
+
+        impl<P: Pool, D: Dialect<P::Session> + Witnesses<P::Session>> SqlStore<P, D> {$(
+            async fn $try(&self $(, $name: $of)*) -> Result<$outcome> {
+                if Asked::$asked == Asked::Write {
+                    self.calls.may_write()?;
+                }
+                let mut held = self.pool.take(Asked::$asked).await?;
+                let outcome = self.calls.$call(held.borrow_mut() $(, $name)*).await;
+                self.pool.put_back(held).await;
+                outcome
+            }
+        )*}
+    };
+}
+
+calls! {
+    /// The calls of [`Store`] in a dialect, each on one session; their errors do not say of which sequence and
+    /// during which operation they are.
+    Dialect {
+        /// The capabilities of a store.
+        const CAPABILITIES: Capabilities;
+
+        /// Whether anything may be changed: asked before a session is taken for that.
+        fn may_write(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+    Write try_reserve: reserve(request: &Reserve) -> Grant;
+    Write try_reserve_many: reserve_many(requests: &[Reserve]) -> Vec<Result<Grant>>;
+    Write try_give_back: give_back(back: &GiveBack) -> bool;
+    Write try_create: create(name: &SequenceName, bounds: Bounds) -> SequenceInfo;
+    Read try_inspect: inspect(name: &SequenceName) -> Option<SequenceInfo>;
+    Read try_list: list(page: &Page) -> Listing;
+    Write try_set: set(name: &SequenceName, change: Change) -> SequenceInfo;
+    Write try_remove: remove(name: &SequenceName) -> bool;
+    Read try_server: server() -> Option<String>;
+}
+
+calls! {
+    /// The calls of records, in a table of their own.
+    Witnesses {}
+    Read try_record: record(name: &SequenceName) -> Option<String>;
+    Write try_swap_record: swap_record(name: &SequenceName, seen: Option<&str>, wanted: &str) -> bool;
+    Read try_list_records: list_records(page: &Page) -> Records;
+}
+
+impl<P: Pool, D: Dialect<P::Session> + Witnesses<P::Session> + fmt::Debug> Store for SqlStore<P, D> {
+    fn capabilities(&self) -> Capabilities {
+        D::CAPABILITIES
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        Box::pin(async move {
+            if D::CAPABILITIES.batches {
+                return each_of(requests, self.try_reserve_many(requests).await);
+            }
+            let mut grants = Vec::with_capacity(requests.len());
+            for request in requests {
+                grants.push(self.reserve(request).await);
+            }
+            grants
+        })
+    }
+
+    idmill::store_calls!(
+        reserve give_back create inspect list set remove server record swap_record list_records
+    );
+}
+
+/// The outcome of each request, which says of which it is, from one of all.
+pub fn each_of(requests: &[Reserve], outcomes: Result<Vec<Result<Grant>>>) -> Vec<Result<Grant>> {
+    let outcomes = outcomes.unwrap_or_else(|error| vec![Err(error); requests.len()]);
+    let named = |(outcome, request): (Result<Grant>, &Reserve)| {
+        outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+    };
+    outcomes.into_iter().zip(requests).map(named).collect()
+}
+
+/// Not the pool, which may hold a password.
+impl<P, D: fmt::Debug> fmt::Debug for SqlStore<P, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
