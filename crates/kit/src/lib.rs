@@ -1,6 +1,7 @@
 //! For those who write stores: what every store needs, so that all of them read, print and fail alike.
 //!
 //! - [`Address`]: `HOST:PORT`, read and printed.
+//! - [`Authority`]: hosts, and who logs in.
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
 //! - [`Contention`]: how a store tries again while others are faster.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
@@ -19,6 +20,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;
+mod authority;
 pub mod cas;
 mod column;
 mod contention;
@@ -36,6 +38,7 @@ mod target;
 mod witness;
 
 pub use address::Address;
+pub use authority::Authority;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
 pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
@@ -47,3 +50,6 @@ pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};
 pub use witness::witness_beside;
+
+#[doc(hidden)] // for the macros
+pub use idmill;

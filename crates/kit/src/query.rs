@@ -25,6 +25,50 @@ pub const ESCAPED: &AsciiSet = &CONTROLS
 /// [refused](secrets::check_login).
 pub const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
 
+/// The scheme of a URL, in lower case, and what follows its colon. One letter is a drive and not a scheme.
+pub fn split_scheme(url: &str) -> Option<(String, &str)> {
+    let (scheme, rest) = url.split_once(':')?;
+    let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    (valid && scheme.len() > 1).then(|| (scheme.to_ascii_lowercase(), rest))
+}
+
+/// The scheme of a URL, which is one of these, and what follows its colon.
+fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str)> {
+    let parts = split_scheme(secrets::trimmed(url)?).filter(|(scheme, _)| schemes.contains(&&**scheme));
+    parts.ok_or_else(|| {
+        let slashes = if form.contains("://") { "//" } else { "" };
+        let begins = schemes.iter().map(|scheme| format!("`{scheme}:{slashes}`")).collect::<Vec<_>>();
+        refuse(format!("the URL of this store begins with {}: write `{form}`", begins.join(" or ")))
+    })
+}
+
+/// Takes apart a URL of one of these schemes: its scheme in lower case, what lies between the colon and the
+/// question mark, and what follows. `form` shows how such a URL is written.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another URL. The message shows nothing of it, since it may
+/// be a password.
+pub fn path<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str, &'a str)> {
+    let (scheme, rest) = known(url, schemes, form)?;
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    Ok((scheme, place, query))
+}
+
+/// The same for a URL that names hosts: without the two slashes before them. A password that would be read as
+/// something else is [refused](secrets::check_login).
+///
+/// # Errors
+/// As [`path`].
+pub fn hosts<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str, &'a str)> {
+    let (scheme, rest) = known(url, schemes, form)?;
+    secrets::check_login(rest)?;
+    let slashes = || refuse(format!("two slashes follow `{scheme}:`, as in `{form}`"));
+    let rest = rest.strip_prefix("//").ok_or_else(slashes)?;
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    Ok((scheme, place, query))
+}
+
 /// What follows `scheme:` in a URL of that scheme.
 ///
 /// # Errors
@@ -116,6 +160,13 @@ pub(super) fn parse_duration(value: &str) -> Option<Duration> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(millis).map(Duration::from_millis)
+}
+
+/// Adds an option to a URL.
+pub fn append(url: &mut String, key: &str, value: &str) {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    url.extend([separator]);
+    url.extend([key, "="].into_iter().chain(utf8_percent_encode(value, ESCAPED_VALUE)));
 }
 
 /// The options at the end of a URL, with the `?` before them. Prints nothing if there are none.

@@ -187,7 +187,7 @@ impl Kind {
     pub(super) fn glossary(self) -> String {
         let Self::Words(words) = self else { return String::new() };
         let means = words().into_iter().filter(|(_, means)| !means.is_empty());
-        means.flat_map(|(word, means)| [". `", word, "`: ", means]).collect()
+        means.flat_map(|(word, means)| [" `", word, "`: ", means, "."]).collect()
     }
 
     fn range(self) -> String {
