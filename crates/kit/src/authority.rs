@@ -3,13 +3,9 @@
 use std::fmt;
 
 use idmill::Result;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::secrets::HIDDEN;
 use super::{Address, query, refuse};
-
-/// What a URL leaves unescaped anywhere.
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
 
 /// The hosts of a URL, and the login before them. Printing hides the password.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -87,11 +83,11 @@ impl Authority {
 
     /// As a URL has it, with the password: for a driver.
     pub fn revealed(&self) -> String {
-        self.text(self.password.as_deref().map(encode))
+        self.text(self.password.as_deref().map(query::encoded))
     }
 
     fn text(&self, password: Option<String>) -> String {
-        let user = self.user.as_deref().map(encode).unwrap_or_default();
+        let user = self.user.as_deref().map(query::encoded).unwrap_or_default();
         let login = match password {
             Some(password) => format!("{user}:{password}@"),
             None if user.is_empty() => user,
@@ -113,11 +109,6 @@ impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Authority({self})")
     }
-}
-
-/// A part of a URL, percent-encoded.
-pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
 #[cfg(test)]

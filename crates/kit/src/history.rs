@@ -37,17 +37,6 @@ pub enum Failover {
     Skip(u64),
 }
 
-/// What the option is called, in every store that has it.
-pub const KEY: &str = "failover";
-
-/// The error for the option where the store cannot tell its history: it would do nothing.
-pub fn not_told() -> Error {
-    refuse(
-        "this store has no option `failover`: nothing that it stores tells a failover or a restore from what was there before, or \
-         its failovers lose nothing; its page says which. To be safe from a restore, put a guard in front: guard=URL",
-    )
-}
-
 /// The value of the option `failover`.
 pub const FAILOVER: Kind = text("refuse|allow|skip:N", RULE, |value| read(value).is_some());
 const RULE: &str = "`refuse` (nothing is granted until the next id of the sequence is set), `allow` (what \

@@ -51,7 +51,6 @@ mod declare;
 mod field;
 mod kind;
 mod page;
-mod table;
 mod tls;
 
 use std::fmt::Write as _;
@@ -61,7 +60,6 @@ use idmill::{Error, Result};
 
 pub use field::{Field, Typed, Value, Word};
 pub use kind::{ADDRESS, FILE, Kind, TIMEOUT, duration, text, whole, words};
-pub use table::{Table, option};
 pub use tls::Tls;
 
 /// Options that are declared by [`options!`](crate::options!), which implements this.

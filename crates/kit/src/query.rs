@@ -1,10 +1,9 @@
 //! The options in a URL, `?key=value&key=value`, which every store reads and prints alike.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{refuse, secrets};
 use idmill::Result;
@@ -89,6 +88,12 @@ pub fn decoded(text: &str) -> Result<String> {
     decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
 }
 
+/// A part of a URL, percent-encoded wherever it stands.
+pub fn encoded(text: &str) -> String {
+    const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
+    utf8_percent_encode(text, UNRESERVED).to_string()
+}
+
 /// Takes the option of this name out of what follows a store's scheme. Returns the rest, which the store
 /// reads, and the option's value.
 ///
@@ -169,33 +174,6 @@ pub fn append(url: &mut String, key: &str, value: &str) {
     url.extend([key, "="].into_iter().chain(utf8_percent_encode(value, ESCAPED_VALUE)));
 }
 
-/// The options at the end of a URL, with the `?` before them. Prints nothing if there are none.
-#[derive(Debug, Default)]
-pub struct Printed(String);
-
-impl Printed {
-    /// Adds the option, if it has a value.
-    #[must_use]
-    pub fn given(self, key: &str, value: Option<impl fmt::Display>) -> Self {
-        let Some(value) = value else { return self };
-        self.pair(&format!("{key}={}", utf8_percent_encode(&value.to_string(), ESCAPED_VALUE)))
-    }
-
-    /// Adds `key=value` as it is: percent-encoded already.
-    #[must_use]
-    pub fn pair(mut self, pair: &str) -> Self {
-        self.0.push(if self.0.is_empty() { '?' } else { '&' });
-        self.0.push_str(pair);
-        self
-    }
-}
-
-impl fmt::Display for Printed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,17 +245,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_percent_encoded_unless_it_is_already() {
-        let none = Printed::default().given("c", None::<u8>);
-        assert_eq!(none.to_string(), "");
-        let all = none.given("a", Some("x/[:],")).given("c", Some("ü& @")).pair("e=%20");
-        assert_eq!(all.to_string(), "?a=x/[:],&c=%C3%BC%26%20%40&e=%20");
+    fn what_is_printed_is_percent_encoded() {
+        let mut url = "x:".to_owned();
+        append(&mut url, "a", "x/[:],");
+        append(&mut url, "c", "ü& @");
+        assert_eq!(url, "x:?a=x/[:],&c=%C3%BC%26%20%40");
     }
 
     proptest! {
         #[test]
         fn what_is_printed_reads_back(text in "\\PC{0,20}|[%&=+?#@ ]{1,9}") {
-            let printed = Printed::default().given("text", Some(&text)).to_string();
+            let mut printed = String::new();
+            append(&mut printed, "text", &text);
             let read = pairs(printed.strip_prefix('?').unwrap()).unwrap();
             prop_assert_eq!(&read[0].1, &text);
         }

@@ -7,6 +7,7 @@ pub mod client;
 use std::path::Path;
 
 use idmill::{Error, Result};
+use idmill_kit::options::Tls;
 use idmill_kit::refuse;
 use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject as _;
@@ -18,7 +19,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where there are none, with what to do about it.
-pub fn roots(file: Option<&str>, option: &str) -> Result<RootCertStore> {
+pub fn roots(file: Option<&Path>, option: &str) -> Result<RootCertStore> {
     match file {
         Some(file) => of_file(file, option),
         None => of_system(option),
@@ -37,7 +38,7 @@ fn of_system(option: &str) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-fn of_file(file: &str, option: &str) -> Result<RootCertStore> {
+fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
     let unreadable =
         |error: &dyn std::fmt::Display| refuse(format!("{option}={file:?} cannot be read: {error}"));
     let mut roots = RootCertStore::empty();
@@ -56,12 +57,8 @@ fn of_file(file: &str, option: &str) -> Result<RootCertStore> {
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a file that cannot be used.
-pub fn showing(
-    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
-    cert: Option<&Path>,
-    key: Option<&Path>,
-) -> Result<ClientConfig> {
-    let (Some(cert), Some(key)) = (cert, key) else { return Ok(builder.with_no_client_auth()) };
+pub fn showing(builder: ConfigBuilder<ClientConfig, WantsClientCert>, tls: &Tls) -> Result<ClientConfig> {
+    let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else { return Ok(builder.with_no_client_auth()) };
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| unusable("cert", cert, &error))?;
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;

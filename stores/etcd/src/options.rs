@@ -61,7 +61,7 @@ impl EtcdOptions {
         self
     }
 
-    idmill_kit::tls_setters!(optional, ca, client_certificate);
+    idmill_kit::tls_setters!([tls] optional, ca, client_certificate);
 
     /// Each with a port.
     pub(super) fn addresses(&self) -> Result<Vec<Address>> {

@@ -308,21 +308,21 @@ impl Terms {
     }
 
     async fn shake_hands(&self) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>)> {
-        let Place { tls, user, password, server, database, .. } = &self.place;
+        let Place { authority, tls, server, database } = &self.place;
         let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
         let stream = TcpStream::connect((server.host(), server.port())).await.map_err(unreachable)?;
         // A call is one small packet each way: waiting for more to send would be all of its time.
         stream.set_nodelay(true).map_err(unreachable)?;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db((*database).into());
-        if let Some(password) = password {
-            login = login.set_password(&password.0);
+        if let Some(password) = &authority.password {
+            login = login.set_password(password);
         }
-        if let Some(user) = user {
+        if let Some(user) = &authority.user {
             login = login.set_username(user);
         }
         // Ours are the only timeouts: they know what was asked.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-        let pair = if *tls {
+        let pair = if tls.is_on() {
             let stream = tls::wrap(&self.place, stream).await?;
             let shaken = MultiplexedConnection::new_with_config(&login, stream, config).await;
             shaken.map(|(connection, driver)| (connection, Box::pin(driver) as BoxFuture<'static, ()>))

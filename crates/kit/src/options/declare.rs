@@ -118,40 +118,40 @@ macro_rules! setter {
     };
 }
 
-/// The setters of [`Tls`](crate::options::Tls) in the field `tls`, each of which turns it on.
+/// The setters of [`Tls`](crate::options::Tls) in this field, each of which turns it on.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tls_setters {
-    ($($name:ident),+) => {
-        $($crate::tls_setters! { @ $name })+
+    ($field:tt $($name:ident),+) => {
+        $($crate::tls_setters! { @ $name $field })+
     };
-    (@ optional) => {
+    (@ optional [$($field:ident).+]) => {
         /// Whether connections are encrypted. Default: only if a certificate is named. Trusts the system's
         /// authorities, unless [`ca`](Self::ca) names others.
         #[must_use]
         pub fn tls(mut self, tls: bool) -> Self {
-            self.tls.on = Some(tls);
+            self.$($field).+.on = Some(tls);
             self
         }
     };
-    (@ tls) => {
+    (@ tls [$($field:ident).+]) => {
         /// Uses TLS, and trusts the system's authorities.
         #[must_use]
         pub fn tls(mut self) -> Self {
-            self.tls.on = Some(true);
+            self.$($field).+.on = Some(true);
             self
         }
     };
-    (@ ca) => {
+    (@ ca [$($field:ident).+]) => {
         /// Uses TLS, and trusts the authorities in this PEM file in place of the system's. It is read when
         /// the store connects.
         #[must_use]
         pub fn ca(mut self, file: impl Into<::std::path::PathBuf>) -> Self {
-            (self.tls.on, self.tls.ca) = (Some(true), Some(file.into()));
+            (self.$($field).+.on, self.$($field).+.ca) = (Some(true), Some(file.into()));
             self
         }
     };
-    (@ client_certificate) => {
+    (@ client_certificate [$($field:ident).+]) => {
         /// Uses TLS, and shows the certificate in this PEM file, whose key is in the other. They are read when
         /// the store connects.
         #[must_use]
@@ -160,8 +160,8 @@ macro_rules! tls_setters {
             certificate: impl Into<::std::path::PathBuf>,
             key: impl Into<::std::path::PathBuf>,
         ) -> Self {
-            self.tls.on = Some(true);
-            (self.tls.cert, self.tls.key) = (Some(certificate.into()), Some(key.into()));
+            self.$($field).+.on = Some(true);
+            (self.$($field).+.cert, self.$($field).+.key) = (Some(certificate.into()), Some(key.into()));
             self
         }
     };

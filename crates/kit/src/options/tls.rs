@@ -14,9 +14,9 @@ crate::options! {
 
     /// Whether connections are encrypted; without it, they are if a file is named.
     pub on ("tls"): Option<bool> = "" in words::<bool>();
-    /// A PEM file with the authorities that sign the server's certificate, in place of the system's.
+    /// For TLS: a PEM file with the authorities that sign the server's certificate, in place of the default ones.
     pub ca: Option<PathBuf> = "" in FILE;
-    /// A PEM file with the client's certificate, if the server requires one.
+    /// For TLS: a PEM file with the client's certificate, if the server requires one.
     pub cert: Option<PathBuf> = "" in FILE;
     /// A PEM file with the key of that certificate.
     pub key: Option<PathBuf> = "" in FILE;

@@ -25,7 +25,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::classify::{Asked, Fault, classify, failed};
 use super::options::RemoteOptions;
-use super::place::Token;
 use super::tls;
 use crate::protocol::{Answer, Ask, COMMAND, Outcome, Request, Said, VERSION};
 
@@ -117,7 +116,7 @@ impl Link {
     }
 
     fn servers(&self) -> &[Address] {
-        &self.options.place.servers
+        &self.options.servers
     }
 
     fn answered(&self, line: Line, said: Said) -> Result<Said> {
@@ -196,7 +195,7 @@ impl Link {
         let stream = TcpStream::connect((address.host(), address.port())).await.map_err(unreachable)?;
         // A call is one small packet each way: waiting for more to send would be all of its time.
         stream.set_nodelay(true).map_err(unreachable)?;
-        let line = if self.options.place.tls {
+        let line = if self.options.tls.is_on() {
             let stream = tls::wrap(&self.options, address.host(), stream).await?;
             greeted(server, stream, token).await?
         } else {
@@ -245,13 +244,13 @@ fn in_trouble(said: &Said) -> bool {
     }
 }
 
-async fn greeted<S>(server: usize, stream: S, token: Option<Token>) -> Result<Line>
+async fn greeted<S>(server: usize, stream: S, token: Option<String>) -> Result<Line>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
     if let Some(token) = token {
-        login = login.set_password(&token.0);
+        login = login.set_password(token);
     }
     // Ours are the only timeouts: they know what was asked.
     let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);

@@ -3,7 +3,6 @@
 mod classify;
 mod link;
 mod options;
-mod place;
 mod tls;
 
 use idmill::store::{

@@ -21,5 +21,5 @@ pub(super) async fn wrap(
 }
 
 fn config(options: &RemoteOptions) -> Result<ClientConfig> {
-    showing(trusting(options.ca.as_deref(), "ca")?, options.cert.as_deref(), options.key.as_deref())
+    showing(trusting(options.tls.ca.as_deref(), "ca")?, &options.tls)
 }
