@@ -63,7 +63,7 @@ impl Authority {
     /// The hosts, each with its port or with this one.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for what is no host, and without a host.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a host is invalid or missing.
     pub fn addresses(&self, port: u16) -> Result<Vec<Address>> {
         if self.hosts.is_empty() {
             return Err(refuse("no host is named: write HOST or HOST:PORT"));

@@ -58,7 +58,7 @@ use std::fmt::Write as _;
 use super::{query, refuse};
 use idmill::{Error, Result};
 
-pub use field::{Field, Typed, Value, Word};
+pub use field::{Field, Typed, Word};
 pub use kind::{ADDRESS, FILE, Kind, TIMEOUT, duration, text, whole, words};
 pub use tls::Tls;
 
@@ -97,14 +97,14 @@ pub trait Options: Clone {
     fn check_values(&self) -> Result<()> {
         self.clone().entries().iter().try_for_each(|Entry { about, field }| {
             let value = field.get();
-            if about.fits(&value) { Ok(()) } else { Err(about.refuse(&value.exactly())) }
+            if about.fits(value.as_deref()) { Ok(()) } else { Err(about.refuse(&about.text(value))) }
         })
     }
 
     /// The URL: `place`, and the options that are not at their defaults.
     fn url(&self, mut place: String) -> String {
         for Entry { about, field } in self.clone().entries() {
-            let value = about.text(&field.get());
+            let value = about.text(field.get());
             if value != about.default {
                 query::append(&mut place, about.key, &value);
             }
@@ -112,18 +112,18 @@ pub trait Options: Clone {
         place
     }
 
-    /// The error for an option that does not exist, with those that do.
+    /// The error for an option that does not exist: it lists all options.
     fn unknown(&self, key: &str) -> Error {
         if key == "failover" {
             return refuse(
-                "this store has no option `failover`: nothing that it stores tells a failover or a restore from what was there before, or \
+                "this store has no option `failover`: it cannot detect a failover or a restore, or \
                  its failovers lose nothing; its page says which. To be safe from a restore, put a guard in front: guard=URL",
             );
         }
         refuse(format!("unknown option `{key}`; there are {}", self.known()))
     }
 
-    /// All options with their defaults, or with what they take, for messages: `timeout=5s, ca=FILE`.
+    /// All options, each with its default or its kind of value, for messages: `timeout=5s, ca=FILE`.
     fn known(&self) -> String {
         let mut known = String::new();
         for Entry { about: Described { key, kind, default, .. }, .. } in self.clone().entries() {
@@ -166,7 +166,7 @@ pub struct Described {
     pub kind: Kind,
     /// Written as in a URL; empty for none.
     pub default: &'static str,
-    /// What it means: lines of Markdown, of which the first paragraph is for the store's page.
+    /// Its meaning, in Markdown. The first paragraph is for the store's page.
     pub means: &'static str,
 }
 
@@ -176,27 +176,28 @@ impl Described {
     /// # Panics
     /// If a URL cannot have this default, or the field cannot hold it.
     pub fn usual<T: Typed>(self) -> T {
-        let unset = self.default.is_empty().then(|| T::of(Value::Unset)).flatten();
-        let usual = unset.or_else(|| T::of(self.read(self.default)?));
+        let unset = self.default.is_empty().then(T::unset).flatten();
+        let usual = unset.or_else(|| self.read(self.default)?.map_or_else(T::unset, T::of));
         usual.unwrap_or_else(|| panic!("{}={} cannot be the default", self.key, self.default))
     }
 
-    fn read(self, text: &str) -> Option<Value> {
-        self.kind.read(text).filter(|value| self.fits(value))
+    /// The value that this text stands for, where `none` is one that is not set; `None` if it cannot be.
+    fn read(self, text: &str) -> Option<Option<&str>> {
+        if self.kind.takes_none() && text == kind::NONE {
+            return Some(None);
+        }
+        self.kind.fits(text).then_some(Some(text))
     }
 
     /// Whether the value may be: within its bounds, or not given where it need not be.
-    fn fits(self, value: &Value) -> bool {
-        match value {
-            Value::Unset => self.default.is_empty() || self.kind.takes_none(),
-            _ => self.kind.fits(value),
-        }
+    fn fits(self, value: Option<&str>) -> bool {
+        value.map_or(self.default.is_empty() || self.kind.takes_none(), |value| self.kind.fits(value))
     }
 
     /// The value as a URL has it; empty if it has not.
-    fn text(self, value: &Value) -> String {
-        let none = *value == Value::Unset && self.kind.takes_none();
-        if none { kind::NONE.to_owned() } else { value.to_string() }
+    fn text(self, value: Option<String>) -> String {
+        let unset = if self.kind.takes_none() { kind::NONE } else { "" };
+        value.unwrap_or_else(|| unset.to_owned())
     }
 
     fn refuse(self, value: &str) -> Error {
@@ -338,10 +339,10 @@ mod tests {
     fn setters_are_held_to_the_same_bounds() {
         let nanosecond = Duration::from_nanos(1);
         for (toy, message) in [
-            (Toy { timeout: Duration::from_nanos(99_999_999), ..usual() }, "timeout=\"99.999999ms\""),
+            (Toy { timeout: Duration::from_nanos(99_999_999), ..usual() }, "timeout=\"99999999ns\""),
             (Toy { timeout: Duration::from_secs(3600) + nanosecond, ..usual() }, "100ms to 1h"),
             (Toy { stub: Duration::from_millis(2500), ..usual() }, "in steps of 1s"),
-            (Toy { lasts: Some(Duration::ZERO), ..usual() }, "lasts=\"0ns\""),
+            (Toy { lasts: Some(Duration::ZERO), ..usual() }, "lasts=\"0s\""),
             (Toy { copies: 0, ..usual() }, "copies=\"0\" cannot be used: write a whole number, 1 to 9"),
             (Toy { range: Some(0), ..usual() }, "1 or more"),
             (Toy { name: "x y".to_owned(), ..usual() }, "name=\"x y\" cannot be used"),

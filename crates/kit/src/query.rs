@@ -24,7 +24,7 @@ pub const ESCAPED: &AsciiSet = &CONTROLS
 /// [refused](secrets::check_login).
 pub const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
 
-/// The scheme of a URL, in lower case, and what follows its colon. One letter is a drive and not a scheme.
+/// The scheme of a URL, in lower case, and the text after its colon. One letter is a drive and not a scheme.
 pub fn split_scheme(url: &str) -> Option<(String, &str)> {
     let (scheme, rest) = url.split_once(':')?;
     let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -32,7 +32,7 @@ pub fn split_scheme(url: &str) -> Option<(String, &str)> {
     (valid && scheme.len() > 1).then(|| (scheme.to_ascii_lowercase(), rest))
 }
 
-/// The scheme of a URL, which is one of these, and what follows its colon.
+/// The scheme of a URL, which is one of these, and the text after its colon.
 fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str)> {
     let parts = split_scheme(secrets::trimmed(url)?).filter(|(scheme, _)| schemes.contains(&&**scheme));
     parts.ok_or_else(|| {
@@ -42,8 +42,8 @@ fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a 
     })
 }
 
-/// Takes apart a URL of one of these schemes: its scheme in lower case, what lies between the colon and the
-/// question mark, and what follows. `form` shows how such a URL is written.
+/// Splits a URL of one of these schemes into its scheme in lower case, the text between the colon and the
+/// question mark, and the query. `form` shows how such a URL is written.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another URL. The message shows nothing of it, since it may
@@ -153,18 +153,23 @@ impl Once {
     }
 }
 
-/// Reads a whole number and `ms`, `s`, `m` or `h`; `None` for anything else.
+/// The units of durations, in nanoseconds, the largest first.
+pub(super) const UNITS: [(&str, u128); 6] = [
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// Reads a whole number and one of the [units](UNITS); `None` for anything else.
 pub(super) fn parse_duration(value: &str) -> Option<Duration> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
-    let millis = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(millis).map(Duration::from_millis)
+    let (_, unit) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    let nanos = u128::from(number.parse::<u64>().ok()?) * unit;
+    u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
 /// Adds an option to a URL.

@@ -12,7 +12,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Of these hosts, with certificates from these files. Blocks while they are read.
+/// The configuration for nodes of these hosts. Blocks while the files of the certificates are read.
 pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let roots = Arc::new(roots(tls.ca.as_deref(), "ca")?);

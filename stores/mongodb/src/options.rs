@@ -30,7 +30,7 @@ idmill_kit::options! {
     /// `authSource`, `directConnection` and so on. The database is `idmill` unless the path names another.
     /// MongoDB also looks for the user in the database of the path, unless there is an `authSource`.
     ///
-    /// With the feature `srv`, also `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out: the
+    /// The feature `srv` adds `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out: the
     /// hosts, the replica set and `authSource` come from the DNS, and TLS is on.
     ///
     /// Printing hides the password.

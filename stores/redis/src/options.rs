@@ -58,7 +58,7 @@ idmill_kit::options! {
     pub replicas: u32 = "0" in whole(0, 100);
     /// What keeps a grant through a crash.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// What a promoted replica may grant of a sequence that its master wrote last. The default is `allow`
+    /// How a sequence goes on at a promoted replica, if its master wrote it last. The default is `allow`
     /// if `replicas` is set, and with `durability=process`; otherwise `refuse`.
     ///
     /// The store cannot detect this if the server has restarted since its promotion, has had no replica for

@@ -6,9 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use idmill::Result;
-use idmill_kit::options::{
-    Kind, Options as _, TIMEOUT, Tls, Typed, Value, Word, duration, text, whole, words,
-};
+use idmill_kit::options::{Kind, Options as _, TIMEOUT, Tls, Typed, Word, duration, text, whole, words};
 use idmill_kit::{Authority, Target, query, refuse};
 
 use super::CassandraStore;
@@ -222,20 +220,17 @@ impl Target for CassandraOptions {
 }
 
 impl Typed for Replicas {
-    fn of(value: Value) -> Option<Self> {
-        match value {
-            Value::Unset => Some(Self::default()),
-            Value::Text(text) => parse_replicas(&text),
-            _ => None,
-        }
+    fn of(text: &str) -> Option<Self> {
+        parse_replicas(text)
     }
 
-    fn value(&self) -> Value {
-        if self.0.is_empty() {
-            return Value::Unset;
-        }
+    fn text(&self) -> Option<String> {
         let each = self.0.iter().map(|(datacenter, count)| format!("{datacenter}:{count}"));
-        Value::Text(each.collect::<Vec<_>>().join(","))
+        Some(each.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
+    }
+
+    fn unset() -> Option<Self> {
+        Some(Self::default())
     }
 }
 

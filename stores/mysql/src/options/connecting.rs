@@ -32,7 +32,7 @@ impl MysqlOptions {
         Ok(Pool::new(self.driver(&address, true)))
     }
 
-    /// What a store is opened with.
+    /// The parts that a store is opened with.
     pub(crate) fn open_database(&self) -> Result<(Database, Opening)> {
         let (address, table) = self.check()?;
         // The store leaves nothing in a session but a prepared statement.

@@ -49,7 +49,7 @@ idmill_kit::options! {
     pub table: String = DEFAULT_TABLE in NAME;
     /// What opening may do to the table.
     pub mode: Mode = "rwc" in words::<Mode>();
-    /// What is granted of a sequence that was last written by another server. The default is `refuse`.
+    /// How a sequence goes on that was last written by another server. The default is `refuse`.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long one statement may take before its outcome is unknown, and how long connecting may take. The server
     /// stops waiting for a lock after half of it.

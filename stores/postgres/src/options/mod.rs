@@ -84,7 +84,7 @@ idmill_kit::options! {
     ///
     /// Missing ones are created in its first schema.
     pub schema: Option<String> = "" in NAME;
-    /// What holds the sequences.
+    /// The kind of object that holds a sequence.
     pub sequences: Sequences = "table" in words::<Sequences>();
     /// `INCREMENT BY` of the native sequences that idmill creates.
     ///
@@ -99,7 +99,7 @@ idmill_kit::options! {
     pub mode: Mode = "rwc" in words::<Mode>();
     /// What keeps a grant through a crash.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// What is granted of a sequence that was last written on another cluster or timeline. The default is
+    /// How a sequence goes on that was last written on another cluster or timeline. The default is
     /// `refuse`, where the server tells which it is.
     ///
     /// Native sequences do not have it.
