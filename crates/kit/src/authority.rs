@@ -49,7 +49,8 @@ impl Authority {
     /// User and password, which a store needs together; `None` without a login.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if one of them is missing. The message shows neither.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if one of them is missing. The message shows
+    /// neither.
     pub fn login(&self) -> Result<Option<(&str, &str)>> {
         match (&self.user, &self.password) {
             (Some(user), Some(password)) => Ok(Some((user, password))),

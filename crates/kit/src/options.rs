@@ -86,8 +86,7 @@ pub trait Options: Clone {
         let Some(entry) = self.entries().into_iter().find(|entry| entry.about.key == key) else {
             return Ok(false);
         };
-        let set = entry.about.read(value).is_some_and(|value| entry.field.set(value));
-        if set { Ok(true) } else { Err(entry.about.refuse(value)) }
+        if entry.about.set(entry.field, value) { Ok(true) } else { Err(entry.about.refuse(value)) }
     }
 
     /// Checks all values, as [`read`](Self::read) does. For those that setters gave.
@@ -177,16 +176,16 @@ impl Described {
     /// If a URL cannot have this default, or the field cannot hold it.
     pub fn usual<T: Typed>(self) -> T {
         let unset = self.default.is_empty().then(T::unset).flatten();
-        let usual = unset.or_else(|| self.read(self.default)?.map_or_else(T::unset, T::of));
+        let usual = unset.or_else(|| self.kind.fits(self.default).then(|| T::of(self.default)).flatten());
         usual.unwrap_or_else(|| panic!("{}={} cannot be the default", self.key, self.default))
     }
 
-    /// The value that this text stands for, where `none` is one that is not set; `None` if it cannot be.
-    fn read(self, text: &str) -> Option<Option<&str>> {
+    /// Sets the field, and returns whether it can have this value.
+    fn set(self, field: &mut dyn Field, text: &str) -> bool {
         if self.kind.takes_none() && text == kind::NONE {
-            return Some(None);
+            return field.set(None);
         }
-        self.kind.fits(text).then_some(Some(text))
+        self.kind.fits(text) && field.set(Some(text))
     }
 
     /// Whether the value may be: within its bounds, or not given where it need not be.

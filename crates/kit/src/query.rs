@@ -46,8 +46,8 @@ fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a 
 /// question mark, and the query. `form` shows how such a URL is written.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another URL. The message shows nothing of it, since it may
-/// be a password.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another URL. The message shows nothing of it, since
+/// it may be a password.
 pub fn path<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str, &'a str)> {
     let (scheme, rest) = known(url, schemes, form)?;
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));

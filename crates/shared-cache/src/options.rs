@@ -19,16 +19,16 @@ idmill_kit::options! {
     #[derive(Debug)]
     pub struct WindowOptions {}
 
-    /// The most ids in the window, unless a caller asks for more at once. If the cache forgets the window, at most
-    /// this many are skipped. With 1, nothing is ever skipped, and each id is a write to the store.
+    /// The most ids in the window, unless a caller asks for more at once. If the cache forgets the window, at
+    /// most this many are skipped. With 1, nothing is ever skipped, and each id is a write to the store.
     pub block: u64 = "1000" in whole(1, Layout::MAX_LEN);
     /// Limits the window to the ids drawn in this time, if that is less than a block; `none`: always a block.
     pub max_skip: Option<Duration> = "5s" in duration("10ms", "1h").or_none();
-    /// How long others wait for a process that died during a refill. A reserve from the store that takes longer is
-    /// wasted, and an error that says so; the next claim lives twice as long as that reserve took.
+    /// How long others wait for a process that died during a refill. A reserve from the store that takes
+    /// longer is wasted, and an error that says so; the next claim lives twice as long as that reserve took.
     pub stub: Duration = "5s" in WAIT;
-    /// How long a process can continue with a sequence that was removed or set backwards; the window asks the store
-    /// about a sequence in use this often.
+    /// How long a process can continue with a sequence that was removed or set backwards; the window asks the
+    /// store about a sequence in use this often.
     pub refresh: Duration = "5s" in WAIT;
     /// How long to wait for the server.
     pub timeout: Duration = "2s" in WAIT;
@@ -54,15 +54,15 @@ impl WindowOptions {
 macro_rules! window_setters {
     () => {
         idmill_kit::setter! {
-            /// The most ids in the window, 1 to 2^20, unless a caller requests more at once. A cache that forgets
-            /// the window wastes at most this many. Default 1000. With 1, nothing is ever wasted, and each id is
-            /// a write to the store.
+            /// The most ids in the window, 1 to 2^20, unless a caller requests more at once. A cache that
+            /// forgets the window wastes at most this many. Default 1000. With 1, nothing is ever wasted, and
+            /// each id is a write to the store.
             pub block = window.block: u64
         }
         idmill_kit::setter! {
             /// Limits the window to about the ids drawn in this time, 10 ms to 1 h, if that is less than a
-            /// [block](Self::block). The store is written to two or three times in this time. `None`: the window
-            /// always has a block. Default 5 s.
+            /// [block](Self::block). The store is written to two or three times in this time. `None`: the
+            /// window always has a block. Default 5 s.
             pub max_skip = window.max_skip: Option<Duration>
         }
         idmill_kit::setter! {
@@ -71,8 +71,8 @@ macro_rules! window_setters {
             pub stub = window.stub: Duration
         }
         idmill_kit::setter! {
-            /// How often the window asks the store about a sequence in use, 100 ms to 1 h. A process can continue
-            /// for this long with a sequence that was removed or set backwards. Default 5 s.
+            /// How often the window asks the store about a sequence in use, 100 ms to 1 h. A process can
+            /// continue for this long with a sequence that was removed or set backwards. Default 5 s.
             pub refresh = window.refresh: Duration
         }
         idmill_kit::setter! {
@@ -80,9 +80,9 @@ macro_rules! window_setters {
             pub timeout = window.timeout: Duration
         }
         idmill_kit::setter! {
-            /// The prefix of every key: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. A copy of
-            /// a store must not share a prefix with the original on one server: to the window the two are the
-            /// same.
+            /// The prefix of every key: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. A copy
+            /// of a store must not share a prefix with the original on one server: to the window the two are
+            /// the same.
             pub prefix = window.prefix: String
         }
     };

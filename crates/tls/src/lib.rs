@@ -39,8 +39,9 @@ fn of_system(option: &str) -> Result<RootCertStore> {
 }
 
 fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
+    let shown = file.display().to_string();
     let unreadable =
-        |error: &dyn std::fmt::Display| refuse(format!("{option}={file:?} cannot be read: {error}"));
+        |error: &dyn std::fmt::Display| refuse(format!("{option}={shown:?} cannot be read: {error}"));
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
         let certificate = certificate.map_err(|error| unreadable(&error))?;

@@ -49,8 +49,8 @@ idmill_kit::options! {
     /// An emulator, reached without TLS and credentials; without it, the one that the environment variable
     /// `DATASTORE_EMULATOR_HOST` names.
     pub emulator: Option<String> = "" in ADDRESS;
-    /// How long one request may take, with its access token. The first of a process can take 3 s: for a token,
-    /// TLS, and a service that loads its rules.
+    /// How long one request may take, with its access token. The first of a process can take 3 s: for a
+    /// token, TLS, and a service that loads its rules.
     ///
     /// A read that takes longer is [`Unavailable`](idmill::ErrorKind::Unavailable), a commit
     /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).

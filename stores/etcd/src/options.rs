@@ -38,8 +38,8 @@ idmill_kit::options! {
     ///
     /// Up to 1000 bytes, with a slash at the end.
     pub prefix: String = "/idmill/" in PREFIX;
-    /// How long to wait for one answer. An unanswered request is repeated for as long, if that is harmless, so a
-    /// call can take twice this.
+    /// How long to wait for one answer. An unanswered request is repeated for as long, if that is harmless,
+    /// so a call can take twice this.
     ///
     /// etcd itself gives up after 7 s, while it looks for a leader; an election takes 1 to 2.
     pub timeout: Duration = "5s" in TIMEOUT;

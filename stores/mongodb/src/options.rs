@@ -25,10 +25,10 @@ const SRV: &str = "mongodb+srv";
 idmill_kit::options! {
     /// The location of a MongoDB collection, and how to reach it. Options do not connect.
     ///
-    /// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, where every
-    /// option but `collection` and `timeout` is MongoDB's own and goes to the driver: `replicaSet`, `tls`,
-    /// `authSource`, `directConnection` and so on. The database is `idmill` unless the path names another.
-    /// MongoDB also looks for the user in the database of the path, unless there is an `authSource`.
+    /// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, where
+    /// every option but `collection` and `timeout` is MongoDB's own and goes to the driver: `replicaSet`,
+    /// `tls`, `authSource`, `directConnection` and so on. The database is `idmill` unless the path names
+    /// another. MongoDB also looks for the user in the database of the path, unless there is an `authSource`.
     ///
     /// The feature `srv` adds `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out: the
     /// hosts, the replica set and `authSource` come from the DNS, and TLS is on.

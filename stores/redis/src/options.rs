@@ -34,8 +34,8 @@ idmill_kit::options! {
     ///
     /// As a URL:
     /// `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`,
-    /// or `rediss://…?ca=FILE` over TLS. In the user and the password, `%40` is `@`, `%3A` is `:` and `%2F` is
-    /// `/`. Printing hides the password.
+    /// or `rediss://…?ca=FILE` over TLS. In the user and the password, `%40` is `@`, `%3A` is `:` and `%2F`
+    /// is `/`. Printing hides the password.
     ///
     /// ```
     /// use idmill_redis::RedisOptions;

@@ -29,8 +29,8 @@ idmill_kit::options! {
 
     /// The table; a database can hold several, each its own namespace.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// An emulator instead of the cloud; without it, the one that the environment variable `SPANNER_EMULATOR_HOST`
-    /// names.
+    /// An emulator instead of the cloud; without it, the one that the environment variable
+    /// `SPANNER_EMULATOR_HOST` names.
     pub emulator: Option<String> = "" in ADDRESS;
     /// What opening may do to the table; on an emulator, `rwc` creates the instance and the database too.
     pub mode: Mode = "rwc" in words::<Mode>();

@@ -33,19 +33,19 @@ idmill_kit::options! {
     ///
     /// Up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// The schema of the table; without it, the table is found along the connection's `search_path`, and created in
-    /// its first schema.
+    /// The schema of the table; without it, the table is found along the connection's `search_path`, and
+    /// created in its first schema.
     pub schema: Option<String> = "" in NAME;
     /// What opening may do. Default [`Mode::Create`].
     pub mode: Mode = "rwc" in words::<Mode>();
-    /// What keeps a grant through a crash of the server. Default [`Keeps::Disk`]: `fsync` and `full_page_writes`
-    /// have to be on.
+    /// What keeps a grant through a crash of the server. Default [`Keeps::Disk`]: `fsync` and
+    /// `full_page_writes` have to be on.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may be
-    /// missing here. By default it is refused, if the server tells which it is.
+    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may
+    /// be missing here. By default it is refused, if the server tells which it is.
     pub failover: Option<Failover> = "" in FAILOVER;
-    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. A statement waits
-    /// for locks, and a connection is waited for, half of that.
+    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. A
+    /// statement waits for locks, and a connection is waited for, half of that.
     pub timeout: Duration = "10s" in TIMEOUT;
 }
 

@@ -14,8 +14,8 @@ idmill_kit::options! {
 
     /// The table to keep sequences in: letters, digits and `_`. Default `idmill_sequences`.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// What opening may do. Default [`Mode::Create`]: the table is created, and the file where the pool's options say
-    /// so too (`create_if_missing`).
+    /// What opening may do. Default [`Mode::Create`]: the table is created, and the file where the pool's
+    /// options say so too (`create_if_missing`).
     pub mode: Mode = "rwc" in words::<Mode>();
     /// How long the store waits while others hold the database, up to 24 days. Default 5 s.
     pub busy_timeout: Duration = "5s" in duration("0s", "2147483647ms");

@@ -1,6 +1,7 @@
 //! The macros that declare options.
 
-/// Declares the options of a store: a struct, its defaults, its setters and its [`Options`](crate::options::Options).
+/// Declares the options of a store: a struct, its defaults, its setters and its
+/// [`Options`](crate::options::Options).
 ///
 /// - The fields in braces are set by a constructor. [`Options`](crate::options::Options) among them are part of
 ///   the options by `use FIELD;`, or by `use FIELD as FILTER;`, where `FILTER` maps an
@@ -11,9 +12,9 @@
 /// - `with_defaults(FIELDS…)` makes a value with every option at its default.
 ///
 /// With `at hosts "SCHEME" as "EXAMPLE"`, or `at path …` for URLs that name no host, the struct has `parse`,
-/// `FromStr`, `Display` and `Debug`. They call three methods of the struct: `at(scheme, place) -> Result<Self>`
-/// reads what lies before the question mark, `place(&self) -> String` prints it, and `check(&self) ->
-/// Result<_>` finds everything that is wrong without asking anybody.
+/// `FromStr`, `Display` and `Debug`. They call three methods of the struct: `at(scheme, place) ->
+/// Result<Self>` reads what lies before the question mark, `place(&self) -> String` prints it, and
+/// `check(&self) -> Result<_>` finds everything that is wrong without asking anybody.
 #[macro_export]
 macro_rules! options {
     (
@@ -152,8 +153,8 @@ macro_rules! tls_setters {
         }
     };
     (@ client_certificate [$($field:ident).+]) => {
-        /// Uses TLS, and shows the certificate in this PEM file, whose key is in the other. They are read when
-        /// the store connects.
+        /// Uses TLS, and shows the certificate in this PEM file, whose key is in the other. They are read
+        /// when the store connects.
         #[must_use]
         pub fn client_certificate(
             mut self,

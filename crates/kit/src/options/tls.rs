@@ -14,7 +14,8 @@ crate::options! {
 
     /// Whether connections are encrypted; without it, they are if a file is named.
     pub on ("tls"): Option<bool> = "" in words::<bool>();
-    /// For TLS: a PEM file with the authorities that sign the server's certificate, in place of the default ones.
+    /// For TLS: a PEM file with the authorities that sign the server's certificate, in place of the default
+    /// ones.
     pub ca: Option<PathBuf> = "" in FILE;
     /// For TLS: a PEM file with the client's certificate, if the server requires one.
     pub cert: Option<PathBuf> = "" in FILE;

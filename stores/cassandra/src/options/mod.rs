@@ -47,9 +47,8 @@ idmill_kit::options! {
     /// The location of a Cassandra or ScyllaDB cluster, and how sequences are kept in it. Options are checked
     /// when the store is opened.
     ///
-    /// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`; over TLS with
-    /// `tls=true&ca=FILE&cert=FILE&key=FILE`.
-    /// Passwords are never printed.
+    /// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`; over TLS
+    /// with `tls=true&ca=FILE&cert=FILE&key=FILE`. Passwords are never printed.
     ///
     /// ```
     /// use idmill_cassandra::CassandraOptions;
@@ -62,7 +61,8 @@ idmill_kit::options! {
         pub authority: Authority,
         /// The keyspace.
         pub keyspace: String,
-        /// How connections are encrypted. A node's certificate has to be for its address, or for one of the hosts.
+        /// How connections are encrypted. A node's certificate has to be for its address, or for one of the
+        /// hosts.
         pub tls: Tls,
         translation: Translation,
     }
@@ -81,8 +81,8 @@ idmill_kit::options! {
     pub threshold: u8 = "50" in whole(1, 100);
     /// Geo only: how soon a process learns that a sequence was set or removed elsewhere.
     ///
-    /// Until then it can continue with its window, while the global counter can be reached. It costs one SERIAL read
-    /// in each interval.
+    /// Until then it can continue with its window, while the global counter can be reached. It costs one
+    /// SERIAL read in each interval.
     pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
     /// The table; a keyspace can hold several, each its own namespace. The windows are in `…_windows`.
     pub table: String = DEFAULT_TABLE in TABLE;
@@ -92,8 +92,8 @@ idmill_kit::options! {
     pub timeout: Duration = "10s" in TIMEOUT;
     /// Whether missing tables are created; otherwise they are an error that contains the CQL to create them.
     pub create_tables ("create"): bool = "true" in words::<bool>();
-    /// Creates a missing keyspace with these replicas; without it, a missing keyspace is an error that contains the
-    /// CQL.
+    /// Creates a missing keyspace with these replicas; without it, a missing keyspace is an error that
+    /// contains the CQL.
     replicas ("create_keyspace"): Replicas = "" in REPLICAS;
 
     use tls;

@@ -22,9 +22,9 @@ const LONGEST_DATABASE: usize = 64;
 idmill_kit::options! {
     /// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
     ///
-    /// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&timeout=10s`; `mariadb://`
-    /// means the same. The other options are `failover=refuse`, `tls=true` and `ca=FILE`. The user, the password
-    /// and the database are percent-encoded. Printing hides the password.
+    /// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&timeout=10s`;
+    /// `mariadb://` means the same. The other options are `failover=refuse`, `tls=true` and `ca=FILE`. The
+    /// user, the password and the database are percent-encoded. Printing hides the password.
     ///
     /// ```
     /// use idmill_mysql::MysqlOptions;
@@ -39,9 +39,9 @@ idmill_kit::options! {
         pub database: String,
         /// How connections are encrypted; the server's certificate must be valid for the host.
         ///
-        /// By default they are not: passwords are sent in a form that does not reveal them, and everything else in
-        /// the clear. If the process has no default cryptography for `rustls` yet, connecting makes `aws-lc-rs`
-        /// the default.
+        /// By default they are not: passwords are sent in a form that does not reveal them, and everything
+        /// else in the clear. If the process has no default cryptography for `rustls` yet, connecting makes
+        /// `aws-lc-rs` the default.
         pub tls: Tls,
     }
 
@@ -51,8 +51,8 @@ idmill_kit::options! {
     pub mode: Mode = "rwc" in words::<Mode>();
     /// How a sequence goes on that was last written by another server. The default is `refuse`.
     pub failover: Option<Failover> = "" in FAILOVER;
-    /// How long one statement may take before its outcome is unknown, and how long connecting may take. The server
-    /// stops waiting for a lock after half of it.
+    /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
+    /// server stops waiting for a lock after half of it.
     pub timeout: Duration = "10s" in TIMEOUT;
 
     use tls as |entry| entry.among(&["tls", "ca"]);
@@ -75,7 +75,7 @@ impl MysqlOptions {
             let bare = host[end..].find(':').map_or(host.len(), |colon| end + colon);
             host.truncate(bare);
             if port != PORT {
-                *host += &format!(":{port}");
+                host.extend([":", &port.to_string()]);
             }
         }
         self

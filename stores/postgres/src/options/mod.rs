@@ -55,11 +55,11 @@ impl Word for Session {
 idmill_kit::options! {
     /// The location of sequences in a PostgreSQL database, and how to reach it. Options do not connect.
     ///
-    /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is the
-    /// same. The other options are `schema=NAME`, `increment=N`, `values=first|last`, `mode=ro|rw|rwc`, `durability=disk|trust`,
-    /// `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`, `sslrootcert=FILE`,
-    /// `target_session_attrs=read-write` and `application_name=NAME`. Commas separate several hosts. The
-    /// directory of a Unix socket is a percent-encoded host, as in
+    /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is
+    /// the same. The other options are `schema=NAME`, `increment=N`, `values=first|last`, `mode=ro|rw|rwc`,
+    /// `durability=disk|trust`, `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`,
+    /// `sslrootcert=FILE`, `target_session_attrs=read-write` and `application_name=NAME`. Commas separate
+    /// several hosts. The directory of a Unix socket is a percent-encoded host, as in
     /// `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
     ///
     /// Printing hides the password.
@@ -90,8 +90,8 @@ idmill_kit::options! {
     ///
     /// That is how many ids a `nextval` takes. Existing sequences keep theirs.
     pub increment: u64 = "1" in whole(1, MOST_INCREMENT);
-    /// Which id a value of a native sequence is, where its increment is above 1; without it, such a sequence is
-    /// refused unless idmill created it.
+    /// Which id a value of a native sequence is, where its increment is above 1; without it, such a sequence
+    /// is refused unless idmill created it.
     ///
     /// Sequences that idmill creates have [`Values::Last`], and keep what they were created with.
     pub values: Option<Values> = "" in words::<Values>();
@@ -104,8 +104,8 @@ idmill_kit::options! {
     ///
     /// Native sequences do not have it.
     pub failover: Option<Failover> = "" in FAILOVER;
-    /// How long a statement may take before its outcome is unknown. Waiting for a lock, or for a connection, is
-    /// limited to half of it.
+    /// How long a statement may take before its outcome is unknown. Waiting for a lock, or for a connection,
+    /// is limited to half of it.
     pub timeout: Duration = "10s" in TIMEOUT;
     /// As in PostgreSQL.
     pub ssl_mode ("sslmode"): SslMode = "prefer" in words::<SslMode>();

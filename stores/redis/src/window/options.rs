@@ -14,9 +14,9 @@ use crate::verify::Demands;
 idmill_kit::options! {
     /// Which Redis or Valkey server, and how its window is used.
     ///
-    /// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB`, or `rediss://…?ca=FILE` over TLS. The options, with their
-    /// defaults, are `block=1000`, `max_skip=5s`, `stub=5s`, `refresh=5s`, `timeout=2s`, `replicas=0` and
-    /// `prefix=idmill`. Printing hides the password.
+    /// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB`, or `rediss://…?ca=FILE` over TLS. The options, with
+    /// their defaults, are `block=1000`, `max_skip=5s`, `stub=5s`, `refresh=5s`, `timeout=2s`, `replicas=0`
+    /// and `prefix=idmill`. Printing hides the password.
     ///
     /// ```
     /// use idmill_redis::window::RedisWindowOptions;

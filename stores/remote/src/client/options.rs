@@ -125,7 +125,7 @@ impl RemoteOptions {
     }
 }
 
-/// What was found there, without the end of its line. Not shown.
+/// The token that was found there, without the end of its line. Errors do not show it.
 fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     let token = token.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {
