@@ -215,7 +215,7 @@ impl CassandraOptions {
 
 impl Target for CassandraOptions {
     idmill_kit::target!(|options| "cassandra" => CassandraStore::open, existing {
-        (options.create_tables, options.replicas) = (false, Replicas::default())
+        (options.create_tables, options.replicas) = (false, Replicas::default());
     });
 }
 
