@@ -48,6 +48,7 @@ impl SpannerOptions {
         &self.table
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "`options!` calls it for all stores alike")]
     fn at(_: &str, place: &str) -> Result<Self> {
         Ok(Self::new(place.strip_prefix("//").unwrap_or(place)))
     }
